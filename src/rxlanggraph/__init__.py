@@ -1,0 +1,47 @@
+"""rxlanggraph: streams of messages through LangGraph graphs, with nothing lost on the way.
+
+A map of the layers; each imports only from those above it.
+
+    errors, messages     what can go wrong; what flows in and out
+    registry             who is in flight: open, closing, closed
+    runs                 one message on its way through one graph, and its future
+    handoff              the only crossing from a thread to the loop
+    turns, threads,      whose turn it is; where sync code runs; how many may wait;
+    backlog, homes       where the loop lives
+    engine               what happens to a run between its submission and its end
+    cleanup              cancelling, draining, and the report
+    operators            how a stream of messages becomes a stream of runs
+    bridge               the public face of it all
+    cli                  the command, thin over the bridge
+    testing              what you need to test pipelines of your own
+"""
+
+from rxlanggraph.bridge import RxPyLangGraphBridge
+from rxlanggraph.cleanup import CleanupReport, StuckRun
+from rxlanggraph.errors import (
+    BlockingCallError,
+    BridgeClosedError,
+    LoopUnavailableError,
+    RegistryClosedError,
+    RunCancelledError,
+    RunTimeoutError,
+    RxLangGraphError,
+)
+from rxlanggraph.messages import StreamMessage
+from rxlanggraph.registry import TaskInfo, TaskRegistry
+
+__all__ = [
+    "BlockingCallError",
+    "BridgeClosedError",
+    "CleanupReport",
+    "LoopUnavailableError",
+    "RegistryClosedError",
+    "RunCancelledError",
+    "RunTimeoutError",
+    "RxLangGraphError",
+    "RxPyLangGraphBridge",
+    "StreamMessage",
+    "StuckRun",
+    "TaskInfo",
+    "TaskRegistry",
+]

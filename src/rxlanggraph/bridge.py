@@ -1,0 +1,445 @@
+"""RxPyLangGraphBridge: a stream of messages in, a stream of graph results out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import weakref
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+
+from reactivex import Observable
+from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
+
+from rxlanggraph.cleanup import CleanupReport, cleanup_steps, close_steps, drive, drive_async
+from rxlanggraph.engine import Engine
+from rxlanggraph.errors import (
+    BlockingCallError,
+    BridgeClosedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    LoopUnavailableError,
+    RegistryClosedError,
+)
+from rxlanggraph.messages import StreamMessage, as_message
+from rxlanggraph.operators.invoke import ErrorPolicy, invoke
+from rxlanggraph.registry import RegistryStatistics, TaskRegistry
+from rxlanggraph.runs import Group, Run, RunOptions
+from rxlanggraph.targets import Graph, as_target
+
+__all__ = ["Retry", "RxPyLangGraphBridge"]
+
+Retry: TypeAlias = "int | AsyncRetrying | None"
+_names = itertools.count(1)
+
+
+class RxPyLangGraphBridge:
+    """Runs messages through LangGraph graphs on one asyncio loop, for threads and Rx streams.
+
+    Every run is in `registry` from before its submitter has its future until it has really ended.
+    Messages of one ``thread_id`` run one after another, in order; all others side by side, up to
+    ``max_concurrency``. Safe from any thread. As a context manager, sync and async, it is closed
+    at the end: what is in flight is drained first, or cancelled at once if an exception leaves
+    the block.
+
+    Args:
+        loop: A running loop to adopt. While the bridge is open, sync code of its runs goes to
+            threads of the bridge, through the loop's default executor. None: the bridge owns a
+            loop, in a daemon thread of its own that starts with the first message.
+        max_concurrency: How many runs may be on at once. A run counts until it has really ended:
+            a sync function that goes on in its thread after a timeout holds its slot.
+        max_pending: How many messages may wait for their start; None for any number.
+        overflow: What a submitter beyond ``max_pending`` meets. ``"block"``: it waits.
+        timeout: Seconds for each run, from its start; None for ever. See `create_future_task`.
+        name: Prefix of the threads' names, for people.
+
+    Raises:
+        InvalidArgumentError: A number out of its range, or an unknown policy.
+        InvalidTypeError: ``loop`` is no event loop.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        max_concurrency: int = 32,
+        max_pending: int | None = None,
+        overflow: Literal["block"] = "block",
+        timeout: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
+            raise InvalidTypeError(f"loop must be an asyncio event loop or None, not {loop!r}")
+        if overflow != "block":
+            raise InvalidArgumentError(f"overflow must be 'block', not {overflow!r}")
+        _check_count("max_concurrency", max_concurrency)
+        if max_pending is not None:
+            _check_count("max_pending", max_pending)
+        _check_seconds("timeout", timeout)
+        # All set here and never again; what changes is inside, each with its own owner.
+        self.max_concurrency = max_concurrency
+        self.timeout = timeout
+        self.name = name or f"rxlanggraph-{next(_names)}"
+        self._engine = Engine(loop, max_concurrency, max_pending, self.name)
+        # A bridge that was dropped unclosed ends its loop; at exit the engine sees to itself.
+        weakref.finalize(self, self._engine.abandon).atexit = False
+
+    def __repr__(self) -> str:
+        """Name, state and load."""
+        registry = self.registry
+        return f"<RxPyLangGraphBridge {self.name} {registry.state}, {len(registry)} in flight>"
+
+    @property
+    def registry(self) -> TaskRegistry:
+        """Every run in flight. Its ``cancel_all``, ``snapshot`` and waits are yours to use."""
+        return self._engine.registry
+
+    def statistics(self) -> RegistryStatistics:
+        """The counters of `registry`, read at one moment. Any thread; never blocks."""
+        return self._engine.registry.statistics()
+
+    # -- running -------------------------------------------------------------------------------
+
+    def create_future_task(
+        self,
+        graph: Graph,
+        message: Any,
+        *,
+        thread_id: str | None = None,
+        timeout: float | None = None,
+        retry: Retry = None,
+        errors: Literal["raise", "emit"] = "raise",
+        config: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> Run:
+        """Have ``graph`` run on ``message``; return the future of its result.
+
+        Any thread, the loop's own included; never blocks on the loop (with ``max_pending`` it
+        waits for room, which on the loop's own thread is refused). The run is registered before
+        this returns, sees the caller's contextvars, and starts when it is its turn.
+        ``functools.partial(bridge.create_future_task, graph)`` is a mapper for ``flat_map``.
+
+        Cancelling the future cancels the run, also before it started. It resolves the future at
+        once, while the coroutine's own clean-up still goes on.
+
+        Args:
+            graph: A compiled LangGraph graph, a Runnable, or an async or sync function of the
+                content. Sync functions run in threads of the bridge.
+            message: A `StreamMessage`, or its content.
+            thread_id: The thread to run on; None takes the message's own. LangGraph's
+                checkpointers get it as ``configurable.thread_id``.
+            timeout: Seconds for each attempt; None takes the bridge's. When it is over the future
+                is resolved and the run cancelled, which holds its slot until it has ended.
+            retry: How often to try again after an exception, with random exponential waits; or a
+                tenacity ``AsyncRetrying`` of your own.
+            errors: What a run that did not end well does to the future: ``"raise"`` its exception,
+                or ``"emit"`` the result with its ``status`` and ``error``.
+            config: LangGraph's config for the run.
+            name: Shown in snapshots and reports; None takes the graph's.
+
+        Returns:
+            A ``concurrent.futures.Future`` of the result, a `StreamMessage`.
+
+        Raises:
+            BridgeClosedError: The bridge is closed.
+            LoopUnavailableError: The loop is closed, stopped or dying.
+            BlockingCallError: ``max_pending`` is reached, on the loop's own thread.
+            InvalidTypeError: ``graph`` cannot run, or ``thread_id`` is no string.
+            InvalidArgumentError: A number out of its range, or an unknown policy.
+        """
+        if errors not in ("raise", "emit"):
+            raise InvalidArgumentError(f"errors must be 'raise' or 'emit', not {errors!r}")
+        options = self.run_options(
+            graph, timeout=timeout, retry=retry, errors=errors, config=config, name=name
+        )
+        return self.submit(as_message(message, thread_id), options)
+
+    def run_options(
+        self,
+        graph: Graph,
+        *,
+        timeout: float | None = None,
+        retry: Retry = None,
+        errors: Literal["raise", "emit"] = "raise",
+        config: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        group: Group | None = None,
+    ) -> RunOptions:
+        """Check the options of `create_future_task`, and find out how ``graph`` is called.
+
+        For operators, which do it once for all their messages. Any thread; never blocks.
+        """
+        _check_seconds("timeout", timeout)
+        return RunOptions(
+            as_target(graph),
+            self.timeout if timeout is None else timeout,
+            _retrying(retry),
+            errors,
+            config,
+            name,
+            group,
+        )
+
+    def submit(self, message: StreamMessage, options: RunOptions) -> Run:
+        """Wait for room, then hand one run over: the second half of `create_future_task`.
+
+        Raises:
+            BridgeClosedError, LoopUnavailableError, BlockingCallError: As there.
+        """
+        run = self.new_run(message, options)
+        self.wait_for_room(run)
+        return self.hand_over(run)
+
+    def new_run(self, message: StreamMessage, options: RunOptions) -> Run:
+        """Make a run that sees the caller's contextvars. Any thread; never blocks."""
+        return Run(message, options, copy_context(), self._engine.handoff, self)
+
+    def drop(self, run: Run) -> None:
+        """Cancel ``run``, handed over or not. Any thread; never blocks."""
+        run.cancel()
+        self._engine.backlog.leave(run)
+
+    def wait_for_room(self, run: Run) -> None:
+        """Block until fewer than ``max_pending`` runs wait for their start.
+
+        Raises:
+            BlockingCallError: There is no room, and this is the thread of the bridge's loop.
+        """
+        backlog = self._engine.backlog
+        if backlog.bounded:
+            if backlog.full() and self._on_own_loop():
+                raise BlockingCallError(
+                    f"max_pending runs of {self!r} wait for their start, and waiting for room on "
+                    "the loop's own thread would stop them; submit from another thread, or "
+                    "make the bridge with max_pending=None"
+                )
+            backlog.enter(run)
+
+    def hand_over(self, run: Run) -> Run:
+        """Register ``run`` and hand it to the loop; never blocks.
+
+        Raises:
+            BridgeClosedError, LoopUnavailableError: As in `create_future_task`.
+        """
+        engine = self._engine
+        try:
+            engine.submit(run)
+        except (RegistryClosedError, LoopUnavailableError) as error:
+            engine.backlog.leave(run)
+            if engine.registry.state == "open":
+                raise
+            raise BridgeClosedError(
+                f"the bridge {self.name} is closed and takes no more messages; make a new one"
+            ) from error
+        except BaseException:
+            engine.backlog.leave(run)
+            raise
+        return run
+
+    def invoke(
+        self,
+        graph: Graph,
+        *,
+        max_concurrency: int | None = None,
+        ordered: bool = False,
+        thread_id: str | Callable[[Any], str | None] | None = None,
+        multitask_strategy: Literal["enqueue"] = "enqueue",
+        timeout: float | None = None,
+        retry: Retry = None,
+        errors: ErrorPolicy = "raise",
+        config: Mapping[str, Any] | None = None,
+    ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
+        """Return an Rx operator that runs ``graph`` on every message and emits every result.
+
+        The source may emit from any thread; so may ``on_next`` calls overlap, against the Rx
+        grammar. Results are emitted one at a time, mostly on the loop's thread: a subscriber that
+        blocks belongs behind ``observe_on``. Disposing cancels the subscription's runs.
+
+        Args:
+            graph: As in `create_future_task`.
+            max_concurrency: How many runs of one subscription may be on at once; None leaves only
+                the bridge's bound.
+            ordered: Emit in order of the input, looking ahead at most twice ``max_concurrency``.
+            thread_id: The thread of every message, or a function of the item that returns it;
+                None takes the message's own.
+            multitask_strategy: What a message does while another runs on its thread.
+                ``"enqueue"``: it waits for its turn.
+            timeout: As in `create_future_task`.
+            retry: As in `create_future_task`.
+            errors: What a run that did not end well does to the stream. ``"raise"`` ends it with
+                the exception, as Rx does; ``"emit"`` emits the result, with its ``status`` and
+                ``error``; ``"skip"`` logs it.
+            config: As in `create_future_task`.
+
+        Raises:
+            InvalidTypeError, InvalidArgumentError: As in `create_future_task`.
+        """
+        if multitask_strategy != "enqueue":
+            raise InvalidArgumentError(
+                f"multitask_strategy must be 'enqueue', not {multitask_strategy!r}"
+            )
+        if max_concurrency is not None:
+            _check_count("max_concurrency", max_concurrency)
+        return invoke(
+            self,
+            self.run_options(graph, timeout=timeout, retry=retry, errors="emit", config=config),
+            max_concurrency=max_concurrency,
+            ordered=ordered,
+            thread_id=thread_id,
+            errors=errors,
+        )
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def cleanup_tasks(self, timeout: float | None = 5.0) -> CleanupReport:
+        """Cancel everything in flight, and wait until it has ended; the bridge stays usable.
+
+        What arrives meanwhile is cancelled too. When this returns, nothing that was admitted
+        before still runs, unless the report names it. Any thread but the loop's own, also in a
+        signal handler; blocks.
+
+        Args:
+            timeout: Seconds to wait; None waits for ever, 0 does not wait.
+
+        Raises:
+            BlockingCallError: Called on the loop's own thread; nothing was cancelled.
+        """
+        self._refuse_own_loop("cleanup_tasks", "await bridge.cleanup_tasks_async()", timeout)
+        return drive(cleanup_steps(self._engine, timeout), self._engine.registry)
+
+    async def cleanup_tasks_async(self, timeout: float | None = 5.0) -> CleanupReport:
+        """Do what `cleanup_tasks` does, awaiting. Any loop.
+
+        Cancelling it stops the waiting; what was cancelled stays so. A run that awaits it on its
+        own bridge is cancelled like all others.
+
+        Args:
+            timeout: Seconds to wait; None waits for ever.
+        """
+        return await drive_async(cleanup_steps(self._engine, timeout), self._engine.registry)
+
+    def close(
+        self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
+    ) -> CleanupReport:
+        """Seal admission, drain, cancel the rest, and end the loop or give it back.
+
+        Any thread but the loop's own, also in a signal handler or a finalizer; blocks. Calling it
+        again waits again and changes nothing else.
+
+        Args:
+            timeout: Seconds that runs in flight get to end by themselves; None for ever.
+            cancel_timeout: Seconds that cancelled ones get after that.
+
+        Raises:
+            BlockingCallError: Called on the loop's own thread with something to wait for; nothing
+                was closed. With both timeouts 0 it may be called anywhere.
+        """
+        waits = None if timeout is None or cancel_timeout is None else timeout + cancel_timeout
+        self._refuse_own_loop(
+            "close", "await bridge.aclose(), or close(0, cancel_timeout=0),", waits
+        )
+        engine = self._engine
+        report = drive(close_steps(engine, timeout, cancel_timeout), engine.registry)
+        if not self._on_own_loop():
+            with contextlib.suppress(TimeoutError):
+                engine.home.left.result(cancel_timeout)
+        engine.threads.shutdown(wait=not report.stuck)
+        return report
+
+    async def aclose(
+        self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
+    ) -> CleanupReport:
+        """Do what `close` does, awaiting. Any loop but one that the bridge owns.
+
+        Cancelling it ends the loop, or gives it back, without more waiting.
+
+        Args:
+            timeout: As in `close`.
+            cancel_timeout: As in `close`.
+
+        Raises:
+            BlockingCallError: Awaited on the loop that the bridge owns and would have to end.
+        """
+        engine = self._engine
+        if self._on_own_loop() and engine.home.owned:
+            raise BlockingCallError(
+                f"aclose() on the loop that {self.name} owns would wait for the end of that very "
+                "loop; close the bridge from the thread or loop that made it"
+            )
+        report = await drive_async(close_steps(engine, timeout, cancel_timeout), engine.registry)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(engine.home.left), cancel_timeout)
+        engine.threads.shutdown(wait=not report.stuck)
+        return report
+
+    def __enter__(self) -> RxPyLangGraphBridge:
+        """Return the bridge itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """`close`; without draining if an exception leaves the block."""
+        if exc_type is None:
+            self.close()
+        else:
+            self.close(0)
+
+    async def __aenter__(self) -> RxPyLangGraphBridge:
+        """Return the bridge itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """`aclose`; without draining if an exception leaves the block."""
+        if exc_type is None:
+            await self.aclose()
+        else:
+            await self.aclose(0)
+
+    def _on_own_loop(self) -> bool:
+        running = asyncio._get_running_loop()
+        return running is not None and running is self._engine.home.loop
+
+    def _refuse_own_loop(self, method: str, remedy: str, timeout: float | None) -> None:
+        if timeout != 0 and self._on_own_loop():
+            raise BlockingCallError(
+                f"{method}() would block the event loop of {self.name}, and wait for what only "
+                f"that loop can end; use '{remedy}' there"
+            )
+
+
+def _check_count(argument: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidArgumentError(f"{argument} must be a whole number from 1, not {value!r}")
+
+
+def _check_seconds(argument: str, value: object) -> None:
+    if value is not None and (not isinstance(value, int | float) or value <= 0):
+        raise InvalidArgumentError(
+            f"{argument} must be a positive number of seconds or None, not {value!r}"
+        )
+
+
+def _retrying(retry: Retry) -> AsyncRetrying | None:
+    if retry is None or isinstance(retry, AsyncRetrying):
+        return retry
+    if not isinstance(retry, int) or isinstance(retry, bool) or retry < 0:
+        raise InvalidArgumentError(
+            f"retry must be a number of retries or a tenacity.AsyncRetrying, not {retry!r}"
+        )
+    return AsyncRetrying(
+        stop=stop_after_attempt(retry + 1),
+        wait=wait_random_exponential(multiplier=0.1, max=10),
+        reraise=True,
+    )

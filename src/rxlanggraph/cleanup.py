@@ -1,0 +1,124 @@
+"""Clean-up: the steps, which wait, and the two ways to wait for them.
+
+The steps are generators that yield how long to wait for an idle registry, so that the sync and
+the async form are one piece of code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rxlanggraph.engine import Engine
+from rxlanggraph.registry import Sweep, TaskRegistry
+
+__all__ = ["CleanupReport", "StuckRun", "cleanup_steps", "close_steps", "drive", "drive_async"]
+
+
+@dataclass(frozen=True, slots=True)
+class StuckRun:
+    """A run that was asked to stop and had not ended when the time was over.
+
+    Attributes:
+        name: Of the graph or function, or as given to ``create_future_task``.
+        thread_id: The conversation that it works on, which stays occupied.
+        age: Seconds since it was admitted.
+        stack: Where it was then, in the format of a traceback; empty if it had not started.
+    """
+
+    name: str
+    thread_id: str | None
+    age: float
+    stack: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReport:
+    """What became of everything that was in flight, or arrived, while a clean-up went on.
+
+    Attributes:
+        cancelled: Runs that ended cancelled, their own clean-up included.
+        completed: Runs that ended with a result before the cancelling reached them.
+        failed: Runs that ended with an exception.
+        stuck: Runs that still go on: they swallow the cancelling, or sit in blocking code.
+    """
+
+    cancelled: int
+    completed: int
+    failed: int
+    stuck: tuple[StuckRun, ...]
+
+    def __str__(self) -> str:
+        """Say it in words, stacks included."""
+        head = (
+            f"{self.cancelled} cancelled, {self.completed} completed, {self.failed} failed, "
+            f"{len(self.stuck)} stuck"
+        )
+        stuck = (f"{run.name}, {run.age:.1f} s old, is at\n{run.stack}" for run in self.stuck)
+        return "\n".join([head, *stuck])
+
+
+Steps: TypeAlias = Generator[float | None, None, CleanupReport]
+
+
+def cleanup_steps(engine: Engine, timeout: float | None) -> Steps:
+    """Cancel all that is in flight or arrives until the registry is idle or the time is over."""
+    begun = engine.registry.begin_sweep()
+    try:
+        engine.registry.cancel_all()
+        yield timeout
+    finally:
+        sweep = engine.registry.end_sweep(begun)
+    return _report(engine, sweep)
+
+
+def close_steps(engine: Engine, timeout: float | None, cancel_timeout: float | None) -> Steps:
+    """Seal admission, drain until ``timeout``, then cancel and wait until ``cancel_timeout``."""
+    engine.seal()
+    begun = engine.registry.begin_sweep()
+    try:
+        yield timeout
+        if engine.registry.cancel_all():
+            yield cancel_timeout
+    finally:
+        sweep = engine.registry.end_sweep(begun)
+        engine.leave()
+    return _report(engine, sweep)
+
+
+def drive(steps: Steps, registry: TaskRegistry) -> CleanupReport:
+    """Go through ``steps``, blocking while they wait."""
+    with closing(steps):
+        while True:
+            try:
+                wait = next(steps)
+            except StopIteration as end:
+                return _value(end)
+            registry.wait_idle(wait)
+
+
+async def drive_async(steps: Steps, registry: TaskRegistry) -> CleanupReport:
+    """Go through ``steps``, awaiting while they wait. Cancelling it ends the steps."""
+    with closing(steps):
+        while True:
+            try:
+                wait = next(steps)
+            except StopIteration as end:
+                return _value(end)
+            await registry.wait_idle_async(wait)
+
+
+def _value(end: StopIteration) -> CleanupReport:
+    report = end.value
+    assert isinstance(report, CleanupReport)
+    return report
+
+
+def _report(engine: Engine, sweep: Sweep) -> CleanupReport:
+    stuck = tuple(
+        StuckRun(info.name or "", info.thread_id, info.age, engine.stack(task))
+        for task, info in sweep.remaining
+    )
+    return CleanupReport(sweep.cancelled, sweep.succeeded, sweep.failed, stuck)

@@ -1,0 +1,59 @@
+"""The commands: thin layers over the library.
+
+    __init__    `main`, and what every exit status means
+    run         rxlanggraph run: options in, summary and exit status out
+    job         the pipeline behind it, and what steers it
+    feed        reader thread: lines -> messages, bounded
+    writer      writer thread: results -> records
+    ledger      what became of each line
+    sources, loading, limits, records, sinks, progress   one concern each
+    demo        rxlanggraph demo
+
+Imports point downward in this list, and from here to the library; never back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from rxlanggraph.cli.demo import demo
+from rxlanggraph.cli.errors import CommandError, ExitStatus
+from rxlanggraph.cli.run import run
+
+__all__ = ["main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rxlanggraph", prog_name="rxlanggraph")
+def _commands() -> None:
+    """Run LangGraph graphs over streams of messages: bounded, tracked, none lost."""
+
+
+_commands.add_command(run)
+_commands.add_command(demo)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; what ``rxlanggraph`` and ``python -m rxlanggraph`` call.
+
+    The main thread: it handles signals while a command runs. Blocks until that is done.
+
+    Args:
+        arguments: Without the program's name; None takes ``sys.argv``.
+
+    Returns:
+        The exit status, see `ExitStatus`.
+    """
+    try:
+        status = _commands.main(arguments, prog_name="rxlanggraph", standalone_mode=False)
+    except click.exceptions.Abort:
+        return ExitStatus.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except CommandError as error:
+        click.echo(f"rxlanggraph: {error}", err=True)
+        return error.status
+    return int(status or ExitStatus.OK)

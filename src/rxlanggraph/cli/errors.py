@@ -1,0 +1,48 @@
+"""What can stop a command, and the exit status that says so.
+
+    RxLangGraphError
+    └── CommandError          the command cannot go on; `status` becomes its exit status
+        ├── TargetError       MODULE_OR_FILE:GRAPH names no graph
+        ├── InputError        the input cannot be read, or is no CSV at all
+        └── OutputError       a record could not be written
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from rxlanggraph.errors import RxLangGraphError
+
+__all__ = ["CommandError", "ExitStatus", "InputError", "OutputError", "TargetError"]
+
+
+class ExitStatus(IntEnum):
+    """What the exit status of ``rxlanggraph`` means; 130 and 143 are 128 plus the signal."""
+
+    OK = 0
+    SOME_FAILED = 1
+    USAGE = 2
+    HALTED = 3
+    OUTPUT_FAILED = 4
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class CommandError(RxLangGraphError):
+    """The command cannot go on; its message names the object and the remedy."""
+
+    status = ExitStatus.USAGE
+
+
+class TargetError(CommandError):
+    """``MODULE_OR_FILE:GRAPH`` does not lead to a graph."""
+
+
+class InputError(CommandError):
+    """The input cannot be opened, or reading it failed on the way."""
+
+
+class OutputError(CommandError):
+    """A record could not be written: the disk is full, or the reader has gone."""
+
+    status = ExitStatus.OUTPUT_FAILED

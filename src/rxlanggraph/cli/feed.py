@@ -1,0 +1,167 @@
+"""Feed: the input as an Observable of messages, bounded, and possible to end at any time.
+
+A thread of its own reads, because reading a pipe may block for ever while Ctrl-C has to end the
+stream at once. So two threads may want to emit: the reader its next message, another the end. The
+rule that keeps Rx's grammar (invariant 7) with no lock held while observers run (invariant 4):
+
+F1. The reader marks under the lock that it emits, and emits only if the feed has not ended.
+F2. Whoever ends the feed marks that under the lock, once, and completes it only if the reader does
+    not emit; otherwise the reader completes it as soon as it comes back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import reactivex as rx
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from rxlanggraph.cli.ledger import Ledger
+from rxlanggraph.cli.limits import Rate
+from rxlanggraph.cli.sources import Line, Source
+from rxlanggraph.messages import StreamMessage
+
+__all__ = ["Feed"]
+
+
+class Feed:
+    """Reads lines, and emits those that are messages.
+
+    Args:
+        source: Where the lines come from; iterated in the reader thread alone.
+        ledger: Where every line that was read is entered.
+        window: How many lines may be without a record at a time. This is the only bound that the
+            pipeline needs: nothing behind it can hold more.
+        thread_key: The field of a message's content that names its thread.
+        rate: How fast to take lines in.
+        on_broken: Told, in the reader thread, of each line that is no message.
+        on_failure: Told, in the reader thread, of what ended the reading early.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        ledger: Ledger,
+        *,
+        window: int,
+        thread_key: str | None,
+        rate: Rate | None,
+        on_broken: Callable[[Line], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._source = source
+        self._ledger = ledger
+        self._slots = threading.Semaphore(window)
+        self._thread_key = thread_key
+        self._rate = rate
+        self._on_broken = on_broken
+        self._on_failure = on_failure
+        self._ended = threading.Event()
+        # A leaf; a plain Lock, since neither signal handlers nor finalizers come here.
+        self._lock = threading.Lock()
+        # Guarded by _lock:
+        self._ending = False
+        self._emitting = False
+        # Written once, before the reader starts:
+        self._observer: abc.ObserverBase[StreamMessage] | None = None
+
+    def messages(self) -> Observable[StreamMessage]:
+        """Return the Observable, for one subscription: it starts the reader thread.
+
+        A message has its line's number as ``metadata["line"]``. Disposing ends the feed.
+        """
+
+        def subscribe(
+            observer: abc.ObserverBase[StreamMessage], _: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            self._observer = observer
+            threading.Thread(target=self._read, name="rxlanggraph-reader", daemon=True).start()
+            return Disposable(self.end)
+
+        return rx.create(subscribe)
+
+    def end(self) -> None:
+        """Emit no further message: complete, now or after the one being emitted.
+
+        Any thread but a signal handler; does not wait for the reader, which may be blocked in a
+        read and is left there. Idempotent.
+        """
+        with self._lock:
+            if self._ending:
+                return
+            self._ending = True
+            complete = not self._emitting
+        self._ended.set()
+        self._slots.release()  # wakes a reader that waits for a slot; it then sees the event
+        if complete:
+            self._complete()
+
+    def give_back_slot(self) -> None:
+        """Note that a line has its record, so that another may be read. Any thread."""
+        self._slots.release()
+
+    # -- the reader thread -------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            while self._may_go_on():
+                line = next(self._source.lines, None)
+                if line is None:
+                    break
+                self._ledger.enter(line)
+                self._pass_on(line)
+        except Exception as error:
+            self._on_failure(error)
+        finally:
+            self.end()
+            self._source.stream.close()
+
+    def _may_go_on(self) -> bool:
+        self._slots.acquire()
+        return not self._ended.is_set()
+
+    def _pass_on(self, line: Line) -> None:
+        thread_id, problem = None, line.problem
+        if problem is None and self._thread_key is not None:
+            thread_id, problem = thread_of(line.content, self._thread_key)
+        if problem is not None:
+            self._on_broken(Line(line.number, line.raw, line.end, None, problem))
+            return
+        if self._rate is not None and not self._rate.wait(self._ended):
+            return
+        metadata = {"line": line.number}
+        self._emit(StreamMessage(line.content, thread_id=thread_id, metadata=metadata))
+
+    def _emit(self, message: StreamMessage) -> None:
+        assert self._observer is not None
+        with self._lock:
+            if self._ending:
+                return
+            self._emitting = True
+        self._observer.on_next(message)
+        with self._lock:
+            self._emitting = False
+            complete = self._ending
+        if complete:
+            self._complete()
+
+    def _complete(self) -> None:
+        if self._observer is not None:
+            self._observer.on_completed()
+
+
+def thread_of(content: object, key: str) -> tuple[str | None, str | None]:
+    """Return the thread that ``content`` belongs to, or else why it has none."""
+    if not isinstance(content, dict):
+        return None, f"--thread-key {key}: the line is no JSON object"
+    if key not in content:
+        return None, f"--thread-key {key}: the line has no such field"
+    value = content[key]
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        return None, f"--thread-key {key}: {value!r} names no thread; a string or an integer does"
+    try:
+        return str(value).encode().decode(), None
+    except UnicodeEncodeError:
+        return None, f"--thread-key {key}: {value!r} cannot be written as UTF-8"

@@ -1,0 +1,120 @@
+"""The account of a job: every line that was read, and what became of it.
+
+The lines that have no record yet are held here, by number, until their record is written; what is
+left at the end is what the summary has to own up to.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from rxlanggraph.cli.sources import Line
+
+__all__ = ["Account", "Fate", "Ledger", "line_ranges"]
+
+Fate = Literal["ok", "failed", "broken", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of the lines so far: ``read`` is the sum of the others.
+
+    Args:
+        read: Lines read that were not blank.
+        ok: Their result is in the output.
+        failed: Their run failed, timed out or was interrupted, and the record says so.
+        broken: They are no message, and the record says so.
+        cancelled: Their run was cancelled, and the record says so.
+        open: They have no record: still on their way or, at the end, never run or not written.
+        bytes_read: Bytes of the input up to the last line read.
+    """
+
+    read: int = 0
+    ok: int = 0
+    failed: int = 0
+    broken: int = 0
+    cancelled: int = 0
+    open: int = 0
+    bytes_read: int = 0
+
+    @property
+    def failures(self) -> int:
+        """What ``--halt`` counts."""
+        return self.failed + self.broken
+
+    @property
+    def finished(self) -> int:
+        """Lines that have their record."""
+        return self.read - self.open
+
+
+class Ledger:
+    """Counts lines in and records out. Any thread but a signal handler; never blocks.
+
+    Its Lock, a leaf, guards the fields below and nothing else. A plain Lock will do: neither a
+    signal handler nor a finalizer comes here.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Guarded by _lock:
+        self._read = 0
+        self._bytes_read = 0
+        self._settled: dict[Fate, int] = {"ok": 0, "failed": 0, "broken": 0, "cancelled": 0}
+        self._open: dict[int, Line] = {}
+
+    def enter(self, line: Line) -> None:
+        """Take in a line that has just been read."""
+        with self._lock:
+            self._open[line.number] = line
+            self._read += 1
+            self._bytes_read = line.end
+
+    def line(self, number: int) -> Line | None:
+        """Return the line of this number, or None if its record has been written."""
+        with self._lock:
+            return self._open.get(number)
+
+    def settle(self, number: int, fate: Fate) -> None:
+        """Note that a line's record has been written.
+
+        Raises:
+            KeyError: The line is not open.
+        """
+        with self._lock:
+            del self._open[number]
+            self._settled[fate] += 1
+
+    def account(self) -> Account:
+        """Return the account as of now."""
+        with self._lock:
+            return Account(
+                read=self._read,
+                open=len(self._open),
+                bytes_read=self._bytes_read,
+                **self._settled,
+            )
+
+    def is_oldest(self, line: Line) -> bool:
+        """Whether no line before this one is open."""
+        with self._lock:
+            return next(iter(self._open), None) == line.number
+
+    def open_lines(self) -> tuple[Line, ...]:
+        """Return the lines that have no record yet, in the order of the input."""
+        with self._lock:
+            return tuple(self._open.values())
+
+
+def line_ranges(numbers: Iterable[int]) -> str:
+    """Return ascending line numbers as people write them: ``3, 5-8, 12``."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)

@@ -1,0 +1,102 @@
+"""``--rate`` and ``--halt``: how fast to take messages in, and when to stop taking them."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rxlanggraph.errors import InvalidArgumentError
+
+__all__ = ["MINIMUM_FOR_PERCENT", "Halt", "Rate"]
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_RATE = re.compile(r"(?P<count>\d+(\.\d+)?)/(?P<unit>[smh])")
+_HALT = re.compile(r"(?P<count>\d+(\.\d+)?)(?P<percent>%?)")
+# Below this many finished messages a percentage says little; a guess.
+MINIMUM_FOR_PERCENT = 20
+# How late a slot may be made up for. Timers overshoot by a fraction of a millisecond, and without
+# this every overshoot would make a fast rate slower for good.
+_SLACK = 0.05
+
+
+class Rate:
+    """At most so many messages per second, minute or hour, evenly spaced.
+
+    Confined to the thread that calls `wait`, the command's reader.
+
+    Args:
+        interval: Seconds from one message to the next.
+        clock: For tests; a monotonic clock in seconds.
+    """
+
+    def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.interval = interval
+        self._clock = clock
+        self._next = clock()
+
+    @classmethod
+    def parse(cls, text: str) -> Rate:
+        """Return the rate that ``5/s``, ``90/m`` or ``1000/h`` says.
+
+        Raises:
+            InvalidArgumentError: It says none.
+        """
+        match = _RATE.fullmatch(text.strip())
+        count = float(match["count"]) if match else 0.0
+        if match is None or count <= 0:
+            raise InvalidArgumentError(f"{text!r} is no rate: write 5/s, 90/m or 1000/h")
+        return cls(_SECONDS[match["unit"]] / count)
+
+    def wait(self, ended: threading.Event) -> bool:
+        """Block until the next message may go, or until ``ended`` is set.
+
+        Returns:
+            Whether it may go: False once ``ended`` is set.
+        """
+        now = self._clock()
+        turn = max(self._next, now - _SLACK)
+        self._next = turn + self.interval
+        return not (ended.wait(turn - now) if turn > now else ended.is_set())
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Stop after so many failures, broken lines included, or once they are such a share.
+
+    Args:
+        failures: How many failures stop the command; None for no such bound.
+        percent: Which percentage of the finished messages; counted from the twentieth on
+            (`MINIMUM_FOR_PERCENT`). None for no such bound.
+    """
+
+    failures: int | None = None
+    percent: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Halt:
+        """Return the bound that ``3`` or ``10%`` says.
+
+        Raises:
+            InvalidArgumentError: It says none.
+        """
+        match = _HALT.fullmatch(text.strip())
+        count = float(match["count"]) if match else 0.0
+        if match and match["percent"] and 0 < count <= 100:
+            return cls(percent=count)
+        if match and not match["percent"] and count >= 1 and count.is_integer():
+            return cls(failures=int(count))
+        raise InvalidArgumentError(
+            f"{text!r} is no bound: write a number of failures from 1 on, such as 3, or a "
+            "percentage up to 100, such as 10%"
+        )
+
+    def reached(self, failures: int, finished: int) -> bool:
+        """Whether ``failures`` among ``finished`` messages are too many. Any thread."""
+        if self.failures is not None and failures >= self.failures:
+            return True
+        if self.percent is None or finished < MINIMUM_FOR_PERCENT:
+            return False
+        return failures * 100 >= self.percent * finished

@@ -1,0 +1,134 @@
+"""From ``MODULE_OR_FILE:GRAPH`` to the graph."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rxlanggraph.cli.errors import TargetError
+from rxlanggraph.errors import InvalidTypeError
+from rxlanggraph.targets import as_target
+
+__all__ = ["has_checkpointer", "load_graph"]
+
+_EXAMPLE = "such as my_graphs.py:graph or my_package.graphs:graph"
+
+
+def load_graph(target: str) -> Any:
+    """Import the module or file of ``target`` and return the graph that it names.
+
+    For the main thread, before anything runs: it changes `sys.path`, so that modules beside the
+    file, or in the current directory, can be imported. Blocks while the module is imported.
+
+    Args:
+        target: ``package.module:name`` or ``path/to/file.py:name``; the name may have dots.
+
+    Returns:
+        A compiled LangGraph graph, another Runnable, or a function of the content.
+
+    Raises:
+        TargetError: It has no ``:``, cannot be imported, has no such name, or that is no graph.
+    """
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name:
+        raise TargetError(f"{target!r} names no graph: write MODULE_OR_FILE:GRAPH, {_EXAMPLE}")
+    is_file = place.endswith(".py") or "/" in place or "\\" in place
+    module = _import_file(place) if is_file else _import_module(place)
+    graph = _attribute(module, name, place)
+    _check_graph(graph, target)
+    return graph
+
+
+def has_checkpointer(graph: Any) -> bool:
+    """Whether every run of ``graph`` needs a thread to keep its state under."""
+    return bool(getattr(graph, "checkpointer", None))
+
+
+def _import_file(place: str) -> ModuleType:
+    path = Path(place).resolve()
+    if not path.is_file():
+        raise TargetError(f"no file {place!r}: give the path of a Python file, {_EXAMPLE}")
+    _make_importable(path.parent)
+    name = path.stem if path.stem not in sys.modules else f"_rxlanggraph_target_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{place!r} is no Python file: its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    # LangGraph reads the annotations of a state class through its module's entry here.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise TargetError(_import_failure(place, error)) from error
+    return module
+
+
+def _import_module(place: str) -> ModuleType:
+    _make_importable(Path.cwd())
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if place == missing or place.startswith(f"{missing}."):
+            hint = f"; did you mean {place}.py?" if Path(f"{place}.py").is_file() else ""
+            raise TargetError(
+                f"no module {missing!r} in {Path.cwd()} nor installed{hint or ': check its name'}"
+            ) from error
+        raise TargetError(_import_failure(place, error)) from error
+    except (Exception, SystemExit) as error:
+        raise TargetError(_import_failure(place, error)) from error
+
+
+def _make_importable(directory: Path) -> None:
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+
+
+def _import_failure(place: str, error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename}, line {error.lineno}"
+    else:
+        frames = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if "importlib" not in frame.filename and frame.filename != __file__
+        ]
+        where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else place
+    return (
+        f"importing {place!r} failed: {type(error).__name__}: {error} ({where}); "
+        "try it with python alone"
+    )
+
+
+def _attribute(module: ModuleType, name: str, place: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise TargetError(f"{place!r} has no {name!r}{_near(found, part)}") from None
+    return found
+
+
+def _near(owner: Any, missing: str) -> str:
+    """Return a hint: names like ``missing``, or else all the graphs that are there."""
+    public = [name for name in dir(owner) if not name.startswith("_")]
+    near = difflib.get_close_matches(missing, public, cutoff=0.6)
+    near = near or [name for name in public if hasattr(getattr(owner, name, None), "ainvoke")]
+    return f"; did you mean {' or '.join(near[:3])}?" if near else "; check the name"
+
+
+def _check_graph(graph: Any, target: str) -> None:
+    if isinstance(graph, type):
+        raise TargetError(f"{target!r} is a class: name a graph, or a function of the content")
+    try:
+        as_target(graph)
+    except InvalidTypeError as error:
+        raise TargetError(f"{target!r} is no graph: {error}") from error

@@ -1,0 +1,149 @@
+"""What the command says on standard error: a progress bar, or lines, and messages.
+
+A reporter is confined to the main thread. A standard error that has gone, or is full, stops
+nobody: the records and the exit status say the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections import deque
+from typing import Protocol
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from rxlanggraph.cli.ledger import Account
+
+__all__ = ["Reporter", "reporter_for", "say"]
+
+LINE_EVERY = 5.0
+"""Seconds from one line to the next where standard error is no terminal."""
+_SPEED_OVER = 10.0
+
+
+def say(text: str) -> None:
+    """Write a message to standard error."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(f"rxlanggraph: {text}", err=True)
+
+
+class Reporter(Protocol):
+    """Shows how far a job is. For the main thread; never blocks longer than writing does."""
+
+    def update(self, account: Account, in_flight: int) -> None:
+        """Show the state of things; called several times a second."""
+
+    def close(self) -> None:
+        """Remove what does not belong on the screen any more."""
+
+
+def reporter_for(size: int | None, *, quiet: bool, output_on_terminal: bool) -> Reporter:
+    """Return the reporter that suits standard error.
+
+    Args:
+        size: Bytes of the input, or None where nobody knows.
+        quiet: Show nothing.
+        output_on_terminal: The results go to a terminal: a bar would be torn apart by them.
+    """
+    if quiet:
+        return _Silence()
+    if sys.stderr.isatty() and not output_on_terminal:
+        return _Bar(size)
+    return _Lines(size)
+
+
+class _Silence:
+    def update(self, account: Account, in_flight: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Speed:
+    """Messages per second over the last ten seconds."""
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
+
+    def at(self, finished: int) -> float:
+        now = time.monotonic()
+        self._points.append((now, finished))
+        while len(self._points) > 2 and now - self._points[1][0] > _SPEED_OVER:
+            self._points.popleft()
+        since, before = self._points[0]
+        return (finished - before) / max(now - since, 1e-9)
+
+
+class _Bar:
+    def __init__(self, size: int | None) -> None:
+        self._speed = _Speed()
+        known = (TaskProgressColumn(), TimeRemainingColumn()) if size else (TimeElapsedColumn(),)
+        self._progress = Progress(
+            TextColumn("{task.fields[finished]:,} done"),
+            BarColumn(),
+            *known,
+            TextColumn("{task.fields[speed]:,.0f}/s"),
+            TextColumn("{task.fields[in_flight]} in flight"),
+            TextColumn("{task.fields[failed]:,} failed"),
+            console=Console(stderr=True),
+            auto_refresh=False,  # the main thread refreshes: no thread more
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # what a graph prints stays above the bar
+        )
+        self._task = self._progress.add_task(
+            "run", total=size or None, finished=0, speed=0.0, in_flight=0, failed=0
+        )
+        self._progress.start()
+
+    def update(self, account: Account, in_flight: int) -> None:
+        self._progress.update(
+            self._task,
+            completed=account.bytes_read,
+            finished=account.finished,
+            speed=self._speed.at(account.finished),
+            in_flight=in_flight,
+            failed=account.failures,
+            refresh=True,
+        )
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+class _Lines:
+    def __init__(self, size: int | None) -> None:
+        self._size = size
+        self._speed = _Speed()
+        self._started = self._said = time.monotonic()
+
+    def update(self, account: Account, in_flight: int) -> None:
+        now = time.monotonic()
+        if now - self._said < LINE_EVERY:
+            return
+        self._said = now
+        say(
+            f"{account.finished:,} done ({self._speed.at(account.finished):,.0f}/s), "
+            f"{in_flight} in flight, {account.failures:,} failed"
+            + self._left(account.bytes_read, now - self._started)
+        )
+
+    def _left(self, bytes_read: int, elapsed: float) -> str:
+        if not self._size or not bytes_read:
+            return ""
+        share = min(bytes_read / self._size, 1.0)
+        return f", {share:.0%} read, about {elapsed * (1 / share - 1):,.0f} s left"
+
+    def close(self) -> None:
+        pass

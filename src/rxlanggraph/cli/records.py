@@ -1,0 +1,98 @@
+"""One record, one line of JSON: what the command writes about one line of its input.
+
+Everything here is a pure function, for any thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_core import to_json
+
+from rxlanggraph.cli.sources import Line
+from rxlanggraph.messages import StreamMessage
+
+__all__ = ["broken_record", "encodable", "error_text", "result_record", "to_line"]
+
+Record = dict[str, Any]
+_INTERRUPTED = {
+    "type": "Interrupted",
+    "message": "the graph stopped at an interrupt and waits for an answer, which this command "
+    "cannot give",
+}
+
+
+def result_record(line: Line, result: StreamMessage) -> Record:
+    """Return the record of a run that has ended, well or not."""
+    error = None if result.error is None else _error(result.error)
+    if result.status == "interrupted" and error is None:
+        error = _INTERRUPTED
+    return {
+        "line": line.number,
+        "id": (result.source or result).id,
+        "thread_id": result.thread_id,
+        "status": result.status,
+        "content": result.content,
+        "error": error,
+        "duration": result.duration,
+    }
+
+
+def broken_record(line: Line) -> Record:
+    """Return the record of a line that is no message, and never ran."""
+    return {
+        "line": line.number,
+        "id": None,
+        "thread_id": None,
+        "status": "broken",
+        "content": None,
+        "error": {"type": "BrokenLine", "message": line.problem},
+        "duration": None,
+    }
+
+
+def _error(error: BaseException) -> Record:
+    return {"type": type(error).__name__, "message": error_text(error)}
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an exception says, even if it cannot say it."""
+    try:
+        return encodable(str(error))
+    except Exception as second:
+        return f"(its __str__ raised {type(second).__name__})"
+
+
+def to_line(record: Record) -> tuple[bytes, Record]:
+    """Return ``record`` as one line of JSON, newline included, and as it was really written.
+
+    What pydantic knows is written as pydantic writes it: LangChain messages and other models,
+    dataclasses, datetimes, enums. Bytes become base64, NaN and the infinities strings.
+
+    Args:
+        record: From `result_record` or `broken_record`, perhaps with more fields.
+
+    Returns:
+        The line and its record. Where the content cannot be written as JSON the record's status
+        is ``"error"``, its error says what could not be written, and its content is None.
+    """
+    try:
+        return _json(record), record
+    except Exception as error:  # a user's model may raise anything from its serializer
+        reason = {
+            "type": "UnserialisableResult",
+            "message": f"the result cannot be written as JSON: {error_text(error)}; return plain "
+            "data, a dataclass or a pydantic model",
+        }
+    status = "error" if record["status"] == "ok" else record["status"]
+    written = record | {"content": None, "status": status, "error": record["error"] or reason}
+    return _json(written), written
+
+
+def _json(record: Record) -> bytes:
+    return to_json(record, bytes_mode="base64", inf_nan_mode="strings") + b"\n"
+
+
+def encodable(text: str) -> str:
+    """Return ``text`` with what UTF-8 cannot hold (lone surrogates) as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,113 @@
+"""Where records go: unbuffered, and each line whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from rxlanggraph.cli.errors import OutputError
+
+__all__ = ["Sink", "open_sink", "same_file"]
+
+
+class Sink:
+    """Writes lines to a file or a pipe. Confined to the thread that writes; blocks as that does.
+
+    Nothing is kept in a buffer of ours, so whatever has been written survives the process however
+    it ends. Costs one system call a line, some microseconds; a run of a graph costs hundreds.
+
+    Args:
+        name: For messages: the path, or "standard output".
+        stream: An unbuffered binary stream.
+        owned: Whether `close` closes the stream.
+    """
+
+    def __init__(self, name: str, stream: BinaryIO, *, owned: bool) -> None:
+        self.name = name
+        self._stream = stream
+        self._owned = owned
+
+    def write(self, line: bytes) -> None:
+        """Write one line.
+
+        Raises:
+            OutputError: It could not be written. If the stream is a regular file, it has been cut
+                back to the lines before.
+        """
+        written = 0
+        try:
+            while written < len(line):
+                written += self._stream.write(line[written:] if written else line)
+            self._stream.flush()
+        except (OSError, ValueError) as error:
+            self._cut_back(written)
+            raise OutputError(_reason(self.name, error)) from error
+
+    def close(self) -> None:
+        """Close what this object opened.
+
+        Raises:
+            OutputError: The system reports only now that something was not written.
+        """
+        if not self._owned:
+            return
+        try:
+            self._stream.close()
+        except OSError as error:
+            raise OutputError(_reason(self.name, error)) from error
+
+    def _cut_back(self, written: int) -> None:
+        """Remove the beginning of a line whose end could not be written."""
+        try:
+            if written and self._stream.seekable():
+                self._stream.truncate(self._stream.tell() - written)
+        except (OSError, ValueError):
+            pass  # a pipe, or a disk that has gone: the error that led here says more
+
+
+def _reason(name: str, error: Exception) -> str:
+    if isinstance(error, BrokenPipeError):
+        return f"the reader of {name} has gone (closed pipe)"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"no room left for {name} ({error.strerror}); make room and run the rest"
+    return f"cannot write {name}: {getattr(error, 'strerror', None) or error}"
+
+
+def open_sink(path: str, stdout: TextIO) -> Sink:
+    """Open an output; a file that is there is emptied. Blocks only as far as opening does.
+
+    Args:
+        path: A file's path, or ``-`` for ``stdout``.
+        stdout: Standard output.
+
+    Raises:
+        OutputError: It cannot be opened.
+    """
+    if path == "-":
+        buffer = stdout.buffer
+        with contextlib.suppress(OSError, ValueError):
+            os.set_blocking(buffer.fileno(), True)  # the parent may share it with an event loop
+        stream: Any = getattr(buffer, "raw", buffer)
+        return Sink("standard output", stream, owned=False)
+    try:
+        return Sink(path, Path(path).open("wb", buffering=0), owned=True)  # type: ignore[arg-type]
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}; name a file in a directory that "
+            "exists and that you may write to"
+        ) from error
+
+
+def same_file(first: str, second: str) -> bool:
+    """Whether two paths lead to one regular file, so that writing one would destroy the other."""
+    if "-" in (first, second):
+        return first == second
+    try:
+        one, other = os.stat(first), os.stat(second)
+    except OSError:
+        return Path(first).resolve() == Path(second).resolve()
+    return os.path.samestat(one, other) and stat.S_ISREG(one.st_mode)

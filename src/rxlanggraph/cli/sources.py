@@ -1,0 +1,258 @@
+"""JSON Lines and CSV, one line at a time.
+
+Both readers yield a `Line` for every line that is not blank, a broken one included, in constant
+memory: no line is kept, and none longer than `MAX_LINE_BYTES` is taken in whole. An instance
+belongs to the one thread that iterates it, which blocks for as long as the input does.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import stat
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from rxlanggraph.cli.errors import InputError
+
+__all__ = ["FORMATS", "MAX_LINE_BYTES", "Line", "Source", "open_source", "read_csv", "read_jsonl"]
+
+Format = Literal["jsonl", "csv"]
+FORMATS: tuple[Format, ...] = ("jsonl", "csv")
+MAX_LINE_BYTES = 64 * 1024 * 1024  # a guess: above any real message, far below any memory
+_KEPT_OF_OVERLONG = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the input, or one CSV record, which may span several.
+
+    Args:
+        number: Its first line in the input, counted from 1, blank lines and a CSV header too.
+        raw: Its text without the newline; bytes that are no UTF-8 as surrogate escapes.
+        end: Bytes of the input up to and including it.
+        content: The message; None where ``problem`` says why there is none.
+        problem: Why the line is broken, or None.
+    """
+
+    number: int
+    raw: str
+    end: int
+    content: Any = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An open input.
+
+    Args:
+        name: For messages: the path, or "standard input".
+        lines: The lines, for one thread to iterate.
+        size: Bytes in all where that is known, for a progress bar; otherwise None.
+        stream: What ``lines`` reads.
+    """
+
+    name: str
+    lines: Iterator[Line]
+    size: int | None
+    stream: BinaryIO
+
+
+class _PhysicalLines:
+    """Lines of a binary stream as text, with number and offset; lines can be given back."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._returned: deque[Line] = deque()
+        self._number = 0
+        self._end = 0
+
+    def __iter__(self) -> Iterator[Line]:
+        return self
+
+    def __next__(self) -> Line:
+        if self._returned:
+            return self._returned.popleft()
+        raw = self._stream.readline(MAX_LINE_BYTES)
+        if not raw:
+            raise StopIteration
+        self._number += 1
+        self._end += len(raw)
+        if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+            return self._overlong(raw[:_KEPT_OF_OVERLONG])
+        encoding = "utf-8-sig" if self._number == 1 else "utf-8"
+        text = raw.decode(encoding, "surrogateescape").removesuffix("\n")
+        problem = None if text.isascii() else _encoding_problem(text)
+        return Line(self._number, text, self._end, problem=problem)
+
+    def _overlong(self, start: bytes) -> Line:
+        """Read on to the end of a line that is too long, keeping only its ``start``."""
+        while part := self._stream.readline(MAX_LINE_BYTES):
+            self._end += len(part)
+            if part.endswith(b"\n"):
+                break
+        problem = f"longer than {MAX_LINE_BYTES // 2**20} MiB; only its start is shown"
+        text = start.decode("utf-8", "surrogateescape")
+        return Line(self._number, text, self._end, problem=problem)
+
+    def give_back(self, lines: list[Line]) -> None:
+        """Let these lines be the next ones again."""
+        self._returned.extendleft(reversed(lines))
+
+
+def _encoding_problem(text: str) -> str | None:
+    for position, character in enumerate(text, start=1):
+        if "\udc80" <= character <= "\udcff":
+            byte = ord(character) - 0xDC00
+            return f"not UTF-8: byte 0x{byte:02x} at character {position}; convert it to UTF-8"
+    return None
+
+
+def read_jsonl(stream: BinaryIO) -> Iterator[Line]:
+    """Yield each line of JSON Lines, its ``content`` being the whole JSON value.
+
+    For one thread; blocks while ``stream`` does. Blank lines are skipped.
+
+    Args:
+        stream: Open for reading bytes, UTF-8 with or without a byte order mark.
+
+    Raises:
+        OSError: Reading failed.
+    """
+    for line in _PhysicalLines(stream):
+        if line.problem is not None:
+            yield line
+        elif line.raw and not line.raw.isspace():
+            yield _parsed_json(line)
+
+
+def _parsed_json(line: Line) -> Line:
+    try:
+        content = json.loads(line.raw)
+    except (ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", None) or str(error)
+        column = getattr(error, "colno", None)
+        where = "" if column is None else f" at column {column}"
+        return Line(line.number, line.raw, line.end, problem=f"not JSON: {reason}{where}")
+    return Line(line.number, line.raw, line.end, content)
+
+
+def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[Line]:
+    """Yield each record of a CSV file below its header, its ``content`` a dict of strings.
+
+    For one thread; blocks while ``stream`` does. A record that cannot be read costs its first
+    line only: reading goes on at the line below, so that a stray quote takes nothing with it.
+
+    Args:
+        stream: Open for reading bytes, UTF-8 with or without a byte order mark.
+        name: What to call the input in an error.
+
+    Raises:
+        InputError: The header is broken or names a column twice.
+        OSError: Reading failed.
+    """
+    source = _PhysicalLines(stream)
+    header = next(_records(source), None)
+    if header is None:
+        return
+    line, names, problem = header
+    if problem is None and len(set(names)) < len(names):
+        twice = next(column for column in names if names.count(column) > 1)
+        problem = f"column {twice!r} is there twice; rename one"
+    if problem is not None:
+        raise InputError(f"{name}, line {line.number}: the CSV header is broken: {problem}")
+    for line, row, problem in _records(source):
+        if problem is None and len(row) != len(names):
+            problem = f"{len(row)} fields, but the header has {len(names)}"
+        content = None if problem else dict(zip(names, row, strict=True))
+        yield Line(line.number, line.raw, line.end, content, problem)
+
+
+def _records(source: _PhysicalLines) -> Iterator[tuple[Line, list[str], str | None]]:
+    """Yield each record as its lines joined, its fields, and what is wrong with it."""
+    taken: list[Line] = []
+
+    def texts() -> Iterator[str]:
+        for line in source:
+            taken.append(line)
+            yield line.raw + "\n"
+
+    # Without strict a quote that is never closed would swallow the file's rest without a word.
+    reader = csv.reader(texts(), strict=True)
+    while True:
+        taken.clear()
+        try:
+            row = next(reader)
+            problem = next((line.problem for line in taken if line.problem), None)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            row, problem = [], f"not CSV: {error}"
+            # A reader whose source has run dry is at its end, even if lines are given back.
+            reader = csv.reader(texts(), strict=True)
+        if problem is not None:
+            source.give_back(taken[1:])
+            yield taken[0], [], problem
+        elif row:
+            raw = "\n".join(line.raw for line in taken)
+            yield Line(taken[0].number, raw, taken[-1].end), row, None
+
+
+def open_source(path: str, form: Format | None = None) -> Source:
+    """Open an input for reading.
+
+    Any thread may call it; it blocks only as far as opening a file does (a named pipe: until
+    somebody writes to it).
+
+    Args:
+        path: A file's path, or ``-`` for standard input.
+        form: How to read it; None goes by the suffix, ``.csv`` or anything else for JSON Lines.
+
+    Returns:
+        The open source; whoever iterates it closes its ``stream``.
+
+    Raises:
+        InputError: It cannot be opened.
+    """
+    name = "standard input" if path == "-" else path
+    try:
+        stream = _standard_input() if path == "-" else Path(path).open("rb")
+        size = _size(stream)
+    except OSError as error:
+        raise InputError(
+            f"cannot read {name}: {error.strerror or error}; give a readable file, or - for "
+            "standard input"
+        ) from error
+    if form is None:
+        form = "csv" if Path(path).suffix.lower() == ".csv" else "jsonl"
+    readers: dict[Format, Callable[[], Iterator[Line]]] = {
+        "jsonl": lambda: read_jsonl(stream),
+        "csv": lambda: read_csv(stream, name),
+    }
+    return Source(name, readers[form](), size, stream)
+
+
+def _standard_input() -> BinaryIO:
+    """Return standard input with a buffer of our own.
+
+    The interpreter takes the lock of `sys.stdin`'s buffer when it leaves. The reader thread may
+    be blocked inside that lock for good, and the process would die of it.
+    """
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - see open_source
+    except (OSError, AttributeError, ValueError):
+        return sys.stdin.buffer  # replaced by something without a descriptor, as tests do
+
+
+def _size(stream: BinaryIO) -> int | None:
+    try:
+        status = os.fstat(stream.fileno())
+    except OSError:  # io.UnsupportedOperation is one: no descriptor
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

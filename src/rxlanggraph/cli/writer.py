@@ -1,0 +1,132 @@
+"""Writer: from results and broken lines to records, in a thread of its own.
+
+The loop's thread must not wait for a disk, so it only puts results into a queue, which the feed's
+window bounds. All that decides about the records is confined to the writer thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from rxlanggraph.cli.errors import OutputError
+from rxlanggraph.cli.ledger import Fate, Ledger
+from rxlanggraph.cli.records import (
+    Record,
+    broken_record,
+    encodable,
+    result_record,
+    to_line,
+)
+from rxlanggraph.cli.sinks import Sink
+from rxlanggraph.cli.sources import Line
+from rxlanggraph.messages import StreamMessage
+
+__all__ = ["Writer"]
+
+_FATES: dict[str, Fate] = {"ok": "ok", "broken": "broken", "cancelled": "cancelled"}
+
+
+class _End:
+    """Put into the queue behind the last result."""
+
+
+class Writer:
+    """Writes a record for every result and every broken line.
+
+    Args:
+        ledger: Where each written record is noted.
+        output: Where results go.
+        errors: Where records that are not ok go, with the raw line; None: to ``output``.
+        ordered: Whether a broken line waits for the results of the lines before it.
+        on_record: Told, in the writer thread, of each line that has come to its end.
+        on_failure: Told, once and in the writer thread, why nothing more can be written.
+        on_end: Told, in the writer thread, that it is done.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        output: Sink,
+        errors: Sink | None,
+        *,
+        ordered: bool,
+        on_record: Callable[[], None],
+        on_failure: Callable[[OutputError], None],
+        on_end: Callable[[Exception | None], None],
+    ) -> None:
+        self._ledger = ledger
+        self._output = output
+        self._errors = errors
+        self._ordered = ordered
+        self._on_record = on_record
+        self._on_failure = on_failure
+        self._on_end = on_end
+        self._queue: SimpleQueue[StreamMessage | Line | _End] = SimpleQueue()
+        # Confined to the writer thread:
+        self._held: deque[Line] = deque()
+        self._failed = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        threading.Thread(target=self._run, name="rxlanggraph-writer", daemon=True).start()
+
+    def put(self, item: StreamMessage | Line) -> None:
+        """Hand over a result, or a broken line. Any thread; never blocks."""
+        self._queue.put(item)
+
+    def end(self) -> None:
+        """Write what was put so far, and end. Any thread; never blocks; idempotent."""
+        self._queue.put(_End())
+
+    # -- the writer thread -------------------------------------------------------------------
+
+    def _run(self) -> None:
+        crash: Exception | None = None
+        try:
+            while not isinstance(item := self._queue.get(), _End):
+                self._take(item)
+            self._close()
+        except Exception as error:
+            crash = error
+        self._on_end(crash)
+
+    def _take(self, item: StreamMessage | Line) -> None:
+        if isinstance(item, StreamMessage):
+            line = self._ledger.line(item.metadata["line"])
+            if line is not None:
+                self._write(line, result_record(line, item))
+        elif self._ordered:
+            self._held.append(item)
+        else:
+            self._write(item, broken_record(item))
+        while self._held and self._ledger.is_oldest(self._held[0]):
+            broken = self._held.popleft()
+            self._write(broken, broken_record(broken))
+
+    def _write(self, line: Line, record: Record) -> None:
+        encoded, record = to_line(record)
+        sink = self._output
+        if self._errors is not None and record["status"] != "ok":
+            sink = self._errors
+            encoded, record = to_line(record | {"raw": encodable(line.raw)})
+        if not self._failed:
+            try:
+                sink.write(encoded)
+                self._ledger.settle(line.number, _FATES.get(record["status"], "failed"))
+            except OutputError as error:
+                self._failed = True
+                self._on_failure(error)
+        self._on_record()
+
+    def _close(self) -> None:
+        for sink in (self._output, self._errors):
+            try:
+                if sink is not None:
+                    sink.close()
+            except OutputError as error:
+                if not self._failed:
+                    self._failed = True
+                    self._on_failure(error)

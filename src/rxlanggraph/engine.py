@@ -1,0 +1,288 @@
+"""Engine: what happens to a run between its submission and its end.
+
+Threads meet the loop in `Handoff` alone. Everything here whose comment says so is confined to the
+loop's thread; the rest may be called from any.
+
+Invariants kept here (numbers as in docs/design.md): 1, 2 and 9. A run gives back its turn, leaves
+the registry and resolves its future in that order and once, after its coroutine and the worker
+threads it started have ended. Where its future has to be resolved before (cancelled, timed out,
+loop gone), the turn and the registry entry still wait for the real end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import threading
+from collections.abc import Awaitable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from rxlanggraph.backlog import Backlog
+from rxlanggraph.errors import LoopUnavailableError, RunTimeoutError
+from rxlanggraph.handoff import Handoff
+from rxlanggraph.homes import AdoptedLoop, Home, OwnedLoop
+from rxlanggraph.messages import Status, StreamMessage
+from rxlanggraph.registry import TaskRegistry, Trackable
+from rxlanggraph.runs import Phase, Run, current_run
+from rxlanggraph.stacks import format_frames, format_task
+from rxlanggraph.targets import config_for
+from rxlanggraph.threads import WorkerThreads
+from rxlanggraph.turns import Turns
+
+__all__ = ["Engine"]
+
+# Seconds that runs, and then the loop, get to end when the interpreter exits. A guess: as long as
+# a person waits without wondering.
+_AT_EXIT = 1.0
+
+
+class Engine:
+    """Everything of a bridge but its public face.
+
+    The loop's thread refers to this and not to the bridge, so that a bridge that was dropped
+    without being closed can be collected, and then ends its loop.
+
+    Args:
+        loop: The loop to adopt; None to own one.
+        max_concurrency: How many runs may be on at once.
+        max_pending: How many may be admitted and not started; None for any number.
+        name: Prefix of the threads' names.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop | None,
+        max_concurrency: int,
+        max_pending: int | None,
+        name: str,
+    ) -> None:
+        self.registry = TaskRegistry()
+        self.threads = WorkerThreads(name)
+        self.handoff = Handoff(self.registry, self._visit, self.loop_gone)
+        self.backlog = Backlog(max_pending)
+        self.home: Home = (
+            OwnedLoop(name, self.threads, self)
+            if loop is None
+            else AdoptedLoop(loop, name, self.threads, self)
+        )
+        # Confined to the loop's thread.
+        self._turns = Turns(max_concurrency)
+        # An RLock by invariant 5; held over the start of the loop's thread, so that two first
+        # users make one loop. Guards _started; comes before the hand-off's lock.
+        self._lifecycle = threading.RLock()
+        self._started = False
+
+    def submit(self, run: Run) -> None:
+        """Let ``run`` in. Any thread; never blocks.
+
+        Raises:
+            RegistryClosedError: The registry is closed.
+            LoopUnavailableError: The loop is closed, stopped or dying.
+        """
+        if not self._started:
+            self._start()
+        self.home.check()
+        self.handoff.submit(run)
+
+    def _start(self) -> None:
+        with self._lifecycle:
+            if self._started:
+                return
+            self.handoff.loop = self.home.start()
+            # A daemon thread would be cut off at exit in the middle of a run's own clean-up.
+            atexit.register(self.exit)
+            self._started = True
+
+    # -- on the loop ---------------------------------------------------------------------------
+
+    def _visit(self, run: Run) -> None:
+        if run.phase is Phase.NEW and not run.cancelled():
+            self._turns.arrive(run)
+            self._start_ready()
+        elif run.cancelled():
+            if run.phase is Phase.RUNNING:
+                if run.task is not None:
+                    run.task.cancel()
+            else:
+                # Also where it ended before it was registered: a run cancelled between the two.
+                run.phase = Phase.ENDED
+                self._part(run, run.outcome("cancelled", None, None, None))
+
+    def _start_ready(self) -> None:
+        while (run := self._turns.take()) is not None:
+            run.phase = Phase.RUNNING
+            run.since = monotonic()
+            self.backlog.leave(run)
+            loop = asyncio.get_running_loop()
+            run.task = loop.create_task(
+                self._execute(run), name=run.options.name, context=run.context
+            )
+
+    async def _execute(self, run: Run) -> None:
+        current_run.set(run)
+        content: Any = None
+        error: BaseException | None = None
+        status: Status = "ok"
+        try:
+            content = await self._attempts(run)
+        except GeneratorExit:
+            raise  # the loop was closed over this run: loop_gone() resolves it
+        except asyncio.CancelledError:
+            status = "timed_out" if run.expired and not run.cancelled() else "cancelled"
+        except RunTimeoutError as caught:
+            status, error = "timed_out", caught
+        except BaseException as caught:
+            status, error = "error", caught
+        self._coroutine_ended(run, run.outcome(status, content, error, monotonic() - run.since))
+        del content, error  # the error's traceback refers to this frame, and the frame to it
+
+    def _attempts(self, run: Run) -> Awaitable[Any]:
+        retry = run.options.retry
+        if retry is None:
+            return self._attempt(run)
+        return retry.copy()(self._attempt, run)
+
+    async def _attempt(self, run: Run) -> Any:
+        options = run.options
+        config = config_for(options.config, run.message.thread_id)
+        if options.timeout is None:
+            return await options.target.call(run.message.content, config, self.threads)
+        loop = asyncio.get_running_loop()
+        run.expired = False
+        run.timer = loop.call_later(options.timeout, self._expire, run)
+        try:
+            return await options.target.call(run.message.content, config, self.threads)
+        except asyncio.CancelledError:
+            if not run.expired or run.cancelled() or options.retry is None:
+                raise
+            asyncio.current_task(loop).uncancel()  # type: ignore[union-attr]
+            await self._threads_ended(run)
+            error = run.outcome("timed_out", None, None, None).error
+            assert error is not None
+            raise error from None
+        finally:
+            run.timer.cancel()
+
+    async def _threads_ended(self, run: Run) -> None:
+        # The next attempt must not overlap with what the last one left behind in a thread.
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        if self.threads.when_free(run, partial(loop.call_soon_threadsafe, ended.set)):
+            await ended.wait()
+
+    def _expire(self, run: Run) -> None:
+        if run.task is None:
+            return
+        if not run.expired:
+            run.expired = True
+            run.task.cancel()
+            if run.options.retry is None:
+                self._resolve_early(run, "timed_out")
+            else:
+                # A stuck attempt cannot be followed by another; after as long again, give up.
+                loop = asyncio.get_running_loop()
+                run.timer = loop.call_later(run.options.timeout or 0, self._give_up, run)
+
+    def _give_up(self, run: Run) -> None:
+        self._resolve_early(run, "timed_out")
+        if run.task is not None:
+            run.task.cancel()
+
+    def _resolve_early(self, run: Run, status: Status) -> None:
+        run.resolve(run.outcome(status, None, None, monotonic() - run.since))
+
+    def _coroutine_ended(self, run: Run, result: StreamMessage) -> None:
+        run.task = None
+        loop = asyncio.get_running_loop()
+        if self.threads.when_free(run, partial(self._thread_ended, loop, run, result)):
+            run.resolve(result)  # its future does not wait for a thread that nobody can stop
+        else:
+            self._finish(run, result)
+
+    def _thread_ended(
+        self, loop: asyncio.AbstractEventLoop, run: Run, result: StreamMessage
+    ) -> None:
+        # In the run's last worker thread.
+        try:
+            loop.call_soon_threadsafe(self._finish, run, result)
+        except RuntimeError:  # the loop is closed: there is no turn to give back
+            self._part(run, result)
+
+    def _finish(self, run: Run, result: StreamMessage) -> None:
+        run.phase = Phase.ENDED
+        self._turns.depart(run)
+        self._start_ready()
+        self._part(run, result)
+
+    # -- in any thread -------------------------------------------------------------------------
+
+    def _part(self, run: Run, result: StreamMessage) -> None:
+        """Take ``run`` off the books, and resolve its future if nobody has."""
+        self.backlog.leave(run)
+        self.registry.leave(run, run.counts_as(result.status), partial(run.resolve, result))
+        run.owner = None
+
+    def loop_going(self, error: LoopUnavailableError) -> None:
+        """On the loop: take nothing more, and resolve what has not started."""
+        self.handoff.refuse(error)
+        self.backlog.close()
+        for run in self._runs():
+            if run.phase is not Phase.RUNNING:
+                run.phase = Phase.ENDED
+                self._part(run, run.outcome("error", None, error, None))
+
+    def loop_gone(self, error: LoopUnavailableError) -> None:
+        """In any thread: nothing runs on the loop any more. Resolve everything (invariant 1)."""
+        self.handoff.refuse(error)
+        self.backlog.close()
+        self.handoff.forget()
+        for run in self._runs():
+            result = run.outcome("error", None, error, None)
+            if self.threads.when_free(run, partial(self._part, run, result)):
+                run.resolve(result)
+            else:
+                self._part(run, result)
+
+    def seal(self) -> None:
+        """Admit nothing more. Any thread; never blocks."""
+        self.registry.close()
+        self.backlog.close()
+
+    def leave(self) -> None:
+        """Ask the loop to end, or give it back. Any thread; never blocks."""
+        with self._lifecycle:
+            self._started = True  # nothing starts it after this
+        self.home.leave()
+        atexit.unregister(self.exit)
+
+    def abandon(self) -> None:
+        """End without waiting: for a bridge that was dropped unclosed. Any thread; never blocks."""
+        self.seal()
+        self.registry.cancel_all()
+        self.leave()
+        self.threads.shutdown(wait=False)
+
+    def exit(self) -> None:
+        """At interpreter exit: cancel what is in flight, and give it a moment."""
+        self.seal()
+        self.registry.cancel_all()
+        self.registry.wait_idle(_AT_EXIT)
+        self.leave()
+        with contextlib.suppress(TimeoutError):
+            self.home.left.result(_AT_EXIT)
+
+    def stack(self, task: Trackable) -> str:
+        """Where a run is right now, as text. Any thread; never blocks."""
+        if not isinstance(task, Run):
+            return ""
+        parts = []
+        if task.task is not None:
+            parts.append(format_task(task.task, self.home.thread_id))
+        parts.append(format_frames(self.threads.frames(task)))
+        return "\n".join(part for part in parts if part)
+
+    def _runs(self) -> list[Run]:
+        return [task for task in self.registry.tasks() if isinstance(task, Run)]

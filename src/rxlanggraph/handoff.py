@@ -1,0 +1,165 @@
+"""Handoff: the only crossing from a thread to the loop.
+
+What crosses is always the same: "look at this run". On the loop, the engine starts it, or cancels
+it, or sees that there is nothing left to do. One ``run_coroutine_threadsafe`` carries everything
+queued since the last one, so that ten thousand messages cost a few wake-ups rather than ten
+thousand tasks, handles and writes to the loop's pipe.
+
+Invariants kept here (numbers as in docs/design.md):
+
+1. A run that was let in is looked at, or is resolved by `Engine.abandon` when the loop is gone:
+   whoever appends to the queue also sees to it that a drain comes after.
+4. ``_lock`` is released before the loop, a future or the engine is called.
+5. ``_lock`` is an RLock, and each section is one check and one write.
+8. A drain that will never run is closed.
+
+The race that shaped ``_due``: (a) a thread appends and sees a drain due; (b) that drain has just
+taken the last run and is about to say that none is due; (c) it says so, and the run waits for ever.
+Hence both look and write under ``_lock``, and the drain says so only in the section in which it
+found the queue empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from rxlanggraph.errors import LoopUnavailableError
+from rxlanggraph.registry import TaskRegistry
+from rxlanggraph.runs import Run
+
+__all__ = ["Handoff"]
+
+# Runs looked at before the loop gets to do something else. A guess: half a millisecond's work.
+_BATCH = 256
+
+
+class Handoff:
+    """The queue of runs to look at, and the wake-up of the loop that does.
+
+    Args:
+        registry: Where a run is entered before its submitter gets it back.
+        visit: What to do with a run, on the loop. Must not raise.
+        lost: Called, from whichever thread noticed, when the loop turns out to be closed.
+    """
+
+    def __init__(
+        self,
+        registry: TaskRegistry,
+        visit: Callable[[Run], None],
+        lost: Callable[[LoopUnavailableError], None],
+    ) -> None:
+        # Set once, before the first run is submitted.
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._registry = registry
+        self._visit = visit
+        self._lost = lost
+        # An RLock by invariant 5; a leaf. Guards the four below, and Run.claimed.
+        self._lock = threading.RLock()
+        self._queue: deque[Run] = deque()
+        self._due = False
+        self._drain_coroutine: Coroutine[Any, Any, None] | None = None
+        self._refusal: LoopUnavailableError | None = None
+
+    def submit(self, run: Run) -> None:
+        """Register ``run`` and have the loop look at it.
+
+        Any thread, also the loop's; never blocks. If a clean-up is sweeping, it is cancelled at
+        once and never starts.
+
+        Raises:
+            RegistryClosedError: The registry is closed; the run is not registered.
+            LoopUnavailableError: The loop is gone; the run is not registered.
+        """
+        self._raise_refusal()
+        options = run.options
+        name = options.target.name if options.name is None else options.name
+        welcome = self._registry.enter(run, name, run.message.thread_id)
+        if not welcome:
+            run.cancel()
+        elif not self.attend(run):
+            # The loop went between the check and here: whoever let go of it may have missed us.
+            self._registry.leave(run, "failed")
+            self._raise_refusal()
+
+    def attend(self, run: Run) -> bool:
+        """Have the loop look at ``run`` soon. Any thread, also the loop's; never blocks.
+
+        Returns:
+            False if the loop is gone: whoever let go of it resolves what it had.
+        """
+        with self._lock:
+            if self._refusal is not None or self.loop is None:
+                return False
+            self._queue.append(run)
+            if self._due:
+                return True
+            self._due = True
+        self._send_drain()
+        return True
+
+    def claim(self, run: Run) -> bool:
+        """True for the first caller only, who then resolves the run's future."""
+        with self._lock:
+            if run.claimed:
+                return False
+            run.claimed = True
+            return True
+
+    def refuse(self, error: LoopUnavailableError) -> None:
+        """Let nothing in any more: the loop is going. Any thread; never blocks."""
+        with self._lock:
+            self._refusal = error
+
+    def _raise_refusal(self) -> None:
+        with self._lock:
+            refusal = self._refusal
+        if refusal is not None:
+            raise LoopUnavailableError(*refusal.args)
+
+    def forget(self) -> None:
+        """Drop what is queued, and close the drain that was sent to a loop which is gone."""
+        with self._lock:
+            self._queue.clear()
+            drain, self._drain_coroutine = self._drain_coroutine, None
+        if drain is not None:
+            drain.close()
+
+    def _send_drain(self) -> None:
+        loop = self.loop
+        assert loop is not None
+        drain = self._drain()
+        with self._lock:
+            self._drain_coroutine = drain
+        try:
+            asyncio.run_coroutine_threadsafe(drain, loop).add_done_callback(self._drained)
+        except RuntimeError:
+            error = LoopUnavailableError(f"the event loop {loop!r} of this bridge is closed")
+            self.refuse(error)
+            self._lost(error)
+
+    async def _drain(self) -> None:
+        while True:
+            with self._lock:
+                batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
+                if not batch:
+                    self._due = False
+                    self._drain_coroutine = None
+                    return
+            for run in batch:
+                self._visit(run)
+            await asyncio.sleep(0)
+
+    def _drained(self, future: Future[None]) -> None:
+        # A drain that was cancelled with everything else on its loop leaves its work behind.
+        if not future.cancelled() and future.exception() is None:
+            return
+        with self._lock:
+            if not self._queue or self._refusal is not None:
+                self._due = False
+                return
+        self._send_drain()

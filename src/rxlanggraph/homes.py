@@ -1,0 +1,232 @@
+"""Where the loop lives: in a thread of our own, or with somebody who lent it to us.
+
+Both tell the engine, through its `EngineHooks`, when the loop is going and when it is gone:
+asyncio itself tells nobody, and a future handed to a loop that stopped is never resolved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from typing import Any, Protocol
+
+from rxlanggraph.errors import LoopUnavailableError
+from rxlanggraph.threads import WorkerThreads
+
+__all__ = ["AdoptedLoop", "EngineHooks", "Home", "OwnedLoop"]
+
+# How long the tasks of a stopping loop of ours get to end, in seconds. They were cancelled, with
+# the caller's own deadline, before; this is for those that ask for one round of the loop more.
+_LAST_ROUND = 1.0
+# How often, in seconds, a lent loop is looked at; twice not running in a row means stopped. A
+# guess: seldom enough to cost nothing, often enough for a person who waits for an error.
+_LOOK_EVERY = 0.25
+
+
+class EngineHooks(Protocol):
+    """What a home tells its engine."""
+
+    def loop_going(self, error: LoopUnavailableError) -> None:
+        """On the loop: take nothing more; what runs is being cancelled."""
+
+    def loop_gone(self, error: LoopUnavailableError) -> None:
+        """In any thread: the loop runs nothing any more; resolve what is left."""
+
+
+class Home(Protocol):
+    """The life of one loop."""
+
+    owned: bool
+    loop: asyncio.AbstractEventLoop | None
+    thread_id: int | None
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, running or about to; raise LoopUnavailableError if it cannot be."""
+
+    def check(self) -> None:
+        """Raise LoopUnavailableError if the loop is visibly not running. Cheap: per message."""
+
+    def leave(self) -> None:
+        """Ask to stop the loop, or to give it back. Any thread; never blocks."""
+
+    left: Future[None]
+    """Done when that has happened."""
+
+
+class OwnedLoop:
+    """A loop in a daemon thread of our own.
+
+    A daemon, so that a run which never ends cannot keep the interpreter from exiting.
+    """
+
+    owned = True
+
+    def __init__(self, name: str, threads: WorkerThreads, hooks: EngineHooks) -> None:
+        # Written in start(), which the engine calls under its lifecycle lock.
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread_id: int | None = None
+        self.left: Future[None] = Future()
+        self._name = name
+        self._threads = threads
+        self._hooks = hooks
+        # Written by leave() alone: whether the stop was asked for.
+        self._leaving = False
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Start the thread. Any thread; does not wait for the loop to turn."""
+        loop = asyncio.new_event_loop()
+        loop.set_default_executor(self._threads)
+        thread = threading.Thread(
+            target=self._main, args=(loop,), name=f"{self._name}-loop", daemon=True
+        )
+        self.loop = loop
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self.loop = None
+            loop.close()
+            raise LoopUnavailableError(f"no thread for the loop of {self._name}: {error}") from error
+        return loop
+
+    def check(self) -> None:
+        """A loop of ours stops when we say so, or tells the engine: nothing to look at."""
+
+    def leave(self) -> None:
+        """Ask the loop to stop. Any thread; never blocks."""
+        self._leaving = True
+        if self.loop is None:
+            with contextlib.suppress(InvalidStateError):  # closed twice, never started
+                self.left.set_result(None)
+            return
+        with contextlib.suppress(RuntimeError):  # it has stopped by itself
+            self.loop.call_soon_threadsafe(self.loop.stop)
+
+    def _main(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.thread_id = threading.get_ident()
+        asyncio.set_event_loop(loop)
+        error = LoopUnavailableError(f"the event loop of {self._name} was stopped from inside")
+        try:
+            loop.run_forever()
+        finally:
+            try:
+                self._hooks.loop_going(error)
+                self._finish(loop)
+            finally:
+                asyncio.set_event_loop(None)
+                loop.close()
+                self._hooks.loop_gone(error)
+                self.left.set_result(None)
+
+    def _finish(self, loop: asyncio.AbstractEventLoop) -> None:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=_LAST_ROUND))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        for task in asyncio.all_tasks(loop):
+            # Named in the clean-up report; the loop's own complaint would only repeat it.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+class AdoptedLoop:
+    """A loop that somebody else runs.
+
+    A guard task lives on it: whoever ends the loop in the ordinary way (``asyncio.run``) cancels
+    all tasks first, and so tells us. A loop that is merely stopped tells nobody: a small daemon
+    thread looks.
+    """
+
+    owned = False
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        threads: WorkerThreads,
+        hooks: EngineHooks,
+    ) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = loop
+        self.thread_id: int | None = None  # written by the guard, on the loop
+        self.left: Future[None] = Future()
+        self._loop = loop
+        self._name = name
+        self._threads = threads
+        self._hooks = hooks
+        self._release = asyncio.Event()  # set and awaited on the loop
+        self._guard_coroutine: Coroutine[Any, Any, None] | None = None  # written by start()
+        self._watch_ends = threading.Event()
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Set the guard and the watch. Any thread.
+
+        Raises:
+            LoopUnavailableError: The loop is closed or not running.
+        """
+        self.check()
+        guard = self._guard()
+        try:
+            guarding = asyncio.run_coroutine_threadsafe(guard, self._loop)
+        except RuntimeError as error:
+            guard.close()
+            raise LoopUnavailableError(self._gone_text()) from error
+        self._guard_coroutine = guard
+        guarding.add_done_callback(self._has_left)
+        threading.Thread(target=self._watch, name=f"{self._name}-watch", daemon=True).start()
+        return self._loop
+
+    def check(self) -> None:
+        """Raise if the loop is closed or stopped. Any thread; never blocks."""
+        if not self._loop.is_running():
+            raise LoopUnavailableError(self._gone_text())
+
+    def leave(self) -> None:
+        """Give the loop back as it was. Any thread; never blocks."""
+        self._watch_ends.set()
+        if self._guard_coroutine is None or not self._loop.is_running():
+            self._has_left(None)
+            return
+        with contextlib.suppress(RuntimeError):  # closed a moment ago; its guard was cancelled
+            self._loop.call_soon_threadsafe(self._release.set)
+
+    def _gone_text(self) -> str:
+        state = "closed" if self._loop.is_closed() else "not running"
+        return (
+            f"the event loop that {self._name} adopted is {state}; adopt a running one, or let "
+            "the bridge own its loop: RxPyLangGraphBridge()"
+        )
+
+    async def _guard(self) -> None:
+        loop = self._loop
+        self.thread_id = threading.get_ident()
+        guard = asyncio.current_task()
+        guard._log_destroy_pending = False  # type: ignore[union-attr]
+        before: ThreadPoolExecutor | None = getattr(loop, "_default_executor", None)
+        self._threads.elsewhere = before
+        loop.set_default_executor(self._threads)
+        try:
+            await self._release.wait()
+        except asyncio.CancelledError:
+            self._hooks.loop_going(LoopUnavailableError(f"the loop of {self._name} is ending"))
+            raise
+        finally:
+            if getattr(loop, "_default_executor", self._threads) is self._threads:
+                loop.set_default_executor(before or ThreadPoolExecutor())
+
+    def _has_left(self, guarding: Future[None] | None) -> None:
+        with contextlib.suppress(InvalidStateError):  # told twice: by the guard and by leave()
+            self.left.set_result(None)
+
+    def _watch(self) -> None:
+        missed = 0
+        while missed < 2 and not self._loop.is_closed():
+            if self._watch_ends.wait(_LOOK_EVERY):
+                return
+            missed = 0 if self._loop.is_running() else missed + 1
+        self._hooks.loop_gone(LoopUnavailableError(self._gone_text()))
+        if self._guard_coroutine is not None and not self._loop.is_running():
+            self._guard_coroutine.close()
+        self._has_left(None)

@@ -1,0 +1,145 @@
+"""StreamMessage: what flows in, and what flows out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from uuid_utils import uuid7
+
+from rxlanggraph.errors import (
+    InvalidArgumentError,
+    InvalidTypeError,
+    RunCancelledError,
+    RunError,
+    RunRejectedError,
+    RunTimeoutError,
+)
+
+__all__ = ["Status", "StreamMessage", "as_message"]
+
+Status = Literal["ok", "error", "interrupted", "cancelled", "timed_out", "rejected"]
+_STATUSES = frozenset(get_args(Status))
+_NO_METADATA: Mapping[str, Any] = MappingProxyType({})
+_ERROR_OF: dict[str, type[RunError]] = {
+    "cancelled": RunCancelledError,
+    "timed_out": RunTimeoutError,
+    "rejected": RunRejectedError,
+}
+
+
+def _new_id() -> str:
+    return str(uuid7())
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMessage:
+    """One item of a stream: a message for a graph, or the outcome of one run.
+
+    Immutable, so any thread may read it without a lock; the ``content`` is whatever you put in.
+    Equality compares every field; the hash is that of the ``id``.
+
+    Args:
+        content: The input of the graph, or in a result the graph's output (None without one).
+        thread_id: The conversation it belongs to. Messages of one thread are worked on one after
+            another; messages without a thread are independent.
+        metadata: Anything to carry along. It is copied and read-only from then on; a result has
+            its source's metadata.
+        id: Unique, and sortable by creation (a UUIDv7, RFC 9562).
+        source: In a result, the message that it answers.
+        status: How the run ended. A message that is no result has ``"ok"``.
+        error: The exception of a run that did not end well, otherwise None.
+        duration: Seconds that the run took, from its start, waiting for its turn not included.
+
+    Raises:
+        InvalidTypeError: ``thread_id`` or ``id`` is no string, ``metadata`` no mapping.
+        InvalidArgumentError: ``status`` is none of the six.
+    """
+
+    content: Any
+    thread_id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _NO_METADATA)
+    id: str = field(default_factory=_new_id)
+    source: StreamMessage | None = None
+    status: Status = "ok"
+    error: BaseException | None = None
+    duration: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.thread_id is not None and not isinstance(self.thread_id, str):
+            raise InvalidTypeError(
+                f"thread_id must be a string or None, not {self.thread_id!r}; "
+                "convert it with str() where the message is made"
+            )
+        if not isinstance(self.id, str):
+            raise InvalidTypeError(f"id must be a string, not {self.id!r}")
+        if self.status not in _STATUSES:
+            raise InvalidArgumentError(
+                f"status must be one of {', '.join(sorted(_STATUSES))}, not {self.status!r}"
+            )
+        if type(self.metadata) is not MappingProxyType:
+            if not isinstance(self.metadata, Mapping):
+                raise InvalidTypeError(f"metadata must be a mapping, not {self.metadata!r}")
+            object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
+
+    def __hash__(self) -> int:
+        """Hash of the id: contents need not be hashable."""
+        return hash(self.id)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy: a mapping proxy can do neither itself."""
+        return (
+            StreamMessage,
+            (
+                self.content,
+                self.thread_id,
+                dict(self.metadata),
+                self.id,
+                self.source,
+                self.status,
+                self.error,
+                self.duration,
+            ),
+        )
+
+    def raise_for_status(self) -> StreamMessage:
+        """Return the message itself if its run ended well, raise why not otherwise.
+
+        Any thread may call it; it never blocks. An interrupted run ended well: its graph waits
+        for an answer.
+
+        Returns:
+            The message, so that calls can be chained (after httpx's method of the same name).
+
+        Raises:
+            BaseException: The ``error`` of the run as its graph raised it; a `RunTimeoutError`,
+                `RunCancelledError` or `RunRejectedError` where the run never got so far.
+        """
+        if self.error is not None:
+            raise self.error
+        if self.status in _ERROR_OF:
+            raise _ERROR_OF[self.status](f"the run of message {self.id} was {self.status}")
+        if self.status == "error":
+            raise RunError(f"the run of message {self.id} failed without an exception")
+        return self
+
+
+def as_message(item: Any, thread_id: str | None = None) -> StreamMessage:
+    """Return ``item`` as a StreamMessage on ``thread_id``.
+
+    Any thread may call it; it never blocks.
+
+    Args:
+        item: A StreamMessage, taken as it is, or anything else, wrapped as ``content``.
+        thread_id: The thread to put it on; None keeps the message's own.
+
+    Raises:
+        InvalidTypeError: ``thread_id`` is no string.
+    """
+    if not isinstance(item, StreamMessage):
+        return StreamMessage(item, thread_id)
+    if thread_id is None or thread_id == item.thread_id:
+        return item
+    return StreamMessage(item.content, thread_id, item.metadata, item.id, item.source, item.status)

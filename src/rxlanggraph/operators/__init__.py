@@ -1,0 +1,1 @@
+"""How a stream of messages becomes a stream of runs."""

@@ -1,0 +1,84 @@
+"""Emitter: the Rx grammar for results that arrive from several threads at once (invariant 7)."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from reactivex import abc
+
+__all__ = ["Emitter"]
+
+_T = TypeVar("_T")
+
+
+class Emitter(Generic[_T]):
+    """Passes notifications on to one observer, one at a time, in the order they were put.
+
+    Whoever finds nobody emitting emits, for others too; so no thread waits for another, and the
+    observer is called without a lock. After a terminal notification, or `stop`, nothing follows.
+
+    Putting and flushing are two steps, so that the caller can fix the order under its own lock
+    and emit outside of it.
+    """
+
+    def __init__(self, observer: abc.ObserverBase[_T]) -> None:
+        self._observer = observer
+        # An RLock by invariant 5; a leaf: taken inside the lock of whoever puts. Guards the rest.
+        self._lock = threading.RLock()
+        self._notifications: deque[Callable[[], None]] = deque()
+        self._emitting = False
+        self._closed = False
+
+    def put_next(self, value: _T) -> None:
+        """Line up an item. Any thread; never blocks."""
+        with self._lock:
+            if not self._closed:
+                self._notifications.append(partial(self._observer.on_next, value))
+
+    def put_error(self, error: Exception) -> None:
+        """Line up the end, with an error. Any thread; never blocks."""
+        self._put_last(partial(self._observer.on_error, error))
+
+    def put_completed(self) -> None:
+        """Line up the end. Any thread; never blocks."""
+        self._put_last(self._observer.on_completed)
+
+    def stop(self) -> None:
+        """Emit nothing more, not even what is lined up. Any thread; never blocks."""
+        with self._lock:
+            self._closed = True
+            self._notifications.clear()
+
+    def flush(self) -> None:
+        """Emit what is lined up, unless somebody is emitting. Runs the observer's code.
+
+        Raises:
+            BaseException: Whatever the observer raised; then nothing follows.
+        """
+        with self._lock:
+            if self._emitting:
+                return
+            self._emitting = True
+        while True:
+            with self._lock:
+                if not self._notifications:
+                    self._emitting = False
+                    return
+                notify = self._notifications.popleft()
+            try:
+                notify()
+            except BaseException:
+                self.stop()
+                with self._lock:
+                    self._emitting = False
+                raise
+
+    def _put_last(self, notify: Callable[[], None]) -> None:
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._notifications.append(notify)

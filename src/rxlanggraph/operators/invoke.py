@@ -1,0 +1,257 @@
+"""invoke: one result for every message."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal, Protocol, TypeAlias
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable, SingleAssignmentDisposable
+
+from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.messages import StreamMessage, as_message
+from rxlanggraph.operators.emitter import Emitter
+from rxlanggraph.runs import Group, Run, RunOptions
+
+__all__ = ["ErrorPolicy", "Submitter", "invoke"]
+
+_log = logging.getLogger("rxlanggraph")
+
+ErrorPolicy: TypeAlias = Literal["raise", "emit", "skip"]
+ThreadSelector: TypeAlias = "str | Callable[[Any], str | None] | None"
+
+
+class Submitter(Protocol):
+    """What an operator needs of a bridge."""
+
+    max_concurrency: int
+
+    def new_run(self, message: StreamMessage, options: RunOptions) -> Run:
+        """Make a run, in the caller's context."""
+
+    def wait_for_room(self, run: Run) -> None:
+        """Block while too many runs wait for their start."""
+
+    def hand_over(self, run: Run) -> Run:
+        """Register the run and hand it to the loop."""
+
+    def drop(self, run: Run) -> None:
+        """Cancel the run, handed over or not."""
+
+
+def invoke(
+    bridge: Submitter,
+    options: RunOptions,
+    *,
+    max_concurrency: int | None,
+    ordered: bool,
+    thread_id: ThreadSelector,
+    errors: ErrorPolicy,
+) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
+    """Return the operator that `RxPyLangGraphBridge.invoke` documents. Any thread.
+
+    Raises:
+        InvalidArgumentError: ``errors`` is none of the three.
+    """
+    if errors not in ("raise", "emit", "skip"):
+        raise InvalidArgumentError(f"errors must be 'raise', 'emit' or 'skip', not {errors!r}")
+    look_ahead = 2 * (max_concurrency or bridge.max_concurrency) if ordered else None
+
+    def operator(source: Observable[Any]) -> Observable[StreamMessage]:
+        def subscribe(
+            observer: abc.ObserverBase[StreamMessage],
+            scheduler: abc.SchedulerBase | None = None,
+        ) -> abc.DisposableBase:
+            group = None if max_concurrency is None else Group(max_concurrency)
+            subscription = _Subscription(
+                bridge, replace(options, group=group), look_ahead, thread_id, errors, observer
+            )
+            return subscription.to(source, scheduler)
+
+        return Observable(subscribe)
+
+    return operator
+
+
+class _Subscription:
+    """The runs of one subscription, from the source's notifications to the observer's."""
+
+    def __init__(
+        self,
+        bridge: Submitter,
+        options: RunOptions,
+        look_ahead: int | None,
+        thread_id: ThreadSelector,
+        errors: ErrorPolicy,
+        observer: abc.ObserverBase[StreamMessage],
+    ) -> None:
+        self._bridge = bridge
+        self._options = options
+        self._look_ahead = look_ahead
+        self._thread_id = thread_id
+        self._errors = errors
+        self._emitter = Emitter(observer)
+        self._source = SingleAssignmentDisposable()
+        # An RLock by invariant 5. Guards all below; only the emitter's lock is taken inside it.
+        self._lock = threading.RLock()
+        self._indexes: dict[Run, int] = {}  # every run that has not ended
+        self._waiting: deque[Run] = deque()  # those not handed over, for lack of look-ahead
+        self._advancing = False
+        self._arrived = 0
+        self._head = 0  # with look-ahead: the next index to emit
+        self._early: dict[int, StreamMessage] = {}  # results that wait for an earlier one
+        self._source_ended = False
+        self._failed = False
+        self._disposed = False
+
+    def to(
+        self, source: Observable[Any], scheduler: abc.SchedulerBase | None
+    ) -> abc.DisposableBase:
+        """Subscribe to ``source``; disposing what is returned cancels the runs."""
+        self._source.disposable = source.subscribe(
+            self._on_next, self._on_error, self._on_completed, scheduler=scheduler
+        )
+        return Disposable(self._dispose)
+
+    # -- from the source, in any thread --------------------------------------------------------
+
+    def _on_next(self, item: Any) -> None:
+        try:
+            thread_id = self._thread_id(item) if callable(self._thread_id) else self._thread_id
+            run = self._bridge.new_run(as_message(item, thread_id), self._options)
+            self._bridge.wait_for_room(run)
+        except Exception as error:
+            self._on_error(error)
+            return
+        with self._lock:
+            disposed = self._disposed
+            if not disposed:
+                self._indexes[run] = self._arrived
+                self._arrived += 1
+                self._waiting.append(run)
+        if disposed:
+            self._bridge.drop(run)
+        else:
+            self._advance()
+
+    def _on_error(self, error: Exception) -> None:
+        self._emitter.put_error(error)
+        self._flush()
+        self._release()
+
+    def _on_completed(self) -> None:
+        with self._lock:
+            self._source_ended = True
+            if not self._indexes:
+                self._emitter.put_completed()
+        self._flush()
+
+    # -- the runs ------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        # One thread at a time, so that a run which ends at once inside hand_over, and makes room
+        # for the next, does not nest the calls as deep as there are messages.
+        with self._lock:
+            if self._advancing:
+                return
+            self._advancing = True
+        while (run := self._next_to_hand_over()) is not None:
+            try:
+                self._bridge.hand_over(run)
+            except Exception as error:
+                with self._lock:
+                    self._advancing = False
+                self._on_error(error)
+                return
+            run.add_done_callback(self._ended)
+
+    def _next_to_hand_over(self) -> Run | None:
+        with self._lock:
+            if self._waiting:
+                run = self._waiting[0]
+                room = self._look_ahead
+                if room is None or self._indexes[run] < self._head + room:
+                    return self._waiting.popleft()
+            self._advancing = False
+            return None
+
+    def _ended(self, future: object) -> None:
+        # In the loop's thread, or in the one that cancelled the run.
+        assert isinstance(future, Run)
+        cancelled = future.cancelled()
+        result = future.outcome("cancelled", None, None, None) if cancelled else future.result()
+        with self._lock:
+            index = self._indexes.pop(future, None)
+            if index is None:  # disposed
+                return
+            due = self._due(index, result)
+            for emitted in due:
+                self._put(emitted)
+            if self._source_ended and not self._indexes:
+                self._emitter.put_completed()
+        for skipped in due:
+            self._log_skipped(skipped)
+        self._flush()
+        if self._failed:
+            self._release()
+        elif self._look_ahead is not None:
+            self._advance()
+
+    def _due(self, index: int, result: StreamMessage) -> list[StreamMessage]:
+        """What may be emitted now that ``result`` is there. Under the lock."""
+        if self._look_ahead is None:
+            return [result]
+        self._early[index] = result
+        due = []
+        while (head := self._early.pop(self._head, None)) is not None:
+            self._head += 1
+            due.append(head)
+        return due
+
+    def _put(self, result: StreamMessage) -> None:
+        """Line ``result`` up as the error policy says. Under the lock."""
+        if result.error is None or self._errors == "emit":
+            self._emitter.put_next(result)
+        elif self._errors == "raise":
+            # on_error is typed for Exception, but RxPY passes anything on.
+            self._emitter.put_error(result.error)  # type: ignore[arg-type]
+            self._failed = True
+
+    def _log_skipped(self, result: StreamMessage) -> None:
+        if self._errors == "skip" and result.error is not None:
+            source = result.source
+            _log.warning(
+                "skipped message %s: %s",
+                None if source is None else source.id,
+                result.status,
+                exc_info=result.error,
+            )
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        try:
+            self._emitter.flush()
+        except BaseException:
+            self._release()
+            raise
+
+    def _dispose(self) -> None:
+        self._emitter.stop()
+        self._release()
+
+    def _release(self) -> None:
+        """Cancel the runs and leave the source; what is lined up is still emitted."""
+        with self._lock:
+            self._disposed = True
+            runs = list(self._indexes)
+            self._indexes.clear()
+            self._waiting.clear()
+            self._early.clear()
+        self._source.dispose()
+        for run in runs:
+            self._bridge.drop(run)

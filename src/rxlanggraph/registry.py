@@ -1,0 +1,488 @@
+"""TaskRegistry: who is in flight.
+
+What breaks without it: a plain set that threads fill and done-callbacks empty raises "Set changed
+size during iteration", and ``list(tasks)`` followed by an await misses whatever arrives meanwhile.
+
+Invariants kept here (numbers as in docs/design.md):
+
+2. A task is in the table from before ``add`` returns until it has ended. It leaves exactly once:
+   only the one who pops its entry counts it.
+3. Admission and sealing are one critical section: what ``close`` returns is all that was admitted.
+4. ``_lock`` is never held while a callback, ``cancel``, or anything else of the user's runs.
+5. ``_lock`` is an RLock: a signal handler or a finalizer may enter on top of the thread that holds
+   it. Each section is therefore written so that a second one, run whole between any two of its
+   lines, leaves both right; where the order of two lines matters for that, a comment says so.
+   Assumed of the interpreter: none runs *inside* ``self._n += 1`` on attributes or a single call
+   into a built-in dict keyed by objects that hash by identity. CPython enters handlers and
+   finalizers at calls, loops and allocations only.
+6. Nothing relies on the GIL: every shared field is read and written under ``_lock``.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Literal, TypeAlias
+
+from rxlanggraph.errors import (
+    BlockingCallError,
+    InvalidTypeError,
+    RegistryClosedError,
+    WrongThreadError,
+)
+
+__all__ = ["Outcome", "RegistryStatistics", "Sweep", "TaskInfo", "TaskRegistry", "Trackable"]
+
+Trackable: TypeAlias = "Future[Any] | asyncio.Future[Any]"
+Outcome = Literal["succeeded", "failed", "cancelled"]
+TaskState = Literal["pending", "running", "cancelling", "finished"]
+RegistryState = Literal["open", "closing", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """One task in flight, as it was when the snapshot was taken.
+
+    Attributes:
+        id: Counts admissions to this registry from 1; never used twice.
+        name: As given to ``add``.
+        thread_id: As given to ``add``: the conversation that the task works on.
+        age: Seconds since it was admitted.
+        state: ``pending`` (not started, or not known to be), ``running``, ``cancelling`` (asked to
+            stop, not ended yet) or ``finished`` (about to leave).
+    """
+
+    id: int
+    name: str | None
+    thread_id: str | None
+    age: float
+    state: TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryStatistics:
+    """Counters of one registry, read in one critical section.
+
+    Attributes:
+        submitted: Tasks ever admitted. Always the sum of the next four, unless unfinished tasks
+            were discarded by hand: those are counted here alone.
+        succeeded: Tasks that left with a result.
+        failed: Tasks that left with an exception.
+        cancelled: Tasks that left cancelled.
+        in_flight: Tasks admitted that have not left.
+        peak_in_flight: The largest ``in_flight`` ever.
+    """
+
+    submitted: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    in_flight: int
+    peak_in_flight: int
+
+
+# What the table keeps of a task: (task, id, name, thread_id, admitted at). A plain tuple: making a
+# named one takes five times as long, which is a tenth of a future's whole life in here.
+_Entry: TypeAlias = "tuple[Trackable, int, str | None, str | None, float]"
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What left between `TaskRegistry.begin_sweep` and `TaskRegistry.end_sweep`, and what did not.
+
+    Attributes:
+        succeeded: Tasks that left with a result.
+        failed: Tasks that left with an exception.
+        cancelled: Tasks that left cancelled.
+        remaining: The tasks still in flight at the end, each with its info.
+    """
+
+    succeeded: int
+    failed: int
+    cancelled: int
+    remaining: tuple[tuple[Trackable, TaskInfo], ...]
+
+
+class TaskRegistry:
+    """Every task in flight, under one lock: none lost, none leaked, always accountable.
+
+    Safe from any thread, from signal handlers and from finalizers. Nothing here blocks but
+    `wait_idle`. Open, then closing (`close` was called, tasks are in flight), then closed (none).
+    """
+
+    def __init__(self) -> None:
+        """Make an empty, open registry."""
+        # An RLock by invariant 5. It guards every field below; it is a leaf: nothing is locked
+        # while it is held. Held over dict look-ups and counters alone, and over one dict copy.
+        self._lock = threading.RLock()
+        self._entries: dict[Trackable, _Entry] = {}
+        # Tasks that were popped but whose future is being resolved: gone for len(), not for idle.
+        self._leaving: dict[Trackable, _Entry] = {}
+        self._closed = False
+        self._sweeps = 0
+        self._succeeded = self._failed = self._cancelled = self._withdrawn = 0
+        self._peak = 0
+        self._idle_waiters: list[Callable[[], object]] = []
+        self._next_id = itertools.count(1).__next__
+        self._on_done = self._left
+
+    # -- tasks come and go ---------------------------------------------------------------------
+
+    def add(
+        self, task: Trackable, *, name: str | None = None, thread_id: str | None = None
+    ) -> None:
+        """Track ``task`` until it is done. Adding it again while it is tracked changes nothing.
+
+        Any thread for a ``concurrent.futures.Future``; an ``asyncio`` task or future only on its
+        own loop, or before that loop runs. Never blocks. While a clean-up is sweeping, the task is
+        taken in and cancelled at once.
+
+        Args:
+            task: The future or task.
+            name: For people: shown in snapshots and reports.
+            thread_id: The conversation that it works on.
+
+        Raises:
+            RegistryClosedError: After `close`. The task is not tracked, and not touched.
+            InvalidTypeError: ``task`` is no future.
+            WrongThreadError: An asyncio task of a loop that runs in another thread.
+        """
+        if not isinstance(task, Future):
+            self._check_asyncio(task)
+        welcome = self.enter(task, name, thread_id)
+        task.add_done_callback(self._on_done)
+        if not welcome:
+            task.cancel()
+
+    def enter(self, task: Trackable, name: str | None, thread_id: str | None) -> bool:
+        """Admit ``task`` without watching it: whoever runs it says when it ended, with `leave`.
+
+        Any thread; never blocks.
+
+        Returns:
+            False if a clean-up is sweeping, so that the task must be cancelled at once.
+
+        Raises:
+            RegistryClosedError: After `close`.
+        """
+        entry = (task, self._next_id(), name, thread_id, monotonic())
+        entries = self._entries
+        with self._lock:
+            if entries.setdefault(task, entry) is not entry:
+                return True
+            # Looked at after the insertion: a handler that closes between two lines of this
+            # section is seen here (invariants 3 and 5).
+            if self._closed:
+                del entries[task]
+                raise RegistryClosedError(
+                    "this TaskRegistry is closed and takes no new tasks; make a new one, "
+                    "or add before close()"
+                )
+            if len(entries) > self._peak:
+                self._peak = len(entries)
+            return not self._sweeps
+
+    def discard(self, task: Trackable) -> None:
+        """Stop tracking ``task``, if it is tracked. A done task counts by how it ended.
+
+        Any thread; never blocks; neither cancels nor awaits the task.
+        """
+        self._leave(task, _outcome_of(task) if task.done() else None)
+
+    def leave(
+        self, task: Trackable, outcome: Outcome, resolve: Callable[[], object] | None = None
+    ) -> bool:
+        """Say that ``task`` ended: it leaves and is counted; then ``resolve`` is called.
+
+        The registry is idle only after ``resolve`` returned, so that whoever waits for idle finds
+        the futures done. Any thread; blocks as long as ``resolve`` does, without the lock.
+
+        Returns:
+            True for the one caller that took it out, False for everyone after it.
+        """
+        return self._leave(task, outcome, resolve)
+
+    def _left(self, task: Trackable) -> None:
+        # Invariant 4: called by the future without its lock, and takes ours for the table only.
+        self._leave(task, _outcome_of(task))
+
+    def _leave(
+        self,
+        task: Trackable,
+        outcome: Outcome | None,
+        resolve: Callable[[], object] | None = None,
+    ) -> bool:
+        with self._lock:
+            entry = self._entries.pop(task, None)
+            if entry is None:
+                return False
+            if outcome == "succeeded":
+                self._succeeded += 1
+            elif outcome == "failed":
+                self._failed += 1
+            elif outcome == "cancelled":
+                self._cancelled += 1
+            else:
+                self._withdrawn += 1
+            if resolve is None and (self._entries or not self._idle_waiters):
+                return True
+            self._leaving[task] = entry
+        try:
+            if resolve is not None:
+                resolve()
+        finally:
+            self._gone(task)
+        return True
+
+    def _gone(self, task: Trackable) -> None:
+        with self._lock:
+            del self._leaving[task]
+            if self._entries or self._leaving:
+                return
+            waiters, self._idle_waiters = self._idle_waiters, []
+        for wake in waiters:
+            wake()
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """How many tasks are in flight. Any thread; never blocks."""
+        with self._lock:
+            return len(self._entries)
+
+    def __contains__(self, task: object) -> bool:
+        """Whether ``task`` is in flight. Any thread; never blocks."""
+        with self._lock:
+            return task in self._entries
+
+    @property
+    def state(self) -> RegistryState:
+        """``open``; ``closing`` once `close` was called; ``closed`` when nothing is left too."""
+        with self._lock:
+            if not self._closed:
+                return "open"
+            return "closing" if self._entries or self._leaving else "closed"
+
+    def snapshot(self) -> tuple[TaskInfo, ...]:
+        """Every task in flight, in order of admission.
+
+        Any thread; never blocks. The table is copied under the lock, the infos are made from the
+        copy, outside it (4). ``list`` allocates all that the collector counts before it reads the
+        first entry, so that no finalizer can change the table half-way (5).
+        """
+        with self._lock:
+            entries = list(self._entries.values())
+        now = monotonic()
+        return tuple(_info(entry, now) for entry in entries)
+
+    def tasks(self) -> list[Trackable]:
+        """The futures and tasks in flight themselves. Any thread; never blocks."""
+        with self._lock:
+            return list(self._entries)
+
+    def statistics(self) -> RegistryStatistics:
+        """The counters, all read at one moment. Any thread; never blocks."""
+        with self._lock:
+            in_flight = len(self._entries)
+            ended = self._succeeded + self._failed + self._cancelled + self._withdrawn
+            return RegistryStatistics(
+                submitted=ended + in_flight,
+                succeeded=self._succeeded,
+                failed=self._failed,
+                cancelled=self._cancelled,
+                in_flight=in_flight,
+                peak_in_flight=self._peak,
+            )
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def close(self) -> tuple[TaskInfo, ...]:
+        """End admission, and return what is in flight at that very moment.
+
+        Nothing slips in between the two (invariant 3). Nothing is cancelled or awaited: see
+        `cancel_all` and `wait_idle`. Any thread; never blocks. Calling it again only takes a new
+        snapshot.
+        """
+        with self._lock:
+            # The flag before the copy: an admission that a handler makes in between is refused.
+            self._closed = True
+            entries = list(self._entries.values())
+        now = monotonic()
+        return tuple(_info(entry, now) for entry in entries)
+
+    def cancel_all(self) -> int:
+        """Ask every task in flight to cancel. To be cancelled is not to have ended: then wait.
+
+        Any thread; never blocks. Tasks of another loop are told through that loop.
+
+        Returns:
+            How many were asked.
+        """
+        tasks = self.tasks()
+        for task in tasks:
+            _cancel(task)
+        return len(tasks)
+
+    def begin_sweep(self) -> RegistryStatistics:
+        """From now until `end_sweep`, whoever is admitted is to be cancelled at once.
+
+        Any thread; never blocks. Sweeps may overlap.
+
+        Returns:
+            The counters at its beginning, for `end_sweep`.
+        """
+        with self._lock:
+            self._sweeps += 1
+            return self.statistics()
+
+    def end_sweep(self, begun: RegistryStatistics) -> Sweep:
+        """Admit normally again, and say in the same critical section what ended and what did not.
+
+        Any thread; never blocks.
+        """
+        with self._lock:
+            self._sweeps -= 1
+            now = monotonic()
+            entries = [*self._leaving.values(), *self._entries.values()]
+            succeeded = self._succeeded - begun.succeeded
+            failed = self._failed - begun.failed
+            cancelled = self._cancelled - begun.cancelled
+        remaining = tuple((entry[0], _info(entry, now)) for entry in entries)
+        return Sweep(succeeded, failed, cancelled, remaining)
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is in flight.
+
+        Any thread but that of a loop on which a tracked task runs. Blocks.
+
+        Args:
+            timeout: Seconds; None waits for ever, 0 only looks.
+
+        Returns:
+            True when nothing is in flight, False when the time is over.
+
+        Raises:
+            BlockingCallError: Called on a loop that a tracked task needs; nothing was waited for.
+        """
+        gate = threading.Lock()
+        gate.acquire()
+        if not self._wait_begins(gate.release):
+            return True
+        try:
+            if timeout is not None and timeout <= 0:
+                return False
+            self._refuse_own_loop()
+            return gate.acquire(timeout=-1 if timeout is None else timeout)
+        finally:
+            self._wait_ends(gate.release)
+
+    async def wait_idle_async(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is in flight, without blocking the running loop.
+
+        Any loop. Cancelling the wait leaves the tasks as they are.
+
+        Args:
+            timeout: Seconds; None waits for ever.
+
+        Returns:
+            True when nothing is in flight, False when the time is over.
+        """
+        loop = asyncio.get_running_loop()
+        idle = asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the waiting loop is closed: nobody waits
+                loop.call_soon_threadsafe(idle.set)
+
+        if not self._wait_begins(wake):
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                await idle.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._wait_ends(wake)
+        return True
+
+    def _wait_begins(self, wake: Callable[[], object]) -> bool:
+        with self._lock:
+            if not self._entries and not self._leaving:
+                return False
+            self._idle_waiters.append(wake)
+            return True
+
+    def _wait_ends(self, wake: Callable[[], object]) -> None:
+        with self._lock:
+            if wake in self._idle_waiters:
+                self._idle_waiters.remove(wake)
+
+    def _refuse_own_loop(self) -> None:
+        running = asyncio._get_running_loop()
+        if running is None:
+            return
+        for task in self.tasks():
+            if _loop_of(task) is running:
+                raise BlockingCallError(
+                    "wait_idle() would block the event loop that the tasks it waits for run on; "
+                    "use 'await registry.wait_idle_async()' there"
+                )
+
+    def _check_asyncio(self, task: object) -> None:
+        if not asyncio.isfuture(task):
+            raise InvalidTypeError(
+                f"a TaskRegistry tracks futures and tasks, not {task!r}; "
+                "start the coroutine first (loop.create_task, run_coroutine_threadsafe)"
+            )
+        loop = task.get_loop()
+        if loop.is_running() and asyncio._get_running_loop() is not loop:
+            raise WrongThreadError(
+                f"{task!r} belongs to a loop that runs in another thread; add it on that loop, "
+                "or hand the coroutine over with run_coroutine_threadsafe and add that future"
+            )
+
+
+def _outcome_of(task: Trackable) -> Outcome:
+    # A done future never changes, so its fields may be read without its lock. The public
+    # cancelled() and exception() take that lock once each: half the price of the whole registry.
+    # Both kinds of future have had these two fields, with these values, since Python 3.2.
+    if task._exception is not None:
+        return "failed"
+    return "succeeded" if task._state == "FINISHED" else "cancelled"
+
+
+def _loop_of(task: Trackable) -> asyncio.AbstractEventLoop | None:
+    get_loop: Callable[[], asyncio.AbstractEventLoop] | None = getattr(task, "get_loop", None)
+    return None if get_loop is None else get_loop()
+
+
+def _cancel(task: Trackable) -> None:
+    loop = None if isinstance(task, Future) else _loop_of(task)
+    if loop is None or loop is asyncio._get_running_loop():
+        task.cancel()
+        return
+    with contextlib.suppress(RuntimeError):  # a closed loop runs nothing that could be cancelled
+        loop.call_soon_threadsafe(task.cancel)
+
+
+def _state_of(task: Trackable) -> TaskState:
+    if task.cancelled():
+        return "cancelling"
+    if task.done():
+        return "finished"
+    if isinstance(task, asyncio.Task):
+        return "cancelling" if task.cancelling() else "running"
+    return "running" if isinstance(task, Future) and task.running() else "pending"
+
+
+def _info(entry: _Entry, now: float) -> TaskInfo:
+    task, number, name, thread_id, since = entry
+    return TaskInfo(number, name, thread_id, now - since, _state_of(task))

@@ -1,0 +1,201 @@
+"""Run: one message on its way through one graph, and the future that its submitter holds."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from concurrent.futures import Future
+from contextvars import Context, ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from rxlanggraph.errors import (
+    BlockingCallError,
+    RunCancelledError,
+    RunRejectedError,
+    RunTimeoutError,
+)
+from rxlanggraph.messages import Status, StreamMessage
+from rxlanggraph.registry import Outcome
+
+if TYPE_CHECKING:
+    from tenacity import AsyncRetrying
+
+    from rxlanggraph.targets import Config, Target
+
+__all__ = ["Group", "Phase", "Run", "RunOptions", "current_run"]
+
+
+class Phase(enum.Enum):
+    """Where a run is. Written on the loop's thread alone; others may only look."""
+
+    NEW = enum.auto()
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    ENDED = enum.auto()
+
+
+@dataclass(slots=True)
+class Group:
+    """The runs of one subscription, which share a bound of their own. Confined to the loop."""
+
+    limit: int
+    running: int = 0
+    waiting: deque[Run] = field(default_factory=deque)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What is the same for all runs of one call or operator."""
+
+    target: Target
+    timeout: float | None = None
+    retry: AsyncRetrying | None = None
+    errors: Literal["raise", "emit"] = "raise"
+    config: Config | None = None
+    name: str | None = None
+    group: Group | None = None
+
+
+class _Crossing(Protocol):
+    loop: asyncio.AbstractEventLoop | None
+
+    def attend(self, run: Run) -> None: ...
+    def claim(self, run: Run) -> bool: ...
+
+
+class Run(Future[StreamMessage]):
+    """A ``concurrent.futures.Future`` whose cancelling reaches the coroutine behind it.
+
+    `cancel` resolves the future at once and asks the coroutine to stop; the run stays in the
+    registry until that has really ended. Any thread may use it.
+    """
+
+    def __init__(
+        self,
+        message: StreamMessage,
+        options: RunOptions,
+        context: Context,
+        crossing: _Crossing,
+        owner: object,
+    ) -> None:
+        super().__init__()
+        # Written here alone, before the run is handed over:
+        self.message = message
+        self.options = options
+        self.context = context
+        self._crossing = crossing
+        # Whoever holds this future keeps its bridge from being collected while the run is on.
+        self.owner: object = owner
+        # Guarded by the hand-off's lock (see Handoff.claim):
+        self.claimed = False
+        # Confined to the loop's thread:
+        self.phase = Phase.NEW
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.expired = False
+        self.since = 0.0
+
+    def cancel(self) -> bool:
+        """Cancel the run, started or not.
+
+        Any thread; never blocks. The future is resolved at once; the coroutine is only asked, and
+        its own clean-up goes on: `RxPyLangGraphBridge.cleanup_tasks` waits for that.
+
+        Returns:
+            False if the run has already ended.
+        """
+        if not super().cancel():
+            return False
+        self._crossing.attend(self)
+        return True
+
+    def running(self) -> bool:
+        """Whether its coroutine has started and not yet ended. Any thread; never blocks."""
+        return self.phase is Phase.RUNNING
+
+    def result(self, timeout: float | None = None) -> StreamMessage:
+        """Wait for the result. Blocks; see ``concurrent.futures.Future.result``.
+
+        Raises:
+            BlockingCallError: Called on the very loop that the run needs, before it was done.
+            TimeoutError: Not done within ``timeout`` seconds.
+            CancelledError: The run was cancelled.
+        """
+        self._refuse_own_loop("result", timeout)
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the exception. Blocks; see ``concurrent.futures.Future.exception``.
+
+        Raises:
+            BlockingCallError: Called on the very loop that the run needs, before it was done.
+            TimeoutError: Not done within ``timeout`` seconds.
+            CancelledError: The run was cancelled.
+        """
+        self._refuse_own_loop("exception", timeout)
+        return super().exception(timeout)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that it runs on. Any thread; never blocks."""
+        return self._crossing.loop
+
+    def _refuse_own_loop(self, method: str, timeout: float | None) -> None:
+        running = asyncio._get_running_loop()
+        if running is None or running is not self._crossing.loop or timeout == 0 or self.done():
+            return
+        raise BlockingCallError(
+            f"{method}() would block the event loop that this run needs; "
+            "use 'await asyncio.wrap_future(future)' there, or add_done_callback"
+        )
+
+    # -- for the engine ------------------------------------------------------------------------
+
+    def outcome(
+        self, status: Status, content: Any, error: BaseException | None, duration: float | None
+    ) -> StreamMessage:
+        """Make the message that answers this run's message."""
+        message = self.message
+        return StreamMessage(
+            content,
+            message.thread_id,
+            message.metadata,
+            source=message,
+            status=status,
+            error=error if error is not None else self._error_for(status),
+            duration=duration,
+        )
+
+    def _error_for(self, status: Status) -> BaseException | None:
+        what = f"the run of message {self.message.id} on {self.options.target.name!r}"
+        if status == "timed_out":
+            return RunTimeoutError(f"{what} did not end within {self.options.timeout} s")
+        if status == "cancelled":
+            return RunCancelledError(f"{what} was cancelled")
+        if status == "rejected":
+            return RunRejectedError(f"{what} was rejected")
+        return None
+
+    def resolve(self, result: StreamMessage) -> None:
+        """Resolve the future, once: later calls change nothing. Runs its callbacks."""
+        if not self._crossing.claim(self):
+            return
+        if result.status == "cancelled" and self.options.errors == "raise":
+            super().cancel()
+        if not self.set_running_or_notify_cancel():
+            return
+        if result.error is None or self.options.errors == "emit":
+            self.set_result(result)
+        else:
+            self.set_exception(result.error)
+
+    def counts_as(self, status: Status) -> Outcome:
+        """How the registry is to count it."""
+        if self.cancelled() or status == "cancelled":
+            return "cancelled"
+        return "succeeded" if status in ("ok", "interrupted") else "failed"
+
+
+current_run: ContextVar[Run | None] = ContextVar("rxlanggraph_current_run", default=None)
+"""The run in whose context this code executes: how a worker thread is known to be part of it."""

@@ -1,0 +1,95 @@
+"""Turns: which of the waiting runs may start. Confined to the loop's thread; no lock.
+
+Three bounds, passed in this order and given back together:
+
+- the lane: one run at a time per ``thread_id``, in order of arrival (`concat_map`, ``enqueue``);
+- the group: ``max_concurrency`` of one subscription;
+- the slot: ``max_concurrency`` of the bridge.
+
+A run that waits for its lane holds neither group nor slot, so that a crowded thread slows nobody
+else. Every step takes the same time however many wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from rxlanggraph.runs import Phase, Run
+
+__all__ = ["Turns"]
+
+
+class Turns:
+    """Who may run now."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._running = 0
+        self._ready: deque[Run] = deque()
+        # A thread_id is a key while a run of it is ready, running, or waits for its group. The
+        # value: who waits behind that one; None as long as nobody does.
+        self._lanes: dict[str, deque[Run] | None] = {}
+
+    def arrive(self, run: Run) -> None:
+        """Put ``run`` in the queue."""
+        run.phase = Phase.WAITING
+        thread_id = run.message.thread_id
+        if thread_id is not None:
+            if thread_id in self._lanes:
+                behind = self._lanes[thread_id]
+                if behind is None:
+                    behind = self._lanes[thread_id] = deque()
+                behind.append(run)
+                return
+            self._lanes[thread_id] = None
+        self._pass_lane(run)
+
+    def take(self) -> Run | None:
+        """Return the next run that may start, with its slot taken; None if none may."""
+        while self._ready and self._running < self._limit:
+            run = self._ready.popleft()
+            if run.phase is Phase.WAITING:
+                self._running += 1
+                return run
+            self._leave_group_and_lane(run)  # cancelled while it waited
+        return None
+
+    def depart(self, run: Run) -> None:
+        """Take back all that ``run``, got from `take`, held."""
+        self._running -= 1
+        self._leave_group_and_lane(run)
+
+    def _pass_lane(self, run: Run) -> None:
+        group = run.options.group
+        if group is None:
+            self._ready.append(run)
+        elif group.running < group.limit:
+            group.running += 1
+            self._ready.append(run)
+        else:
+            group.waiting.append(run)
+
+    def _leave_group_and_lane(self, run: Run) -> None:
+        group = run.options.group
+        if group is not None:
+            group.running -= 1
+            while group.waiting:
+                successor = group.waiting.popleft()
+                if successor.phase is Phase.WAITING:
+                    group.running += 1
+                    self._ready.append(successor)
+                    break
+                self._leave_lane(successor)
+        self._leave_lane(run)
+
+    def _leave_lane(self, run: Run) -> None:
+        thread_id = run.message.thread_id
+        if thread_id is None:
+            return
+        behind = self._lanes[thread_id]
+        while behind:
+            successor = behind.popleft()
+            if successor.phase is Phase.WAITING:
+                self._pass_lane(successor)
+                return
+        del self._lanes[thread_id]
