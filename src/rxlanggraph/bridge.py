@@ -84,6 +84,9 @@ class RxPyLangGraphBridge:
         self.timeout = timeout
         self.name = name or f"rxlanggraph-{next(_names)}"
         self._engine = Engine(loop, max_concurrency, max_pending, self.name)
+        # The options of the last plain call, for the next one with the same graph: a mapper makes
+        # the same call for every message. One tuple, replaced whole, by any thread.
+        self._recent: tuple[Graph, RunOptions] = (as_target, self.run_options(as_target))
         # A bridge that was dropped unclosed ends its loop; at exit the engine sees to itself.
         weakref.finalize(self, self._engine.abandon).atexit = False
 
@@ -150,11 +153,14 @@ class RxPyLangGraphBridge:
             InvalidTypeError: ``graph`` cannot run, or ``thread_id`` is no string.
             InvalidArgumentError: A number out of its range, or an unknown policy.
         """
-        if errors not in ("raise", "emit"):
-            raise InvalidArgumentError(f"errors must be 'raise' or 'emit', not {errors!r}")
-        options = self.run_options(
-            graph, timeout=timeout, retry=retry, errors=errors, config=config, name=name
-        )
+        plain = timeout is retry is config is name is None and errors == "raise"
+        known, options = self._recent
+        if not plain or known is not graph:
+            options = self.run_options(
+                graph, timeout=timeout, retry=retry, errors=errors, config=config, name=name
+            )
+            if plain:
+                self._recent = graph, options
         return self.submit(as_message(message, thread_id), options)
 
     def run_options(
@@ -172,6 +178,8 @@ class RxPyLangGraphBridge:
 
         For operators, which do it once for all their messages. Any thread; never blocks.
         """
+        if errors not in ("raise", "emit"):
+            raise InvalidArgumentError(f"errors must be 'raise' or 'emit', not {errors!r}")
         _check_seconds("timeout", timeout)
         return RunOptions(
             as_target(graph),

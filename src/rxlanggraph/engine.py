@@ -28,7 +28,6 @@ from rxlanggraph.messages import Status, StreamMessage
 from rxlanggraph.registry import TaskRegistry, Trackable
 from rxlanggraph.runs import Phase, Run, current_run
 from rxlanggraph.stacks import format_frames, format_task
-from rxlanggraph.targets import config_for
 from rxlanggraph.threads import WorkerThreads
 from rxlanggraph.turns import Turns
 
@@ -141,20 +140,25 @@ class Engine:
 
     def _attempts(self, run: Run) -> Awaitable[Any]:
         retry = run.options.retry
-        if retry is None:
-            return self._attempt(run)
-        return retry.copy()(self._attempt, run)
+        if retry is not None:
+            return retry.copy()(self._timed_attempt, run)
+        return self._attempt(run) if run.options.timeout is None else self._timed_attempt(run)
 
-    async def _attempt(self, run: Run) -> Any:
+    def _attempt(self, run: Run) -> Awaitable[Any]:
+        message, options = run.message, run.options
+        return options.target.call(
+            message.content, message.thread_id, options.config, self.threads
+        )
+
+    async def _timed_attempt(self, run: Run) -> Any:
         options = run.options
-        config = config_for(options.config, run.message.thread_id)
         if options.timeout is None:
-            return await options.target.call(run.message.content, config, self.threads)
+            return await self._attempt(run)
         loop = asyncio.get_running_loop()
         run.expired = False
         run.timer = loop.call_later(options.timeout, self._expire, run)
         try:
-            return await options.target.call(run.message.content, config, self.threads)
+            return await self._attempt(run)
         except asyncio.CancelledError:
             if not run.expired or run.cancelled() or options.retry is None:
                 raise

@@ -53,12 +53,14 @@ class Handoff:
         visit: Callable[[Run], None],
         lost: Callable[[LoopUnavailableError], None],
     ) -> None:
+        # Shared by the futures of all runs, which guard their own fields with it; a leaf.
+        self.futures_lock = threading.RLock()
         # Set once, before the first run is submitted.
         self.loop: asyncio.AbstractEventLoop | None = None
         self._registry = registry
         self._visit = visit
         self._lost = lost
-        # An RLock by invariant 5; a leaf. Guards the four below, and Run.claimed.
+        # An RLock by invariant 5; a leaf. Guards the four below.
         self._lock = threading.RLock()
         self._queue: deque[Run] = deque()
         self._due = False
@@ -75,7 +77,8 @@ class Handoff:
             RegistryClosedError: The registry is closed; the run is not registered.
             LoopUnavailableError: The loop is gone; the run is not registered.
         """
-        self._raise_refusal()
+        if self._refusal is not None:  # looked at again, under the lock, in attend()
+            self._raise_refusal()
         options = run.options
         name = options.target.name if options.name is None else options.name
         welcome = self._registry.enter(run, name, run.message.thread_id)
@@ -101,14 +104,6 @@ class Handoff:
             self._due = True
         self._send_drain()
         return True
-
-    def claim(self, run: Run) -> bool:
-        """True for the first caller only, who then resolves the run's future."""
-        with self._lock:
-            if run.claimed:
-                return False
-            run.claimed = True
-            return True
 
     def refuse(self, error: LoopUnavailableError) -> None:
         """Let nothing in any more: the loop is going. Any thread; never blocks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -30,18 +30,14 @@ _ERROR_OF: dict[str, type[RunError]] = {
 }
 
 
-def _new_id() -> str:
-    return str(uuid7())
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class StreamMessage:
     """One item of a stream: a message for a graph, or the outcome of one run.
 
     Immutable, so any thread may read it without a lock; the ``content`` is whatever you put in.
     Equality compares every field; the hash is that of the ``id``.
 
-    Args:
+    Attributes:
         content: The input of the graph, or in a result the graph's output (None without one).
         thread_id: The conversation it belongs to. Messages of one thread are worked on one after
             another; messages without a thread are independent.
@@ -52,37 +48,62 @@ class StreamMessage:
         status: How the run ended. A message that is no result has ``"ok"``.
         error: The exception of a run that did not end well, otherwise None.
         duration: Seconds that the run took, from its start, waiting for its turn not included.
-
-    Raises:
-        InvalidTypeError: ``thread_id`` or ``id`` is no string, ``metadata`` no mapping.
-        InvalidArgumentError: ``status`` is none of the six.
     """
 
     content: Any
-    thread_id: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=lambda: _NO_METADATA)
-    id: str = field(default_factory=_new_id)
-    source: StreamMessage | None = None
-    status: Status = "ok"
-    error: BaseException | None = None
-    duration: float | None = None
+    thread_id: str | None
+    metadata: Mapping[str, Any]
+    id: str
+    source: StreamMessage | None
+    status: Status
+    error: BaseException | None
+    duration: float | None
 
-    def __post_init__(self) -> None:
-        if self.thread_id is not None and not isinstance(self.thread_id, str):
+    def __init__(
+        self,
+        content: Any,
+        thread_id: str | None = None,
+        metadata: Mapping[str, Any] = _NO_METADATA,
+        id: str | None = None,
+        source: StreamMessage | None = None,
+        status: Status = "ok",
+        error: BaseException | None = None,
+        duration: float | None = None,
+    ) -> None:
+        """Make a message; without an ``id`` it gets a new one. Any thread; never blocks.
+
+        Raises:
+            InvalidTypeError: ``thread_id`` or ``id`` is no string, ``metadata`` no mapping.
+            InvalidArgumentError: ``status`` is none of the six.
+        """
+        if id is None:
+            id = str(uuid7())
+        elif not isinstance(id, str):
+            raise InvalidTypeError(f"id must be a string, not {id!r}")
+        if thread_id is not None and not isinstance(thread_id, str):
             raise InvalidTypeError(
-                f"thread_id must be a string or None, not {self.thread_id!r}; "
+                f"thread_id must be a string or None, not {thread_id!r}; "
                 "convert it with str() where the message is made"
             )
-        if not isinstance(self.id, str):
-            raise InvalidTypeError(f"id must be a string, not {self.id!r}")
-        if self.status not in _STATUSES:
+        if type(metadata) is not MappingProxyType:
+            if not isinstance(metadata, Mapping):
+                raise InvalidTypeError(f"metadata must be a mapping, not {metadata!r}")
+            metadata = MappingProxyType(dict(metadata))
+        if status not in _STATUSES:
             raise InvalidArgumentError(
-                f"status must be one of {', '.join(sorted(_STATUSES))}, not {self.status!r}"
+                f"status must be one of {', '.join(sorted(_STATUSES))}, not {status!r}"
             )
-        if type(self.metadata) is not MappingProxyType:
-            if not isinstance(self.metadata, Mapping):
-                raise InvalidTypeError(f"metadata must be a mapping, not {self.metadata!r}")
-            object.__setattr__(self, "metadata", MappingProxyType(dict(self.metadata)))
+        # Written by hand: a generated __init__ with a __post_init__ takes twice as long, and two
+        # messages are made for every run.
+        write = object.__setattr__
+        write(self, "content", content)
+        write(self, "thread_id", thread_id)
+        write(self, "metadata", metadata)
+        write(self, "id", id)
+        write(self, "source", source)
+        write(self, "status", status)
+        write(self, "error", error)
+        write(self, "duration", duration)
 
     def __hash__(self) -> int:
         """Hash of the id: contents need not be hashable."""

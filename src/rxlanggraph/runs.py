@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import threading
 from collections import deque
-from concurrent.futures import Future
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -16,6 +16,7 @@ from rxlanggraph.errors import (
     RunRejectedError,
     RunTimeoutError,
 )
+from rxlanggraph.futures import LightFuture
 from rxlanggraph.messages import Status, StreamMessage
 from rxlanggraph.registry import Outcome
 
@@ -61,11 +62,12 @@ class RunOptions:
 class _Crossing(Protocol):
     loop: asyncio.AbstractEventLoop | None
 
-    def attend(self, run: Run) -> None: ...
-    def claim(self, run: Run) -> bool: ...
+    futures_lock: threading.RLock
+
+    def attend(self, run: Run) -> bool: ...
 
 
-class Run(Future[StreamMessage]):
+class Run(LightFuture[StreamMessage]):
     """A ``concurrent.futures.Future`` whose cancelling reaches the coroutine behind it.
 
     `cancel` resolves the future at once and asks the coroutine to stop; the run stays in the
@@ -80,7 +82,7 @@ class Run(Future[StreamMessage]):
         crossing: _Crossing,
         owner: object,
     ) -> None:
-        super().__init__()
+        super().__init__(crossing.futures_lock)
         # Written here alone, before the run is handed over:
         self.message = message
         self.options = options
@@ -88,8 +90,6 @@ class Run(Future[StreamMessage]):
         self._crossing = crossing
         # Whoever holds this future keeps its bridge from being collected while the run is on.
         self.owner: object = owner
-        # Guarded by the hand-off's lock (see Handoff.claim):
-        self.claimed = False
         # Confined to the loop's thread:
         self.phase = Phase.NEW
         self.task: asyncio.Task[None] | None = None
@@ -163,7 +163,7 @@ class Run(Future[StreamMessage]):
             message.metadata,
             source=message,
             status=status,
-            error=error if error is not None else self._error_for(status),
+            error=error if error is not None or status == "ok" else self._error_for(status),
             duration=duration,
         )
 
@@ -179,16 +179,13 @@ class Run(Future[StreamMessage]):
 
     def resolve(self, result: StreamMessage) -> None:
         """Resolve the future, once: later calls change nothing. Runs its callbacks."""
-        if not self._crossing.claim(self):
-            return
-        if result.status == "cancelled" and self.options.errors == "raise":
-            super().cancel()
-        if not self.set_running_or_notify_cancel():
-            return
         if result.error is None or self.options.errors == "emit":
-            self.set_result(result)
+            self.settle(result, None)
+        elif result.status == "cancelled":
+            super().cancel()
+            self.settle(None, None)
         else:
-            self.set_exception(result.error)
+            self.settle(None, result.error)
 
     def counts_as(self, status: Status) -> Outcome:
         """How the registry is to count it."""

@@ -10,8 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from contextvars import copy_context
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from rxlanggraph.errors import InvalidTypeError
 
@@ -23,17 +22,16 @@ Graph: TypeAlias = Any
 Config: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Something that answers a message's content.
-
-    Attributes:
-        name: For people: the graph's or the function's own name.
-        call: Starts one attempt: content, config of LangGraph, executor for sync functions.
-    """
+class Target(Protocol):
+    """Something that answers a message's content."""
 
     name: str
-    call: Callable[[Any, Config, Executor], Awaitable[Any]]
+    """For people: the graph's or the function's own name."""
+
+    def call(
+        self, content: Any, thread_id: str | None, config: Config | None, executor: Executor
+    ) -> Awaitable[Any]:
+        """Start one attempt. On the loop."""
 
 
 def as_target(graph: Graph) -> Target:
@@ -42,9 +40,8 @@ def as_target(graph: Graph) -> Target:
     Raises:
         InvalidTypeError: It cannot be called at all, or is a graph that was not compiled.
     """
-    name = getattr(graph, "name", None) or getattr(graph, "__name__", None) or type(graph).__name__
     if hasattr(graph, "ainvoke"):
-        return Target(str(name), _runnable(graph.ainvoke))
+        return _Runnable(graph)
     if hasattr(graph, "compile") and hasattr(graph, "add_node"):
         raise InvalidTypeError(f"{graph!r} is not compiled; pass graph.compile()")
     if not callable(graph):
@@ -52,18 +49,7 @@ def as_target(graph: Graph) -> Target:
             f"{graph!r} cannot run messages; pass a compiled LangGraph graph, a Runnable, "
             "or an async or sync function of the content"
         )
-    if _is_async(graph):
-        return Target(str(name), _coroutine_function(graph))
-    return Target(str(name), _function(graph))
-
-
-def config_for(config: Config | None, thread_id: str | None) -> Config:
-    """Return ``config`` with ``thread_id`` where LangGraph's checkpointers look for it."""
-    if thread_id is None:
-        return config or {}
-    config = config or {}
-    configurable = {**config.get("configurable", {}), "thread_id": thread_id}
-    return {**config, "configurable": configurable}
+    return _AsyncFunction(graph) if _is_async(graph) else _Function(graph)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -72,39 +58,60 @@ def _is_async(function: Callable[..., Any]) -> bool:
     )
 
 
-def _runnable(
-    ainvoke: Callable[..., Awaitable[Any]],
-) -> Callable[[Any, Config, Executor], Awaitable[Any]]:
-    def call(content: Any, config: Config, executor: Executor) -> Awaitable[Any]:
-        return ainvoke(content, config)
-
-    return call
+def _name_of(graph: Graph) -> str:
+    name = getattr(graph, "name", None) or getattr(graph, "__name__", None)
+    return name if isinstance(name, str) else type(graph).__name__
 
 
-def _coroutine_function(
-    function: Callable[[Any], Awaitable[Any]],
-) -> Callable[[Any, Config, Executor], Awaitable[Any]]:
-    def call(content: Any, config: Config, executor: Executor) -> Awaitable[Any]:
-        return function(content)
+class _Runnable:
+    """Anything with LangChain's ``ainvoke``, compiled LangGraph graphs first of all."""
 
-    return call
+    def __init__(self, runnable: Any) -> None:
+        self.name = _name_of(runnable)
+        self._ainvoke = runnable.ainvoke
+
+    def call(
+        self, content: Any, thread_id: str | None, config: Config | None, executor: Executor
+    ) -> Awaitable[Any]:
+        if thread_id is not None:  # where LangGraph's checkpointers look for it
+            config = config or {}
+            configurable = {**config.get("configurable", {}), "thread_id": thread_id}
+            config = {**config, "configurable": configurable}
+        result: Awaitable[Any] = self._ainvoke(content, config)
+        return result
 
 
-def _function(
-    function: Callable[[Any], Any],
-) -> Callable[[Any, Config, Executor], Awaitable[Any]]:
-    async def call(content: Any, config: Config, executor: Executor) -> Any:
+class _AsyncFunction:
+    """A coroutine function, or an object whose ``__call__`` is one."""
+
+    def __init__(self, function: Callable[[Any], Awaitable[Any]]) -> None:
+        self.name = _name_of(function)
+        self._function = function
+
+    def call(
+        self, content: Any, thread_id: str | None, config: Config | None, executor: Executor
+    ) -> Awaitable[Any]:
+        return self._function(content)
+
+
+class _Function:
+    """A plain function: executed in a worker thread."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.name = _name_of(function)
+        self._function = function
+
+    async def call(
+        self, content: Any, thread_id: str | None, config: Config | None, executor: Executor
+    ) -> Any:
         loop = asyncio.get_running_loop()
-        value = await loop.run_in_executor(executor, copy_context().run, _guarded, function, content)
+        value = await loop.run_in_executor(executor, copy_context().run, self._in_thread, content)
         # A plain function may still hand back something to await: a lambda around a coroutine.
         return await value if inspect.isawaitable(value) else value
 
-    return call
-
-
-def _guarded(function: Callable[[Any], Any], content: Any) -> Any:
-    try:
-        return function(content)
-    except StopIteration as error:
-        # A future refuses a StopIteration, and whoever awaits it would wait for ever.
-        raise RuntimeError(f"{function!r} raised StopIteration") from error
+    def _in_thread(self, content: Any) -> Any:
+        try:
+            return self._function(content)
+        except StopIteration as error:
+            # A future refuses a StopIteration, and whoever awaits it would wait for ever.
+            raise RuntimeError(f"{self._function!r} raised StopIteration") from error

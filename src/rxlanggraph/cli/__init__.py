@@ -5,8 +5,9 @@
     job         the pipeline behind it, and what steers it
     feed        reader thread: lines -> messages, bounded
     writer      writer thread: results -> records
-    ledger      what became of each line
-    sources, loading, limits, records, sinks, progress   one concern each
+    ledger      what became of each line; summary: how it all ended
+    sources     JSON Lines and CSV; lines: numbered lines of anything
+    loading, limits, records, sinks, progress, errors    one concern each
     demo        rxlanggraph demo
 
 Imports point downward in this list, and from here to the library; never back.

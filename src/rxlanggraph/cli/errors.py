@@ -1,5 +1,7 @@
 """What can stop a command, and the exit status that says so.
 
+Continues the tree of `rxlanggraph.errors`:
+
     RxLangGraphError
     └── CommandError          the command cannot go on; `status` becomes its exit status
         ├── TargetError       MODULE_OR_FILE:GRAPH names no graph

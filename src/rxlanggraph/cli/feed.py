@@ -20,7 +20,8 @@ from reactivex.disposable import Disposable
 
 from rxlanggraph.cli.ledger import Ledger
 from rxlanggraph.cli.limits import Rate
-from rxlanggraph.cli.sources import Line, Source
+from rxlanggraph.cli.lines import Line
+from rxlanggraph.cli.sources import Source
 from rxlanggraph.messages import StreamMessage
 
 __all__ = ["Feed"]
@@ -59,9 +60,9 @@ class Feed:
         self._on_broken = on_broken
         self._on_failure = on_failure
         self._ended = threading.Event()
-        # A leaf; a plain Lock, since neither signal handlers nor finalizers come here.
+        # A leaf; a plain Lock, since neither signal handlers nor finalizers come here. Guards the
+        # two after it.
         self._lock = threading.Lock()
-        # Guarded by _lock:
         self._ending = False
         self._emitting = False
         # Written once, before the reader starts:
@@ -88,7 +89,7 @@ class Feed:
         Any thread but a signal handler; does not wait for the reader, which may be blocked in a
         read and is left there. Idempotent.
         """
-        with self._lock:
+        with self._lock:  # F2
             if self._ending:
                 return
             self._ending = True
@@ -136,16 +137,19 @@ class Feed:
 
     def _emit(self, message: StreamMessage) -> None:
         assert self._observer is not None
-        with self._lock:
+        with self._lock:  # F1
             if self._ending:
                 return
             self._emitting = True
         self._observer.on_next(message)
+        if self._emitted():
+            self._complete()
+
+    def _emitted(self) -> bool:
+        """Note that the reader emits no more; return whether it has to complete (F2)."""
         with self._lock:
             self._emitting = False
-            complete = self._ending
-        if complete:
-            self._complete()
+            return self._ending
 
     def _complete(self) -> None:
         if self._observer is not None:

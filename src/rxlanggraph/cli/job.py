@@ -26,18 +26,21 @@ from rxlanggraph.cli.errors import ExitStatus, OutputError
 from rxlanggraph.cli.feed import Feed
 from rxlanggraph.cli.ledger import Account, Ledger, line_ranges
 from rxlanggraph.cli.limits import Halt, Rate
+from rxlanggraph.cli.lines import Line
 from rxlanggraph.cli.progress import Reporter, say
 from rxlanggraph.cli.sinks import Sink
 from rxlanggraph.cli.sources import Source
+from rxlanggraph.cli.summary import Outcome
 from rxlanggraph.cli.writer import Writer
 
-__all__ = ["WINDOW_PER_RUN", "Job", "JobOptions", "Outcome"]
+__all__ = ["WINDOW_PER_RUN", "Job", "JobOptions"]
 
 WINDOW_PER_RUN = 4
 """Lines taken in for each run that may be under way: enough that a few busy threads do not starve
 the others, and few enough that draining is soon done. A guess, like every such number."""
 _REFRESH = 0.2
 _CANCEL_SECONDS = 5.0
+_CLOSE_SECONDS = 1.0
 _HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -52,25 +55,6 @@ class JobOptions:
     ordered: bool = False
     halt: Halt | None = None
     rate: Rate | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a job ended.
-
-    Args:
-        status: The exit status.
-        account: What became of each line.
-        without_record: Line numbers that have no record, as text; empty if each has one.
-        reason: Why the job ended before its input did, or None.
-        seconds: How long it took.
-    """
-
-    status: ExitStatus
-    account: Account
-    without_record: str
-    reason: str | None
-    seconds: float
 
 
 class Job:
@@ -89,6 +73,7 @@ class Job:
         self,
         graph: Any,
         source: Source,
+        *,
         output: Sink,
         errors: Sink | None,
         reporter: Reporter,
@@ -105,7 +90,7 @@ class Job:
             window=WINDOW_PER_RUN * options.max_concurrency,
             thread_key=options.thread_key,
             rate=options.rate,
-            on_broken=lambda line: self._writer.put(line),
+            on_broken=self._line_broken,
             on_failure=lambda error: self._tell(self._input_failed, source.name, error),
         )
         self._writer = Writer(
@@ -114,7 +99,7 @@ class Job:
             errors,
             ordered=options.ordered,
             on_record=self._record_written,
-            on_failure=lambda error: self._tell(self._output_failed, error),
+            on_failure=self._writing_failed,
             on_end=lambda crash: self._tell(self._writer_ended, crash),
         )
         # Written by any thread, taken by the main thread: what it has to do next.
@@ -149,7 +134,7 @@ class Job:
             self._supervise()
         finally:
             self._feed.end()
-            self._bridge.close(0, cancel_timeout=0)
+            self._close_bridge()
             for number, handler in previous.items():
                 signal.signal(number, handler)
             self._reporter.close()
@@ -177,6 +162,11 @@ class Job:
             on_completed=self._writer.end,
         )
 
+    def _close_bridge(self) -> None:
+        # Normally nothing is left but sync functions that run on beyond their timeout.
+        for run in self._bridge.close(0, cancel_timeout=_CLOSE_SECONDS).stuck:
+            say(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
+
     def _supervise(self) -> None:
         while not self._ended:
             try:
@@ -200,6 +190,10 @@ class Job:
     def _signalled(self, number: int, _: FrameType | None) -> None:
         self._tell(self._handle_signal, number)
 
+    def _line_broken(self, line: Line) -> None:
+        """In the reader thread."""
+        self._writer.put(line)
+
     def _record_written(self) -> None:
         """In the writer thread: a line has come to its end."""
         halt = self._options.halt
@@ -210,6 +204,11 @@ class Job:
                 self._feed.end()  # at once, before the slot lets another line in
                 self._tell(self._halt_reached, account)
         self._feed.give_back_slot()
+
+    def _writing_failed(self, error: OutputError) -> None:
+        """In the writer thread: whatever runs from now on would run for nothing."""
+        self._feed.end()
+        self._tell(self._output_failed, error)
 
     # -- what the main thread does about it -----------------------------------------------------
 
@@ -263,5 +262,4 @@ class Job:
             return
         self._cancelled = True
         # Each cancelled run has its result at once, a stuck one too: the stream always ends.
-        for run in self._bridge.cleanup_tasks(_CANCEL_SECONDS).stuck:
-            say(f"{run.name} has been running for {run.age:.1f} s and does not end; left behind")
+        self._bridge.cleanup_tasks(_CANCEL_SECONDS)

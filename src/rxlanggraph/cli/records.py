@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from rxlanggraph.cli.sources import Line
+from rxlanggraph.cli.lines import Line
 from rxlanggraph.messages import StreamMessage
 
 __all__ = ["broken_record", "encodable", "error_text", "result_record", "to_line"]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from rxlanggraph.cli.job import Job, JobOptions
 from rxlanggraph.cli.limits import MINIMUM_FOR_PERCENT, Halt, Rate
+from rxlanggraph.cli.loading import has_checkpointer, load_graph
+from rxlanggraph.cli.progress import reporter_for, say
+from rxlanggraph.cli.sinks import open_sink, same_file
+from rxlanggraph.cli.sources import Format, open_source
+from rxlanggraph.cli.summary import summary
 from rxlanggraph.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from rxlanggraph.cli.job import Outcome
 
 __all__ = ["run"]
 
@@ -114,10 +117,11 @@ def _parsed(
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
 def run(
     target: str,
+    *,
     input_: str,
     output: str,
     errors: str | None,
-    form: Any,
+    form: Format | None,
     quiet: bool,
     **options: Any,
 ) -> int:
@@ -128,12 +132,6 @@ def run(
     is the content of one message. Every line that is not blank gets a record, in any order unless
     --ordered: line, id, thread_id, status, content, error, duration.
     """
-    # Imported here, so that --help and a mistyped option answer at once.
-    from rxlanggraph.cli.job import Job, JobOptions
-    from rxlanggraph.cli.progress import reporter_for, say
-    from rxlanggraph.cli.sinks import open_sink
-    from rxlanggraph.cli.sources import open_source
-
     _check_paths(input_, output, errors)
     stdout = sys.stdout
     with contextlib.ExitStack() as stack:
@@ -147,20 +145,25 @@ def run(
         error_sink = None if errors is None else open_sink(errors, stdout)
         torn = "-" in (output, errors) and stdout.isatty()
         reporter = reporter_for(source.size, quiet=quiet, output_on_terminal=torn)
-        job = Job(graph, source, output_sink, error_sink, reporter, JobOptions(**options))
+        job = Job(
+            graph,
+            source,
+            output=output_sink,
+            errors=error_sink,
+            reporter=reporter,
+            options=JobOptions(**options),
+        )
         outcome = job.run()
     if outcome.reason is not None:
         say(outcome.reason)
     if outcome.without_record:
         say(f"without a record: line {outcome.without_record} of {source.name}")
     if not quiet:
-        say(_summary(outcome, output_sink.name, error_sink and error_sink.name))
+        say(summary(outcome, output_sink.name, errors))
     return outcome.status
 
 
 def _check_paths(input_: str, output: str, errors: str | None) -> None:
-    from rxlanggraph.cli.sinks import same_file
-
     if input_ != "-" and same_file(input_, output):
         raise click.UsageError(f"--output {output} would overwrite the input; name another file")
     if errors is not None and input_ != "-" and same_file(input_, errors):
@@ -173,8 +176,6 @@ def _check_paths(input_: str, output: str, errors: str | None) -> None:
 
 
 def _load(target: str, thread_key: str | None) -> Any:
-    from rxlanggraph.cli.loading import has_checkpointer, load_graph
-
     graph = load_graph(target)
     if thread_key is None and has_checkpointer(graph):
         raise click.UsageError(
@@ -182,15 +183,3 @@ def _load(target: str, thread_key: str | None) -> Any:
             "which field names it"
         )
     return graph
-
-
-def _summary(outcome: Outcome, output: str, errors: str | None) -> str:
-    account = outcome.account
-    cancelled = f", {account.cancelled:,} cancelled" if account.cancelled else ""
-    elsewhere = f", failures in {errors}" if errors else ""
-    return (
-        f"read {account.read:,}: {account.ok:,} ok, {account.failed:,} failed, "
-        f"{account.broken:,} broken{cancelled}, {account.open:,} not run; "
-        f"{outcome.seconds:.1f} s, {account.finished / max(outcome.seconds, 1e-9):,.0f}/s; "
-        f"results in {output}{elsewhere}"
-    )

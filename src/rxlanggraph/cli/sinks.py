@@ -94,7 +94,7 @@ def open_sink(path: str, stdout: TextIO) -> Sink:
         stream: Any = getattr(buffer, "raw", buffer)
         return Sink("standard output", stream, owned=False)
     try:
-        return Sink(path, Path(path).open("wb", buffering=0), owned=True)  # type: ignore[arg-type]
+        return Sink(path, Path(path).open("wb", buffering=0), owned=True)
     except OSError as error:
         raise OutputError(
             f"cannot write {path}: {error.strerror or error}; name a file in a directory that "
@@ -107,7 +107,7 @@ def same_file(first: str, second: str) -> bool:
     if "-" in (first, second):
         return first == second
     try:
-        one, other = os.stat(first), os.stat(second)
+        one, other = Path(first).stat(), Path(second).stat()
     except OSError:
         return Path(first).resolve() == Path(second).resolve()
     return os.path.samestat(one, other) and stat.S_ISREG(one.st_mode)

@@ -1,8 +1,8 @@
 """JSON Lines and CSV, one line at a time.
 
 Both readers yield a `Line` for every line that is not blank, a broken one included, in constant
-memory: no line is kept, and none longer than `MAX_LINE_BYTES` is taken in whole. An instance
-belongs to the one thread that iterates it, which blocks for as long as the input does.
+memory: no line is kept, and none longer than `lines.MAX_LINE_BYTES` is taken in whole. They belong
+to the one thread that iterates them, which blocks for as long as the input does.
 """
 
 from __future__ import annotations
@@ -12,39 +12,17 @@ import json
 import os
 import stat
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 from rxlanggraph.cli.errors import InputError
+from rxlanggraph.cli.lines import Line, PhysicalLines
 
-__all__ = ["FORMATS", "MAX_LINE_BYTES", "Line", "Source", "open_source", "read_csv", "read_jsonl"]
+__all__ = ["Format", "Source", "open_source", "read_csv", "read_jsonl"]
 
 Format = Literal["jsonl", "csv"]
-FORMATS: tuple[Format, ...] = ("jsonl", "csv")
-MAX_LINE_BYTES = 64 * 1024 * 1024  # a guess: above any real message, far below any memory
-_KEPT_OF_OVERLONG = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the input, or one CSV record, which may span several.
-
-    Args:
-        number: Its first line in the input, counted from 1, blank lines and a CSV header too.
-        raw: Its text without the newline; bytes that are no UTF-8 as surrogate escapes.
-        end: Bytes of the input up to and including it.
-        content: The message; None where ``problem`` says why there is none.
-        problem: Why the line is broken, or None.
-    """
-
-    number: int
-    raw: str
-    end: int
-    content: Any = None
-    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,56 +42,6 @@ class Source:
     stream: BinaryIO
 
 
-class _PhysicalLines:
-    """Lines of a binary stream as text, with number and offset; lines can be given back."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._returned: deque[Line] = deque()
-        self._number = 0
-        self._end = 0
-
-    def __iter__(self) -> Iterator[Line]:
-        return self
-
-    def __next__(self) -> Line:
-        if self._returned:
-            return self._returned.popleft()
-        raw = self._stream.readline(MAX_LINE_BYTES)
-        if not raw:
-            raise StopIteration
-        self._number += 1
-        self._end += len(raw)
-        if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-            return self._overlong(raw[:_KEPT_OF_OVERLONG])
-        encoding = "utf-8-sig" if self._number == 1 else "utf-8"
-        text = raw.decode(encoding, "surrogateescape").removesuffix("\n")
-        problem = None if text.isascii() else _encoding_problem(text)
-        return Line(self._number, text, self._end, problem=problem)
-
-    def _overlong(self, start: bytes) -> Line:
-        """Read on to the end of a line that is too long, keeping only its ``start``."""
-        while part := self._stream.readline(MAX_LINE_BYTES):
-            self._end += len(part)
-            if part.endswith(b"\n"):
-                break
-        problem = f"longer than {MAX_LINE_BYTES // 2**20} MiB; only its start is shown"
-        text = start.decode("utf-8", "surrogateescape")
-        return Line(self._number, text, self._end, problem=problem)
-
-    def give_back(self, lines: list[Line]) -> None:
-        """Let these lines be the next ones again."""
-        self._returned.extendleft(reversed(lines))
-
-
-def _encoding_problem(text: str) -> str | None:
-    for position, character in enumerate(text, start=1):
-        if "\udc80" <= character <= "\udcff":
-            byte = ord(character) - 0xDC00
-            return f"not UTF-8: byte 0x{byte:02x} at character {position}; convert it to UTF-8"
-    return None
-
-
 def read_jsonl(stream: BinaryIO) -> Iterator[Line]:
     """Yield each line of JSON Lines, its ``content`` being the whole JSON value.
 
@@ -125,7 +53,7 @@ def read_jsonl(stream: BinaryIO) -> Iterator[Line]:
     Raises:
         OSError: Reading failed.
     """
-    for line in _PhysicalLines(stream):
+    for line in PhysicalLines(stream):
         if line.problem is not None:
             yield line
         elif line.raw and not line.raw.isspace():
@@ -157,7 +85,7 @@ def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[Line]:
         InputError: The header is broken or names a column twice.
         OSError: Reading failed.
     """
-    source = _PhysicalLines(stream)
+    source = PhysicalLines(stream)
     header = next(_records(source), None)
     if header is None:
         return
@@ -168,13 +96,14 @@ def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[Line]:
     if problem is not None:
         raise InputError(f"{name}, line {line.number}: the CSV header is broken: {problem}")
     for line, row, problem in _records(source):
-        if problem is None and len(row) != len(names):
-            problem = f"{len(row)} fields, but the header has {len(names)}"
-        content = None if problem else dict(zip(names, row, strict=True))
-        yield Line(line.number, line.raw, line.end, content, problem)
+        wrong = problem
+        if wrong is None and len(row) != len(names):
+            wrong = f"{len(row)} fields, but the header has {len(names)}"
+        content = None if wrong else dict(zip(names, row, strict=True))
+        yield Line(line.number, line.raw, line.end, content, wrong)
 
 
-def _records(source: _PhysicalLines) -> Iterator[tuple[Line, list[str], str | None]]:
+def _records(source: PhysicalLines) -> Iterator[tuple[Line, list[str], str | None]]:
     """Yield each record as its lines joined, its fields, and what is wrong with it."""
     taken: list[Line] = []
 
@@ -222,7 +151,7 @@ def open_source(path: str, form: Format | None = None) -> Source:
     """
     name = "standard input" if path == "-" else path
     try:
-        stream = _standard_input() if path == "-" else Path(path).open("rb")
+        stream = _standard_input() if path == "-" else _open(path)
         size = _size(stream)
     except OSError as error:
         raise InputError(
@@ -238,6 +167,10 @@ def open_source(path: str, form: Format | None = None) -> Source:
     return Source(name, readers[form](), size, stream)
 
 
+def _open(path: str | int) -> BinaryIO:
+    return open(path, "rb", closefd=isinstance(path, str))
+
+
 def _standard_input() -> BinaryIO:
     """Return standard input with a buffer of our own.
 
@@ -245,7 +178,7 @@ def _standard_input() -> BinaryIO:
     be blocked inside that lock for good, and the process would die of it.
     """
     try:
-        return open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - see open_source
+        return _open(sys.stdin.fileno())
     except (OSError, AttributeError, ValueError):
         return sys.stdin.buffer  # replaced by something without a descriptor, as tests do
 

@@ -13,6 +13,7 @@ from queue import SimpleQueue
 
 from rxlanggraph.cli.errors import OutputError
 from rxlanggraph.cli.ledger import Fate, Ledger
+from rxlanggraph.cli.lines import Line
 from rxlanggraph.cli.records import (
     Record,
     broken_record,
@@ -21,7 +22,6 @@ from rxlanggraph.cli.records import (
     to_line,
 )
 from rxlanggraph.cli.sinks import Sink
-from rxlanggraph.cli.sources import Line
 from rxlanggraph.messages import StreamMessage
 
 __all__ = ["Writer"]

@@ -1,0 +1,58 @@
+"""``rxlanggraph demo``: updates that are lost today, and none lost through the bridge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from rxlanggraph.cli.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from rxlanggraph.cli.demo.workload import Tally
+
+__all__ = ["demo"]
+
+
+@click.command(
+    epilog="Exit status: 0 if nothing was lost through the bridge, otherwise 1.",
+)
+def demo() -> int:
+    """Count the airports of each state, today's way and through the bridge.
+
+    Each of 3,376 airports is a message, each state a LangGraph thread with a running count in its
+    checkpoints. Offline, without a key; takes less than half a minute.
+    """
+    # LangGraph takes half a second to import: nothing that --help has to wait for.
+    from rxlanggraph.cli.demo import workload  # noqa: PLC0415
+
+    messages = workload.airports()
+    threads = len({message["state"] for message in messages})
+    pause = workload.MODEL_SECONDS * 1000
+    click.echo(
+        f"{len(messages):,} messages on {threads} threads. Each reads its thread's count from the\n"
+        f"checkpoint, awaits {pause:.0f} ms in place of a model, and writes count + 1."
+    )
+    click.echo("\nToday's way: flat_map + run_coroutine_threadsafe(graph.ainvoke(...))")
+    before = workload.todays_way(messages)
+    _show(before)
+    click.echo("\nThrough the bridge: bridge.invoke(graph)")
+    after = workload.through_bridge(messages)
+    _show(after)
+    held = after.lost == after.wrong == 0 and after.results == after.messages
+    click.echo(
+        f"\nThe bridge lost {after.lost:,} updates where today's way lost {before.lost:,}, in "
+        f"{after.seconds / max(before.seconds, 1e-9):.2f} times its time."
+    )
+    if not held:
+        click.echo("The bridge has lost something: this is a defect; please report it.", err=True)
+    return ExitStatus.OK if held else ExitStatus.SOME_FAILED
+
+
+def _show(tally: Tally) -> None:
+    click.echo(
+        f"  lost updates   {tally.lost:,} of {tally.messages:,}\n"
+        f"  wrong results  {tally.wrong:,} of {tally.results:,}, compared one by one with plain "
+        f"Python\n"
+        f"  speed          {tally.rate:,.0f} messages/s ({tally.seconds:.1f} s)"
+    )
