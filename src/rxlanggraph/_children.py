@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -38,12 +39,10 @@ def describe(pid: int) -> tuple[str, str]:
 
 def _pids_of_kernel() -> Iterator[int]:
     for process in _PROC.glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):  # it has ended since
             _name, _state, parent = _stat(process)
-        except OSError:  # it has ended since
-            continue
-        if parent == os.getpid():
-            yield int(process.name)
+            if parent == os.getpid():
+                yield int(process.name)
 
 
 def _stat(process: Path) -> tuple[str, str, int]:

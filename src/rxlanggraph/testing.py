@@ -16,6 +16,7 @@ some 10 ms for each 100,000 objects; ``gc.freeze()`` once everything is imported
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import inspect
 import logging
@@ -194,9 +195,12 @@ class LeakCheck:
         return any(fnmatchcase(name, pattern) for pattern in self._ignore)
 
     def _left_threads(self, deadline: float) -> Iterator[Leak]:
-        for thread in threading.enumerate():
+        for thread in set(threading.enumerate()) - self._threads - {threading.current_thread()}:
             name = _name_of(thread)
-            if thread in self._threads or self._ignored(name) or not _alive_after(thread, deadline):
+            if self._ignored(name):
+                continue
+            thread.join(max(0.0, deadline - monotonic()))
+            if not thread.is_alive():
                 continue
             frame = sys._current_frames().get(thread.ident or 0)
             yield Leak("thread", name, format_frames([frame]) if frame else "")
@@ -221,9 +225,9 @@ class LeakCheck:
             if before >= {info.id for info in registry.snapshot()}:
                 continue
             registry.wait_idle(0 if on_loop else max(0.0, deadline - monotonic()))
-            for info in registry.snapshot():
-                if info.id not in before:
-                    yield Leak("registry entry", f"{info.name or info.id}", repr(info))
+            new = [info for info in registry.snapshot() if info.id not in before]
+            for info in new:
+                yield Leak("registry entry", info.name or str(info.id), repr(info))
 
     def _left_coroutines(self) -> Iterator[Leak]:
         # A task that has not begun holds such a coroutine too; the task is what is reported.
@@ -234,9 +238,9 @@ class LeakCheck:
                 yield Leak("coroutine", coroutine.__qualname__, "neither awaited nor closed")
 
 
-def _alive(kind: type[_T]) -> Iterator[_T]:
+def _alive(kind: type[_T]) -> list[_T]:
     # By type() and not by isinstance(), which would ask proxies for a __class__ and wake them up.
-    return (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
 
 
 def _name_of(thread: threading.Thread) -> str:
@@ -246,22 +250,14 @@ def _name_of(thread: threading.Thread) -> str:
     return f"{thread.name} ({cls.__module__}.{cls.__qualname__})"
 
 
-def _alive_after(thread: threading.Thread, deadline: float) -> bool:
-    if thread is not threading.current_thread():
-        thread.join(max(0.0, deadline - monotonic()))
-    return thread.is_alive()
-
-
 def _wait_for_task(task: asyncio.Task[Any], deadline: float) -> None:
     loop = task.get_loop()
     if not loop.is_running() or loop is asyncio._get_running_loop():
         return
     ended = threading.Event()
-    try:
+    with contextlib.suppress(RuntimeError):  # closed since we asked: the task stays as it is
         loop.call_soon_threadsafe(task.add_done_callback, lambda _: ended.set())
-    except RuntimeError:  # closed since we asked: the task stays as it is
-        return
-    ended.wait(max(0.0, deadline - monotonic()))
+        ended.wait(max(0.0, deadline - monotonic()))
 
 
 class _Listener(logging.Handler):

@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = _commands.main(arguments, prog_name="rxlanggraph", standalone_mode=False)
     except click.exceptions.Abort:
+        click.echo("rxlanggraph: interrupted", err=True)
         return ExitStatus.INTERRUPTED
     except click.ClickException as error:
         error.show()

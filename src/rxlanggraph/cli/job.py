@@ -227,10 +227,10 @@ class Job:
             return
         open_lines = self._ledger.account().open
         if number == signal.SIGINT:
-            say(f"draining: {open_lines} messages are on their way; Ctrl-C again cancels them")
+            say(f"draining: {open_lines:,} still on the way; Ctrl-C again cancels them")
             self._stop(ExitStatus.INTERRUPTED, "interrupted by Ctrl-C")
         else:
-            say(f"draining: {open_lines} messages are on their way")
+            say(f"draining: {open_lines:,} still on the way")
             self._stop(ExitStatus.TERMINATED, "ended by SIGTERM")
 
     def _halt_reached(self, account: Account) -> None:

@@ -15,25 +15,17 @@ from rxlanggraph.messages import StreamMessage
 __all__ = ["broken_record", "encodable", "error_text", "result_record", "to_line"]
 
 Record = dict[str, Any]
-_INTERRUPTED = {
-    "type": "Interrupted",
-    "message": "the graph stopped at an interrupt and waits for an answer, which this command "
-    "cannot give",
-}
 
 
 def result_record(line: Line, result: StreamMessage) -> Record:
     """Return the record of a run that has ended, well or not."""
-    error = None if result.error is None else _error(result.error)
-    if result.status == "interrupted" and error is None:
-        error = _INTERRUPTED
     return {
         "line": line.number,
         "id": (result.source or result).id,
         "thread_id": result.thread_id,
         "status": result.status,
         "content": result.content,
-        "error": error,
+        "error": None if result.error is None else _error(result.error),
         "duration": result.duration,
     }
 
