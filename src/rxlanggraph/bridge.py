@@ -153,13 +153,13 @@ class RxPyLangGraphBridge:
             InvalidTypeError: ``graph`` cannot run, or ``thread_id`` is no string.
             InvalidArgumentError: A number out of its range, or an unknown policy.
         """
-        plain = timeout is retry is config is name is None and errors == "raise"
+        special = (timeout, retry, config, name) != (None, None, None, None) or errors != "raise"
         known, options = self._recent
-        if not plain or known is not graph:
+        if special or known is not graph:
             options = self.run_options(
                 graph, timeout=timeout, retry=retry, errors=errors, config=config, name=name
             )
-            if plain:
+            if not special:
                 self._recent = graph, options
         return self.submit(as_message(message, thread_id), options)
 
@@ -378,8 +378,7 @@ class RxPyLangGraphBridge:
                 "loop; close the bridge from the thread or loop that made it"
             )
         report = await drive_async(close_steps(engine, timeout, cancel_timeout), engine.registry)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.wrap_future(engine.home.left), cancel_timeout)
+        await asyncio.wait([asyncio.wrap_future(engine.home.left)], timeout=cancel_timeout)
         engine.threads.shutdown(wait=not report.stuck)
         return report
 
@@ -433,7 +432,9 @@ def _check_count(argument: str, value: object) -> None:
 
 
 def _check_seconds(argument: str, value: object) -> None:
-    if value is not None and (not isinstance(value, int | float) or value <= 0):
+    if value is None:
+        return
+    if not isinstance(value, int | float) or not value > 0:
         raise InvalidArgumentError(
             f"{argument} must be a positive number of seconds or None, not {value!r}"
         )

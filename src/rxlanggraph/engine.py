@@ -126,9 +126,7 @@ class Engine:
         run.since = monotonic()
         self.backlog.leave(run)
         loop = asyncio.get_running_loop()
-        run.task = loop.create_task(
-            self._execute(run), name=run.options.name, context=run.context
-        )
+        run.task = loop.create_task(self._execute(run), name=run.options.name, context=run.context)
         self._start_soon()
 
     def _start_soon(self) -> None:
@@ -147,6 +145,8 @@ class Engine:
         status: Status = "ok"
         try:
             content = await self._attempts(run)
+            if run.expired and run.options.retry is None:
+                status, content = "timed_out", None  # it swallowed the cancelling, and went on
         except GeneratorExit:
             raise  # the loop was closed over this run: loop_gone() resolves it
         except asyncio.CancelledError:
@@ -166,9 +166,7 @@ class Engine:
 
     def _attempt(self, run: Run) -> Awaitable[Any]:
         message, options = run.message, run.options
-        return options.target.call(
-            message.content, message.thread_id, options.config, self.threads
-        )
+        return options.target.call(message.content, message.thread_id, options.config, self.threads)
 
     async def _timed_attempt(self, run: Run) -> Any:
         options = run.options

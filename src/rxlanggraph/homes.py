@@ -78,6 +78,9 @@ class OwnedLoop:
     def start(self) -> asyncio.AbstractEventLoop:
         """Start the thread. Any thread; does not wait for the loop to turn."""
         loop = asyncio.new_event_loop()
+        if self.loop is not None:  # started by a signal handler, on top of this very call
+            loop.close()
+            return self.loop
         loop.set_default_executor(self._threads)
         thread = threading.Thread(
             target=self._main, args=(loop,), name=f"{self._name}-loop", daemon=True
@@ -88,7 +91,9 @@ class OwnedLoop:
         except RuntimeError as error:
             self.loop = None
             loop.close()
-            raise LoopUnavailableError(f"no thread for the loop of {self._name}: {error}") from error
+            raise LoopUnavailableError(
+                f"no thread for the loop of {self._name}: {error}"
+            ) from error
         return loop
 
     def check(self) -> None:
@@ -167,6 +172,8 @@ class AdoptedLoop:
             LoopUnavailableError: The loop is closed or not running.
         """
         self.check()
+        if self._guard_coroutine is not None:  # set by a signal handler, on top of this very call
+            return self._loop
         guard = self._guard()
         try:
             guarding = asyncio.run_coroutine_threadsafe(guard, self._loop)

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -131,7 +130,7 @@ class TaskRegistry:
         self._succeeded = self._failed = self._cancelled = self._withdrawn = 0
         self._peak = 0
         self._idle_waiters: list[Callable[[], object]] = []
-        self._next_id = itertools.count(1).__next__
+        self._last_id = 0
         self._on_done = self._left
 
     # -- tasks come and go ---------------------------------------------------------------------
@@ -173,11 +172,13 @@ class TaskRegistry:
         Raises:
             RegistryClosedError: After `close`.
         """
-        entry = (task, self._next_id(), name, thread_id, monotonic())
+        now = monotonic()
         entries = self._entries
         with self._lock:
-            if entries.setdefault(task, entry) is not entry:
+            if task in entries:
                 return True
+            self._last_id += 1
+            entries[task] = (task, self._last_id, name, thread_id, now)
             # Looked at after the insertion: a handler that closes between two lines of this
             # section is seen here (invariants 3 and 5).
             if self._closed:

@@ -62,9 +62,7 @@ class WorkerThreads(ThreadPoolExecutor):
         self._when_free: dict[Run, Callable[[], object]] = {}
         self._workers: set[threading.Thread] = set()
 
-    def submit(
-        self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
-    ) -> Future[_T]:
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Execute ``fn(*args, **kwargs)`` in a thread. Any thread; never blocks.
 
         Cancelling the future before its thread has begun takes it back; after that the thread
@@ -75,8 +73,9 @@ class WorkerThreads(ThreadPoolExecutor):
         """
         run = current_run.get()
         if run is None or run.phase is not Phase.RUNNING:
-            pool = super() if self.elsewhere is None else self.elsewhere
-            return pool.submit(fn, *args, **kwargs)
+            if self.elsewhere is not None:
+                return self.elsewhere.submit(fn, *args, **kwargs)
+            return super().submit(fn, *args, **kwargs)
         job = _Job(run, lambda: fn(*args, **kwargs))
         with self._busy_lock:
             if self._shut:

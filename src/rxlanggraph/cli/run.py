@@ -140,17 +140,20 @@ def run(
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         graph = _load(target, options["thread_key"])
         # The outputs come last: a mistake before must not empty a file that is there.
-        source = open_source(input_, form)
-        output_sink = open_sink(output, stdout)
-        error_sink = None if errors is None else open_sink(errors, stdout)
+        with contextlib.ExitStack() as opened:
+            source = open_source(input_, form)
+            opened.callback(source.stream.close)
+            output_sink = open_sink(output, stdout)
+            opened.callback(output_sink.close)
+            error_sink = None if errors is None else open_sink(errors, stdout)
+            opened.pop_all()  # closed by the threads of the job from now on
         torn = "-" in (output, errors) and stdout.isatty()
-        reporter = reporter_for(source.size, quiet=quiet, output_on_terminal=torn)
         job = Job(
             graph,
             source,
             output=output_sink,
             errors=error_sink,
-            reporter=reporter,
+            reporter=reporter_for(source.size, quiet=quiet, output_on_terminal=torn),
             options=JobOptions(**options),
         )
         outcome = job.run()

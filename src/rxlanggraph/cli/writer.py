@@ -88,9 +88,9 @@ class Writer:
         try:
             while not isinstance(item := self._queue.get(), _End):
                 self._take(item)
-            self._close()
         except Exception as error:
             crash = error
+        self._close()
         self._on_end(crash)
 
     def _take(self, item: StreamMessage | Line) -> None:
