@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from reactivex import Observable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
@@ -382,7 +382,7 @@ class RxPyLangGraphBridge:
         engine.threads.shutdown(wait=not report.stuck)
         return report
 
-    def __enter__(self) -> RxPyLangGraphBridge:
+    def __enter__(self) -> Self:
         """Return the bridge itself."""
         return self
 
@@ -398,7 +398,7 @@ class RxPyLangGraphBridge:
         else:
             self.close(0)
 
-    async def __aenter__(self) -> RxPyLangGraphBridge:
+    async def __aenter__(self) -> Self:
         """Return the bridge itself."""
         return self
 
@@ -440,7 +440,7 @@ def _check_seconds(argument: str, value: object) -> None:
         )
 
 
-def _retrying(retry: Retry) -> AsyncRetrying | None:
+def _retrying(retry: object) -> AsyncRetrying | None:
     if retry is None or isinstance(retry, AsyncRetrying):
         return retry
     if not isinstance(retry, int) or isinstance(retry, bool) or retry < 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -64,7 +64,8 @@ class StreamMessage:
         content: Any,
         thread_id: str | None = None,
         metadata: Mapping[str, Any] = _NO_METADATA,
-        id: str | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the field's name, in the contract
         source: StreamMessage | None = None,
         status: Status = "ok",
         error: BaseException | None = None,
@@ -77,7 +78,7 @@ class StreamMessage:
             InvalidArgumentError: ``status`` is none of the six.
         """
         if id is None:
-            id = str(uuid7())
+            id = str(uuid7())  # noqa: A001
         elif not isinstance(id, str):
             raise InvalidTypeError(f"id must be a string, not {id!r}")
         if thread_id is not None and not isinstance(thread_id, str):
@@ -111,19 +112,8 @@ class StreamMessage:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy: a mapping proxy can do neither itself."""
-        return (
-            StreamMessage,
-            (
-                self.content,
-                self.thread_id,
-                dict(self.metadata),
-                self.id,
-                self.source,
-                self.status,
-                self.error,
-                self.duration,
-            ),
-        )
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return _restore, ({**fields, "metadata": dict(self.metadata)},)
 
     def raise_for_status(self) -> StreamMessage:
         """Return the message itself if its run ended well, raise why not otherwise.
@@ -163,4 +153,8 @@ def as_message(item: Any, thread_id: str | None = None) -> StreamMessage:
         return StreamMessage(item, thread_id)
     if thread_id is None or thread_id == item.thread_id:
         return item
-    return StreamMessage(item.content, thread_id, item.metadata, item.id, item.source, item.status)
+    return replace(item, thread_id=thread_id)
+
+
+def _restore(fields: dict[str, Any]) -> StreamMessage:
+    return StreamMessage(**fields)

@@ -68,7 +68,12 @@ def invoke(
         ) -> abc.DisposableBase:
             group = None if max_concurrency is None else Group(max_concurrency)
             subscription = _Subscription(
-                bridge, replace(options, group=group), look_ahead, thread_id, errors, observer
+                bridge,
+                replace(options, group=group),
+                look_ahead=look_ahead,
+                thread_id=thread_id,
+                errors=errors,
+                observer=observer,
             )
             return subscription.to(source, scheduler)
 
@@ -84,6 +89,7 @@ class _Subscription:
         self,
         bridge: Submitter,
         options: RunOptions,
+        *,
         look_ahead: int | None,
         thread_id: ThreadSelector,
         errors: ErrorPolicy,
