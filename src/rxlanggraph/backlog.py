@@ -13,7 +13,8 @@ __all__ = ["Backlog"]
 class Backlog:
     """Room for ``limit`` runs that wait for their turn; submitters beyond it block.
 
-    First come, first served. Safe from any thread. A signal handler that submits may wait here too: it holds no lock then.
+    First come, first served. Safe from any thread. A signal handler that submits may wait here
+    too: it holds no lock then.
 
     Args:
         limit: None for no bound, which costs nothing.
