@@ -1,0 +1,17 @@
+"""What the bridge costs, measured beside its peers in the same run.
+
+Read in this order:
+
+    harness.py    paired ratios, the graph under test, loops in threads
+    peers.py      the other ways of doing the same work, behind one interface
+    handoff.py    an empty coroutine from threads to the loop and back
+    registry.py   a future's whole life in the registry; its snapshot
+    bridge.py     streams of messages through a graph; backlogs
+    cleanup.py    creating runs, and cancelling all of them
+    memory.py     bytes per run in flight; memory after many messages
+    ratios.py     every ratio with its target, in one table
+
+Each module holds both the measurement and its ASV classes, so that the table that a person
+reads and the history that ASV keeps come from the same lines. `docs/benchmarks.md` explains
+how to run and how to read them.
+"""

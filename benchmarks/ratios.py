@@ -1,0 +1,114 @@
+"""Every ratio with its target, in one table: `python -m benchmarks.ratios [--quick] [--only WORD]`.
+
+A ratio is the median of pairs that took turns in this very run; the range beside it says how far to
+trust it. Rows without a target are there to compare with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from . import bridge, cleanup, handoff, memory, registry
+from .harness import Ratio, empty
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: `measure` is told whether to be quick."""
+
+    what: str
+    target: float | None
+    measure: Callable[[bool], Ratio | float]
+    unit: str = ""
+
+
+def rows(million: bool) -> Iterator[Row]:
+    """All that is measured, in the order of the table."""
+    for peer, target in (("floor", 1.03), ("pool", None), ("portal", None), ("today", None)):
+        yield Row(f"bridge at 16 / {peer}, 2,000 messages", target, _stream(peer, 2_000))
+    yield Row("bridge at 16 / today, 3,000 in flight", 0.4, _stream("today", 3_000))
+    yield Row("backlog of 100,000 / of 1,000, graph", 1.1, _backlog)
+    yield Row("backlog of 100,000 / of 1,000, empty", 1.1, _empty_backlog)
+    for threads in (1, 4):
+        for peer, target in (("today", 0.5), ("portal", 0.125), ("bare-fix", None), ("pool", None)):
+            name = f"hand-off / {peer}, {threads} thread{'s' * (threads > 1)}"
+            yield Row(name, target, _handoff(peer, threads))
+    for entries in (10, 1_000, 100_000, 1_000_000):
+        target = 1.3 if entries in (10, 1_000_000) else None
+        yield Row(f"registry life / bare fix, {entries:,} entries", target, _life(entries))
+    yield Row("snapshot of 100,000: lock held", 5.0, lambda _: registry.snapshot_hold() * 1e3, "ms")
+    yield Row("create 2,000 runs / bare fix", None, lambda _: cleanup.ratio("create"))
+    yield Row("clean 2,000 runs up / bare fix", None, lambda _: cleanup.ratio("clean_up"))
+    for peer in ("bridge", "bare-fix"):
+        yield Row(f"a run in flight, {peer}", None, _in_flight(peer), "bytes")
+    messages = 1_000_000 if million else 100_000
+    name = f"left by {messages:,} messages, of each 1,000"
+    yield Row(name, 1.0, lambda _: memory.growth(messages).blocks_per_thousand, "blocks")
+
+
+def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
+    return lambda quick: bridge.stream_ratio(peer, messages=messages, pairs=5 if quick else 15)
+
+
+def _backlog(quick: bool) -> Ratio:
+    return bridge.backlog_ratio(20_000 if quick else 100_000, pairs=1 if quick else 5)
+
+
+def _empty_backlog(quick: bool) -> Ratio:
+    return bridge.backlog_ratio(pairs=3 if quick else 9, target=empty)
+
+
+def _handoff(peer: str, threads: int) -> Callable[[bool], Ratio]:
+    return lambda quick: handoff.ratio(peer, threads, pairs=7 if quick else 21)
+
+
+def _life(entries: int) -> Callable[[bool], Ratio]:
+    return lambda quick: registry.life_ratio(entries, pairs=11 if quick else 31)
+
+
+def _in_flight(peer: str) -> Callable[[bool], float]:
+    return lambda _: memory.bytes_in_flight(peer)
+
+
+def line(row: Row, quick: bool) -> tuple[str, bool]:
+    """Measure one row; return its line, and whether a target was missed."""
+    result = row.measure(quick)
+    value = result.value if isinstance(result, Ratio) else result
+    detail = ""
+    if isinstance(result, Ratio):
+        detail = (
+            f"{result.low:.2f} to {result.high:.2f}, "
+            f"{result.ours * 1e6:.1f} / {result.peer * 1e6:.1f} us"
+        )
+    missed = row.target is not None and value > row.target
+    verdict = "" if row.target is None else "MISSED" if missed else "met"
+    target = "" if row.target is None else f"<= {row.target:g}"
+    figure = f"{value:,.3f} {row.unit}".strip()
+    return f"{row.what:<45} {figure:>14} {target:>9}  {verdict:<7} {detail}".rstrip(), missed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table as it is measured; return 1 if a target was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ratios", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer pairs and shorter backlogs")
+    parser.add_argument("--only", default="", metavar="WORD", help="rows whose name contains WORD")
+    parser.add_argument("--million", action="store_true", help="a million messages for memory")
+    options = parser.parse_args(arguments)
+    print(f"{platform.python_implementation()} {platform.python_version()}, medians of pairs")
+    print(f"{'what':<45} {'ratio':>14} {'target':>9}  {'verdict':<7} range, per item")
+    missed = 0
+    for row in rows(options.million):
+        if options.only in row.what:
+            text, failed = line(row, options.quick)
+            print(text, flush=True)
+            missed += failed
+    print(f"{missed} target{'' if missed == 1 else 's'} missed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

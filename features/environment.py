@@ -1,0 +1,45 @@
+"""What holds for every scenario: a deadline, and nothing left behind at its end."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import sys
+
+# Before anything imports LangChain: no scenario reports to a tracing service.
+os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
+
+from behave.formatter.progress import ProgressFormatterBase
+from behave.model import Scenario
+from behave.model_type import Status
+from behave.runner import Context
+
+from rxlanggraph.testing import LeakCheck
+from support.expected_failure import honour_expected_failures
+
+# Seconds. The slowest scenario takes a fraction of it, on two busy cores and under coverage too.
+DEADLINE = float(os.environ.get("RXLANGGRAPH_SCENARIO_DEADLINE", "180"))
+
+
+def before_all(context: Context) -> None:
+    honour_expected_failures()
+    # Without this, behave 1.3.3 dies where a progress formatter meets a clean-up that failed.
+    ProgressFormatterBase.dot_status.setdefault(Status.cleanup_error, "C")
+    # The steps are imported: what lives now lives for ever, and no leak check need look at it.
+    gc.collect()
+    gc.freeze()
+
+
+def before_scenario(context: Context, scenario: Scenario) -> None:
+    # Behave has its own sys.stderr by now; the stacks must reach the real one.
+    faulthandler.dump_traceback_later(DEADLINE, exit=True, file=sys.__stderr__)
+    context.add_cleanup(faulthandler.cancel_dump_traceback_later)
+    # Clean-ups run last in, first out, after `after_scenario`: those of the steps come before it.
+    context.add_cleanup(LeakCheck(ignore=tolerated(scenario)).start().verify)
+
+
+def tolerated(scenario: Scenario) -> list[str]:
+    """What a control leaves behind on purpose: its tags ``@tolerates:WORD``, as patterns."""
+    tags = (tag.partition(":") for tag in scenario.effective_tags)
+    return [f"*{word}*" for name, _, word in tags if name == "tolerates"]

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+from behave import given, then, when
+from behave.runner import Context
+
+from support import command
+
+HASTY = (
+    "import sys; from rxlanggraph.cli import job, main;"
+    "job._CANCEL_SECONDS = job._CLOSE_SECONDS = 0.1; sys.exit(main())"
+)
+
+
+@given('"{line}" is running on lines that stay open')
+def step_impl(context: Context, line: str) -> None:
+    """Prepare; it starts with the next step, so that another may change how."""
+    context.line = line
+    context.lines = context.text.encode()
+    context.start = (*command.COMMAND, *command.arguments(line))
+    gate = context.folder / "gate"
+    if not gate.exists():
+        os.mkfifo(gate)
+
+
+@given("cancelling is given up after a moment")
+def step_impl(context: Context) -> None:
+    context.start = (sys.executable, "-c", HASTY, *command.arguments(context.line))
+
+
+@when("it has written {records:d} record and started {runs:d} run")
+@when("it has written {records:d} records and started {runs:d} run")
+@when("it has written {records:d} record and started {runs:d} runs")
+def step_impl(context: Context, records: int, runs: int) -> None:
+    context.process = subprocess.Popen(
+        context.start,
+        cwd=context.folder,
+        env=command.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    context.add_cleanup(end, context.process)
+    context.process.stdin.write(context.lines.decode() + "\n" if context.lines else "")
+    context.process.stdin.flush()
+    context.records = [json.loads(context.process.stdout.readline()) for _ in range(records)]
+    context.err = ""
+    for _ in range(runs):
+        read_until(context, "started")
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        assert stream is not None
+        stream.close()
+
+
+def read_until(context: Context, text: str) -> None:
+    """Read standard error, line by line, until one has ``text``; the deadline is the scenario's."""
+    while line := context.process.stderr.readline():
+        context.err += line
+        if text in line:
+            return
+    raise AssertionError(f"it never said {text!r}: {context.err}")
+
+
+@when("it gets SIG{name}")
+def step_impl(context: Context, name: str) -> None:
+    context.process.send_signal(signal.Signals[f"SIG{name}"])
+
+
+@then('it says "{text}"')
+def step_impl(context: Context, text: str) -> None:
+    if text not in context.err:
+        read_until(context, text)
+
+
+@when("the waiting run is let go")
+def step_impl(context: Context) -> None:
+    (context.folder / "gate").write_text("")
+
+
+@then("it ends with status {status:d}")
+def step_impl(context: Context, status: int) -> None:
+    # Its standard input is still open: it must not wait for that.
+    context.err += context.process.stderr.read()
+    context.records += [json.loads(line) for line in context.process.stdout]
+    assert context.process.wait(command.DEADLINE) == status, (context.process, context.err)
+
+
+@then("its records are")
+def step_impl(context: Context) -> None:
+    found = {(str(record["line"]), record["status"]) for record in context.records}
+    assert found == {(row["line"], row["status"]) for row in context.table}, context.records
+    assert len(found) == len(context.records)
+
+
+@then("it printed no traceback")
+def step_impl(context: Context) -> None:
+    for sign in ("Traceback", "Exception ignored", "Fatal"):
+        assert sign not in context.err, context.err

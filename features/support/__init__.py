@@ -1,0 +1,1 @@
+"""Helpers of the scenarios. Behave puts `features/` on the path: ``from support import ...``."""

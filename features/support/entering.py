@@ -1,0 +1,117 @@
+"""Entering code where a signal handler or a finalizer may: between any two of its steps.
+
+CPython looks for signals and for garbage when a call has returned, at the begin of a function and
+at the end of a loop's round; older ones collect garbage at any allocation. `enter_everywhere` goes
+through the places one by one: before each line, and after each call within a line.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Literal, TypeVar
+
+__all__ = ["Way", "enter_everywhere"]
+
+_T = TypeVar("_T")
+Way = Literal["signal handler", "finalizer"]
+
+
+class _Places:
+    """A trace function that calls ``enter`` at the place number ``wanted``, counted from 1."""
+
+    def __init__(self, files: frozenset[str], wanted: int, enter: Callable[[], object]) -> None:
+        self.seen = 0
+        self._files = files
+        self._wanted = wanted
+        self._enter = enter
+        self._last: dict[FrameType, str] = {}
+
+    def __call__(self, frame: FrameType, event: str, _arg: Any) -> Callable[..., Any] | None:
+        if frame.f_code.co_filename not in self._files:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            last = self._last.get(frame, "")
+            self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if not last.startswith("CALL"):
+                return self
+        elif event != "line":
+            return self
+        self.seen += 1
+        if self.seen == self._wanted:
+            self._enter()
+        return self
+
+
+class _Garbage:
+    def __init__(self, enter: Callable[[], object]) -> None:
+        self.itself = self
+        self.enter = enter
+
+    def __del__(self) -> None:
+        self.enter()
+
+
+def _by_signal(enter: Callable[[], object]) -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: enter())
+    try:
+        signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def _by_finalizer(enter: Callable[[], object]) -> None:
+    _Garbage(enter)
+    gc.collect(0)
+
+
+_WAYS: dict[str, Callable[[Callable[[], object]], None]] = {
+    "signal handler": _by_signal,
+    "finalizer": _by_finalizer,
+}
+
+
+def enter_everywhere(
+    files: set[str],
+    way: Way,
+    make: Callable[[], _T],
+    operation: Callable[[_T], object],
+    entry: Callable[[_T], object],
+    check: Callable[[_T], object],
+) -> int:
+    """For each place in ``files`` that ``operation`` comes through, enter there with ``entry``.
+
+    Returns:
+        How many places there were.
+    """
+    place = 0
+    while True:
+        place += 1
+        subject = make()
+        failures: list[BaseException] = []
+        entered: list[bool] = []
+
+        def enter(subject: Any = subject, failures: Any = failures, entered: Any = entered) -> None:
+            entered.append(True)
+            try:
+                entry(subject)
+            except BaseException as failure:  # would end the tracing, or be only printed
+                failures.append(failure)
+
+        places = _Places(frozenset(files), place, lambda enter=enter: _WAYS[way](enter))
+        before = sys.gettrace()
+        sys.settrace(places)
+        try:
+            operation(subject)
+        finally:
+            sys.settrace(before)
+        if failures:
+            raise failures[0]
+        if not entered:
+            return place - 1
+        check(subject)

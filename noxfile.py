@@ -1,0 +1,228 @@
+"""Everything that is checked about this project: ``nox -l`` lists it, ``nox`` checks it.
+
+Behave and Robot always measure coverage; the coverage session adds up what they measured. So no
+test runs twice, and the order of the sessions below matters. What they make is below `build/`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+BUILD = ROOT / "build"
+PROJECT = nox.project.load_toml("pyproject.toml")
+VERSIONS = ["3.11", "3.12", "3.13", "3.14"]
+FREE_THREADED = "3.14t"
+ASV_CONFIG = "benchmarks/asv.conf.json"
+# The only warnings that are no errors, all from behave 1.3.3: it leaves its JUnit files to the
+# garbage collector, and opens them with codecs.open, which 3.14 deprecates.
+TOLERATED = [
+    "ignore::ResourceWarning:behave.reporter.junit",
+    "ignore::DeprecationWarning:behave.reporter.junit",
+]
+
+nox.needs_version = ">=2025.5.1"
+nox.options.sessions = [
+    "lint",
+    "types",
+    "behave",
+    "behave-freethreaded",
+    "robot",
+    "coverage",
+    "package",
+]
+nox.options.default_venv_backend = "virtualenv"
+nox.options.download_python = "never"
+nox.options.error_on_missing_interpreters = False
+nox.options.reuse_venv = "yes"
+nox.options.report = str(BUILD / "nox-report.json")
+BUILD.mkdir(exist_ok=True)
+
+
+# -- the Pythons of this machine -------------------------------------------------------------------
+
+
+def candidates(version: str) -> Iterator[Path]:
+    """Where a Python may be: on the PATH, then whatever pyenv has installed."""
+    for directory in os.get_exec_path():
+        yield Path(directory, f"python{version}")
+    pyenv = Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser()
+    try:
+        yield from sorted(pyenv.glob(f"versions/*/bin/python{version}"))
+    except OSError:  # another user's
+        return
+
+
+def is_python(path: Path, version: str) -> bool:
+    """Whether it starts, and is what it is called: pyenv's shims are there for every version."""
+    say = (
+        "import sys, sysconfig; print('{}.{}'.format(*sys.version_info)"
+        " + 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"
+    )
+    try:
+        done = subprocess.run(
+            [path, "-c", say], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.stdout.strip() == version
+
+
+def find_pythons() -> list[str]:
+    """The versions that are here, each made the first of its name on the PATH: nox looks there."""
+    found = []
+    for version in [*VERSIONS, FREE_THREADED]:
+        python = next((path for path in candidates(version) if is_python(path, version)), None)
+        if python is None:
+            continue
+        found.append(version)
+        if shutil.which(python.name) != str(python):
+            os.environ["PATH"] = os.pathsep.join([str(python.parent), os.environ["PATH"]])
+    return found
+
+
+FOUND = find_pythons()
+
+
+# -- what the sessions share -----------------------------------------------------------------------
+
+
+def install(session: nox.Session, *groups: str, package: str | None = ".") -> None:
+    """Install dependency groups of pyproject.toml and, unless it is None, the package."""
+    requirements = nox.project.dependency_groups(PROJECT, *groups)
+    session.install(*requirements, *([package] if package else []))
+
+
+def fresh(*parts: str) -> Path:
+    """An empty directory below `build/`."""
+    directory = BUILD.joinpath(*parts)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory
+
+
+def strict() -> dict[str, str]:
+    """An environment in which warnings are errors, in the processes that a test starts too."""
+    # The last one that matches counts.
+    return {"PYTHONWARNINGS": ",".join(["error", *TOLERATED]), "LANGSMITH_TRACING": "false"}
+
+
+def measured(session: nox.Session) -> dict[str, str]:
+    """As `strict`, with coverage into a directory of the session's own.
+
+    The core is named because the default of 3.14, sys.monitoring, is what interleave-test uses.
+    """
+    data = fresh("coverage", session.name) / ".coverage"
+    return {**strict(), "COVERAGE_FILE": str(data), "COVERAGE_CORE": "ctrace"}
+
+
+def run_behave(session: nox.Session, *runner: str, env: dict[str, str]) -> None:
+    # interleave-test needs sys.monitoring, which came with 3.12.
+    tags = ["--tags=not @explored"] if session.python == "3.11" else []
+    junit = f"--junit-directory={fresh('results', session.name)}"
+    options = ["--junit", junit, "--format=progress3", "--no-color", "--no-skipped", *tags]
+    session.run(*runner, "behave", *options, *session.posargs, env=env)
+
+
+# -- the sessions ----------------------------------------------------------------------------------
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style: ruff check and ruff format --check (to repair: ruff check --fix, ruff format)."""
+    install(session, "lint", package=None)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Types: mypy --strict over the package and over the typed usage file."""
+    install(session, "types", package=".[sqlite]")
+    usage = [path for path in ["typing/api.py"] if Path(path).exists()]
+    session.run("mypy", "--strict", "src", *usage)
+
+
+@nox.session(python=VERSIONS if FOUND else False)
+def behave(session: nox.Session) -> None:
+    """Scenarios, on each Python found here (one file: nox -s behave-3.13 -- features/x.feature)."""
+    if not FOUND:
+        session.error(f"none of Python {', '.join(VERSIONS)} starts here; install one of them")
+    install(session, "test", package=".[sqlite]")
+    run_behave(session, "coverage", "run", "-m", env=measured(session))
+
+
+@nox.session(name="behave-freethreaded", python=FREE_THREADED)
+def behave_freethreaded(session: nox.Session) -> None:
+    """Scenarios, on Python without the GIL where that is found, unmeasured."""
+    install(session, "test", package=".[sqlite]")
+    run_behave(session, "python", "-m", env={**strict(), "PYTHON_GIL": "0"})
+
+
+@nox.session
+def robot(session: nox.Session) -> None:
+    """The command from outside, in real processes (one test: nox -s robot -- -t "its name")."""
+    install(session, "test", package=".[sqlite]")
+    env = measured(session)
+    xunit = fresh("results", session.name) / "robot.xml"
+    session.run(
+        *("coverage", "run", "-m", "robot", "--consolecolors=off", "--consolewidth=100"),
+        *(f"--outputdir={fresh('robot')}", f"--xunit={xunit}", *session.posargs, "robot"),
+        env=env,
+    )
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Lines and branches that the last Behave and Robot sessions reached: 97% or more."""
+    measured_by = sorted({path.parent for path in (BUILD / "coverage").glob("*/.coverage.*")})
+    if not measured_by:
+        session.error("nothing is measured yet: run the sessions behave and robot first")
+    session.log("measured by %s", ", ".join(path.name for path in measured_by))
+    install(session, "test", package=None)
+    session.env["COVERAGE_FILE"] = str(fresh("coverage-total") / ".coverage")
+    session.run("coverage", "combine", "--quiet", "--keep", *map(str, measured_by))
+    session.run("coverage", "report")
+
+
+@nox.session(reuse_venv=False)
+def package(session: nox.Session) -> None:
+    """What users get: build sdist and wheel, install the wheel in an empty place, run the demo."""
+    install(session, "package", package=None)
+    dist = fresh("dist")
+    session.run("python", "-m", "build", "--installer=pip", f"--outdir={dist}", ".", silent=True)
+    (wheel,) = dist.glob("*.whl")
+    with tempfile.TemporaryDirectory() as elsewhere, session.chdir(elsewhere):
+        session.run("virtualenv", "--quiet", "empty")
+        programs = Path(elsewhere, "empty", "Scripts" if os.name == "nt" else "bin")
+        python = str(programs / "python")
+        session.run(python, "-m", "pip", "install", str(wheel), external=True, silent=True)
+        imports = "import rxlanggraph, rxlanggraph.testing; print(rxlanggraph.__file__)"
+        session.run(python, "-c", imports, external=True, env=strict())
+        session.run(python, "-m", "rxlanggraph", "--help", external=True, env=strict())
+        session.run(str(programs / "rxlanggraph"), "demo", external=True, env=strict())
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Benchmarks, once and quickly, with their peers (one: nox -s bench -- --bench handoff)."""
+    install(session, "bench")
+    session.run("asv", "machine", "--yes", f"--config={ASV_CONFIG}", silent=True)
+    options = ["--quick", "--show-stderr", "--python=same", f"--config={ASV_CONFIG}"]
+    session.run("asv", "run", *options, *session.posargs)
+
+
+@nox.session(name="bench-compare", default=False)
+def bench_compare(session: nox.Session) -> None:
+    """Benchmarks of two commits, red if any is 1.1 times slower (default: -- HEAD^ HEAD)."""
+    install(session, "bench", package=None)
+    session.run("asv", "machine", "--yes", f"--config={ASV_CONFIG}", silent=True)
+    commits = session.posargs or ["HEAD^", "HEAD"]
+    session.run("asv", "continuous", "--factor=1.1", f"--config={ASV_CONFIG}", *commits)
