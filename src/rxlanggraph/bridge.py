@@ -181,13 +181,14 @@ class RxPyLangGraphBridge:
         if errors not in ("raise", "emit"):
             raise InvalidArgumentError(f"errors must be 'raise' or 'emit', not {errors!r}")
         _check_seconds("timeout", timeout)
+        target = as_target(graph)
         return RunOptions(
-            as_target(graph),
+            target,
             self.timeout if timeout is None else timeout,
             _retrying(retry),
             errors,
             config,
-            name,
+            name or target.name,
             group,
         )
 

@@ -84,7 +84,8 @@ class Engine:
         """
         if not self._started:
             self._start()
-        self.home.check()
+        if not self.home.owned:
+            self.home.check()
         self.handoff.submit(run)
 
     def _start(self) -> None:
@@ -124,7 +125,8 @@ class Engine:
             return
         run.phase = Phase.RUNNING
         run.since = monotonic()
-        self.backlog.leave(run)
+        if self.backlog.bounded:
+            self.backlog.leave(run)
         loop = asyncio.get_running_loop()
         run.task = loop.create_task(self._execute(run), name=run.options.name, context=run.context)
         self._start_soon()
@@ -155,7 +157,12 @@ class Engine:
             status, error = "timed_out", caught
         except BaseException as caught:
             status, error = "error", caught
-        self._coroutine_ended(run, run.outcome(status, content, error, monotonic() - run.since))
+        run.task = None
+        result = run.outcome(status, content, error, monotonic() - run.since)
+        if run.threaded and self._wait_for_threads(run, result):
+            run.resolve(result)  # its future does not wait for a thread that nobody can stop
+        else:
+            self._finish(run, result)
         del content, error  # the error's traceback refers to this frame, and the frame to it
 
     def _attempts(self, run: Run) -> Awaitable[Any]:
@@ -216,13 +223,9 @@ class Engine:
     def _resolve_early(self, run: Run, status: Status) -> None:
         run.resolve(run.outcome(status, None, None, monotonic() - run.since))
 
-    def _coroutine_ended(self, run: Run, result: StreamMessage) -> None:
-        run.task = None
+    def _wait_for_threads(self, run: Run, result: StreamMessage) -> bool:
         loop = asyncio.get_running_loop()
-        if self.threads.when_free(run, partial(self._thread_ended, loop, run, result)):
-            run.resolve(result)  # its future does not wait for a thread that nobody can stop
-        else:
-            self._finish(run, result)
+        return self.threads.when_free(run, partial(self._thread_ended, loop, run, result))
 
     def _thread_ended(
         self, loop: asyncio.AbstractEventLoop, run: Run, result: StreamMessage
@@ -243,8 +246,9 @@ class Engine:
 
     def _part(self, run: Run, result: StreamMessage) -> None:
         """Take ``run`` off the books, and resolve its future if nobody has."""
-        self.backlog.leave(run)
-        self.registry.leave(run, run.counts_as(result.status), partial(run.resolve, result))
+        if self.backlog.bounded:
+            self.backlog.leave(run)
+        self.registry.leave(run, run.counts_as(result.status), run.resolve, result)
         run.owner = None
 
     def loop_going(self, error: LoopUnavailableError) -> None:

@@ -145,6 +145,10 @@ class LightFuture(Future[_T]):
         self._wait(timeout)
         return self._exception
 
+    def peek(self) -> _T | None:
+        """The result, if it is there; else None. Any thread; never blocks."""
+        return self._result if self._state is _FINISHED else None
+
     def _wait(self, timeout: float | None) -> None:
         if self._state is _PENDING:
             gate = threading.Lock()

@@ -79,9 +79,7 @@ class Handoff:
         """
         if self._refusal is not None:  # looked at again, under the lock, in attend()
             self._raise_refusal()
-        options = run.options
-        name = options.target.name if options.name is None else options.name
-        welcome = self._registry.enter(run, name, run.message.thread_id)
+        welcome = self._registry.enter(run, run.options.name, run.message.thread_id)
         if not welcome:
             run.cancel()
         elif not self.attend(run):

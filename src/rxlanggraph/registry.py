@@ -29,7 +29,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from rxlanggraph.errors import (
     BlockingCallError,
@@ -43,6 +43,7 @@ __all__ = ["Outcome", "RegistryStatistics", "Sweep", "TaskInfo", "TaskRegistry",
 Trackable: TypeAlias = "Future[Any] | asyncio.Future[Any]"
 Outcome = Literal["succeeded", "failed", "cancelled"]
 TaskState = Literal["pending", "running", "cancelling", "finished"]
+_T = TypeVar("_T")
 RegistryState = Literal["open", "closing", "closed"]
 
 
@@ -127,7 +128,13 @@ class TaskRegistry:
         self._leaving: dict[Trackable, _Entry] = {}
         self._closed = False
         self._sweeps = 0
-        self._succeeded = self._failed = self._cancelled = self._withdrawn = 0
+        # How many left, by how; None for those that were let go of unfinished.
+        self._ended: dict[Outcome | None, int] = {
+            "succeeded": 0,
+            "failed": 0,
+            "cancelled": 0,
+            None: 0,
+        }
         self._peak = 0
         self._idle_waiters: list[Callable[[], object]] = []
         self._last_id = 0
@@ -196,52 +203,47 @@ class TaskRegistry:
 
         Any thread; never blocks; neither cancels nor awaits the task.
         """
-        self._leave(task, _outcome_of(task) if task.done() else None)
+        self.leave(task, _outcome_of(task) if task.done() else None)
 
     def leave(
-        self, task: Trackable, outcome: Outcome, resolve: Callable[[], object] | None = None
+        self,
+        task: Trackable,
+        outcome: Outcome | None,
+        resolve: Callable[[_T], object] | None = None,
+        result: _T | None = None,
     ) -> bool:
-        """Say that ``task`` ended: it leaves and is counted; then ``resolve`` is called.
+        """Say that ``task`` ended: it leaves and is counted; then ``resolve(result)`` is called.
 
         The registry is idle only after ``resolve`` returned, so that whoever waits for idle finds
         the futures done. Any thread; blocks as long as ``resolve`` does, without the lock.
 
+        Args:
+            task: The future or task; one that is not tracked changes nothing.
+            outcome: How it is counted; None for one that is let go of unfinished.
+            resolve: What is left to do before the registry may be called idle.
+            result: What to do it with.
+
         Returns:
             True for the one caller that took it out, False for everyone after it.
         """
-        return self._leave(task, outcome, resolve)
-
-    def _left(self, task: Trackable) -> None:
-        # Invariant 4: called by the future without its lock, and takes ours for the table only.
-        self._leave(task, _outcome_of(task))
-
-    def _leave(
-        self,
-        task: Trackable,
-        outcome: Outcome | None,
-        resolve: Callable[[], object] | None = None,
-    ) -> bool:
         with self._lock:
             entry = self._entries.pop(task, None)
             if entry is None:
                 return False
-            if outcome == "succeeded":
-                self._succeeded += 1
-            elif outcome == "failed":
-                self._failed += 1
-            elif outcome == "cancelled":
-                self._cancelled += 1
-            else:
-                self._withdrawn += 1
+            self._ended[outcome] += 1
             if resolve is None and (self._entries or not self._idle_waiters):
                 return True
             self._leaving[task] = entry
         try:
             if resolve is not None:
-                resolve()
+                resolve(result)  # type: ignore[arg-type] # None only where there is no resolve
         finally:
             self._gone(task)
         return True
+
+    def _left(self, task: Trackable) -> None:
+        # Invariant 4: called by the future without its lock, and takes ours for the table only.
+        self.leave(task, _outcome_of(task))
 
     def _gone(self, task: Trackable) -> None:
         with self._lock:
@@ -293,12 +295,12 @@ class TaskRegistry:
         """The counters, all read at one moment. Any thread; never blocks."""
         with self._lock:
             in_flight = len(self._entries)
-            ended = self._succeeded + self._failed + self._cancelled + self._withdrawn
+            ended = self._ended
             return RegistryStatistics(
-                submitted=ended + in_flight,
-                succeeded=self._succeeded,
-                failed=self._failed,
-                cancelled=self._cancelled,
+                submitted=sum(ended.values()) + in_flight,
+                succeeded=ended["succeeded"],
+                failed=ended["failed"],
+                cancelled=ended["cancelled"],
                 in_flight=in_flight,
                 peak_in_flight=self._peak,
             )
@@ -353,9 +355,9 @@ class TaskRegistry:
             self._sweeps -= 1
             now = monotonic()
             entries = [*self._leaving.values(), *self._entries.values()]
-            succeeded = self._succeeded - begun.succeeded
-            failed = self._failed - begun.failed
-            cancelled = self._cancelled - begun.cancelled
+            succeeded = self._ended["succeeded"] - begun.succeeded
+            failed = self._ended["failed"] - begun.failed
+            cancelled = self._ended["cancelled"] - begun.cancelled
         remaining = tuple((entry[0], _info(entry, now)) for entry in entries)
         return Sweep(succeeded, failed, cancelled, remaining)
 

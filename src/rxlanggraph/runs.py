@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Phase", "Run", "RunOptions", "current_run"]
 
 
+_COUNTS_AS: dict[Status, Outcome] = {
+    "ok": "succeeded",
+    "interrupted": "succeeded",
+    "error": "failed",
+    "timed_out": "failed",
+    "rejected": "failed",
+    "cancelled": "cancelled",
+}
+
+
 class Phase(enum.Enum):
     """Where a run is. Written on the loop's thread alone; others may only look."""
 
@@ -55,7 +65,7 @@ class RunOptions:
     retry: AsyncRetrying | None = None
     errors: Literal["raise", "emit"] = "raise"
     config: Config | None = None
-    name: str | None = None
+    name: str = ""
     group: Group | None = None
 
 
@@ -95,6 +105,7 @@ class Run(LightFuture[StreamMessage]):
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.expired = False
+        self.threaded = False  # whether a worker thread ever worked for it
         self.since = 0.0
 
     def cancel(self) -> bool:
@@ -189,9 +200,7 @@ class Run(LightFuture[StreamMessage]):
 
     def counts_as(self, status: Status) -> Outcome:
         """How the registry is to count it."""
-        if self.cancelled() or status == "cancelled":
-            return "cancelled"
-        return "succeeded" if status in ("ok", "interrupted") else "failed"
+        return "cancelled" if self.cancelled() else _COUNTS_AS[status]
 
 
 current_run: ContextVar[Run | None] = ContextVar("rxlanggraph_current_run", default=None)

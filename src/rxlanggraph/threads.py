@@ -76,6 +76,7 @@ class WorkerThreads(ThreadPoolExecutor):
             if self.elsewhere is not None:
                 return self.elsewhere.submit(fn, *args, **kwargs)
             return super().submit(fn, *args, **kwargs)
+        run.threaded = True
         job = _Job(run, lambda: fn(*args, **kwargs))
         with self._busy_lock:
             if self._shut:

@@ -61,7 +61,8 @@ class Turns:
     def depart(self, run: Run) -> None:
         """Take back all that ``run``, got from `take`, held."""
         self._running -= 1
-        self._leave_group_and_lane(run)
+        if run.options.group is not None or run.message.thread_id is not None:
+            self._leave_group_and_lane(run)
 
     def _pass_lane(self, run: Run) -> None:
         group = run.options.group

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from reactivex import abc
 
@@ -29,7 +28,7 @@ class Emitter(Generic[_T]):
         self._observer = observer
         # An RLock by invariant 5; a leaf: taken inside the lock of whoever puts. Guards the rest.
         self._lock = threading.RLock()
-        self._notifications: deque[Callable[[], None]] = deque()
+        self._notifications: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._emitting = False
         self._closed = False
 
@@ -37,15 +36,15 @@ class Emitter(Generic[_T]):
         """Line up an item. Any thread; never blocks."""
         with self._lock:
             if not self._closed:
-                self._notifications.append(partial(self._observer.on_next, value))
+                self._notifications.append((self._observer.on_next, value))
 
     def put_error(self, error: Exception) -> None:
         """Line up the end, with an error. Any thread; never blocks."""
-        self._put_last(partial(self._observer.on_error, error))
+        self._put_last(self._observer.on_error, error)
 
     def put_completed(self) -> None:
         """Line up the end. Any thread; never blocks."""
-        self._put_last(self._observer.on_completed)
+        self._put_last(lambda _: self._observer.on_completed(), None)
 
     def stop(self) -> None:
         """Emit nothing more, not even what is lined up. Any thread; never blocks."""
@@ -60,25 +59,26 @@ class Emitter(Generic[_T]):
             BaseException: Whatever the observer raised; then nothing follows.
         """
         with self._lock:
-            if self._emitting:
+            if self._emitting or not self._notifications:
                 return
             self._emitting = True
+            notify, value = self._notifications.popleft()
         while True:
-            with self._lock:
-                if not self._notifications:
-                    self._emitting = False
-                    return
-                notify = self._notifications.popleft()
             try:
-                notify()
+                notify(value)
             except BaseException:
                 self.stop()
                 with self._lock:
                     self._emitting = False
                 raise
+            with self._lock:
+                if not self._notifications:
+                    self._emitting = False
+                    return
+                notify, value = self._notifications.popleft()
 
-    def _put_last(self, notify: Callable[[], None]) -> None:
+    def _put_last(self, notify: Callable[[Any], None], value: Any) -> None:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._notifications.append(notify)
+                self._notifications.append((notify, value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -138,11 +138,14 @@ class _Subscription:
             if not disposed:
                 self._indexes[run] = self._arrived
                 self._arrived += 1
-                self._waiting.append(run)
+                if self._look_ahead is not None:
+                    self._waiting.append(run)
         if disposed:
             self._bridge.drop(run)
+        elif self._look_ahead is None:
+            self._hand_over(run)
         else:
-            self._advance()
+            self._advance(self._look_ahead)
 
     def _on_error(self, error: Exception) -> None:
         self._emitter.put_error(error)
@@ -158,59 +161,53 @@ class _Subscription:
 
     # -- the runs ------------------------------------------------------------------------------
 
-    def _advance(self) -> None:
+    def _hand_over(self, run: Run) -> None:
+        try:
+            self._bridge.hand_over(run)
+        except Exception as error:
+            self._on_error(error)
+        else:
+            run.add_done_callback(self._ended)
+
+    def _advance(self, look_ahead: int) -> None:
         # One thread at a time, so that a run which ends at once inside hand_over, and makes room
         # for the next, does not nest the calls as deep as there are messages.
         with self._lock:
             if self._advancing:
                 return
             self._advancing = True
-        while (run := self._next_to_hand_over()) is not None:
-            try:
-                self._bridge.hand_over(run)
-            except Exception as error:
-                with self._lock:
+        while True:
+            with self._lock:
+                if not self._waiting or self._indexes[self._waiting[0]] >= self._head + look_ahead:
                     self._advancing = False
-                self._on_error(error)
-                return
-            run.add_done_callback(self._ended)
-
-    def _next_to_hand_over(self) -> Run | None:
-        with self._lock:
-            if self._waiting:
-                run = self._waiting[0]
-                room = self._look_ahead
-                if room is None or self._indexes[run] < self._head + room:
-                    return self._waiting.popleft()
-            self._advancing = False
-            return None
+                    return
+                run = self._waiting.popleft()
+            self._hand_over(run)
 
     def _ended(self, future: object) -> None:
         # In the loop's thread, or in the one that cancelled the run.
         assert isinstance(future, Run)
-        cancelled = future.cancelled()
-        result = future.outcome("cancelled", None, None, None) if cancelled else future.result()
+        result = future.peek()
+        if result is None:
+            result = future.outcome("cancelled", None, None, None)
         with self._lock:
             index = self._indexes.pop(future, None)
             if index is None:  # disposed
                 return
-            due = self._due(index, result)
+            due = (result,) if self._look_ahead is None else self._due(index, result)
             for emitted in due:
                 self._put(emitted)
             if self._source_ended and not self._indexes:
                 self._emitter.put_completed()
-        for skipped in due:
-            self._log_skipped(skipped)
+        self._log_skipped(due)
         self._flush()
         if self._failed:
             self._release()
         elif self._look_ahead is not None:
-            self._advance()
+            self._advance(self._look_ahead)
 
-    def _due(self, index: int, result: StreamMessage) -> list[StreamMessage]:
-        """What may be emitted now that ``result`` is there. Under the lock."""
-        if self._look_ahead is None:
-            return [result]
+    def _due(self, index: int, result: StreamMessage) -> Sequence[StreamMessage]:
+        """What may be emitted in order now that ``result`` is there. Under the lock."""
         self._early[index] = result
         due = []
         while (head := self._early.pop(self._head, None)) is not None:
@@ -227,15 +224,17 @@ class _Subscription:
             self._emitter.put_error(result.error)  # type: ignore[arg-type]
             self._failed = True
 
-    def _log_skipped(self, result: StreamMessage) -> None:
-        if self._errors == "skip" and result.error is not None:
-            source = result.source
-            _log.warning(
-                "skipped message %s: %s",
-                None if source is None else source.id,
-                result.status,
-                exc_info=result.error,
-            )
+    def _log_skipped(self, results: Sequence[StreamMessage]) -> None:
+        if self._errors != "skip":
+            return
+        for result in results:
+            if result.error is not None and result.source is not None:
+                _log.warning(
+                    "skipped message %s: %s",
+                    result.source.id,
+                    result.status,
+                    exc_info=result.error,
+                )
 
     # -- the end -------------------------------------------------------------------------------
 
