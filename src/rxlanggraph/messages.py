@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -30,12 +30,15 @@ _ERROR_OF: dict[str, type[RunError]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, init=False)
+def _reader(field: str) -> Any:
+    return property(attrgetter(f"_{field}"))
+
+
 class StreamMessage:
     """One item of a stream: a message for a graph, or the outcome of one run.
 
     Immutable, so any thread may read it without a lock; the ``content`` is whatever you put in.
-    Equality compares every field; the hash is that of the ``id``.
+    Equality compares every field; the hash is that of the ``id``. ``replace`` makes a changed copy.
 
     Attributes:
         content: The input of the graph, or in a result the graph's output (None without one).
@@ -50,14 +53,27 @@ class StreamMessage:
         duration: Seconds that the run took, from its start, waiting for its turn not included.
     """
 
-    content: Any
-    thread_id: str | None
-    metadata: Mapping[str, Any]
-    id: str
-    source: StreamMessage | None
-    status: Status
-    error: BaseException | None
-    duration: float | None
+    # Read-only properties over slots rather than a frozen dataclass: that writes each field
+    # through object.__setattr__, and two messages made in this way are a tenth of what a bridge
+    # spends on a run.
+    __slots__ = (
+        "_content",
+        "_duration",
+        "_error",
+        "_id",
+        "_metadata",
+        "_source",
+        "_status",
+        "_thread_id",
+    )
+    content: Any = _reader("content")
+    thread_id: str | None = _reader("thread_id")
+    metadata: Mapping[str, Any] = _reader("metadata")
+    id: str = _reader("id")
+    source: StreamMessage | None = _reader("source")
+    status: Status = _reader("status")
+    error: BaseException | None = _reader("error")
+    duration: float | None = _reader("duration")
 
     def __init__(
         self,
@@ -77,9 +93,7 @@ class StreamMessage:
             InvalidTypeError: ``thread_id`` or ``id`` is no string, ``metadata`` no mapping.
             InvalidArgumentError: ``status`` is none of the six.
         """
-        if id is None:
-            id = str(uuid7())  # noqa: A001
-        elif not isinstance(id, str):
+        if id is not None and not isinstance(id, str):
             raise InvalidTypeError(f"id must be a string, not {id!r}")
         if thread_id is not None and not isinstance(thread_id, str):
             raise InvalidTypeError(
@@ -94,26 +108,49 @@ class StreamMessage:
             raise InvalidArgumentError(
                 f"status must be one of {', '.join(sorted(_STATUSES))}, not {status!r}"
             )
-        # Written by hand: a generated __init__ with a __post_init__ takes twice as long, and two
-        # messages are made for every run.
-        write = object.__setattr__
-        write(self, "content", content)
-        write(self, "thread_id", thread_id)
-        write(self, "metadata", metadata)
-        write(self, "id", id)
-        write(self, "source", source)
-        write(self, "status", status)
-        write(self, "error", error)
-        write(self, "duration", duration)
+        self._content = content
+        self._thread_id = thread_id
+        self._metadata = metadata
+        self._id = str(uuid7()) if id is None else id
+        self._source = source
+        self._status = status
+        self._error = error
+        self._duration = duration
+
+    def _fields(self) -> dict[str, Any]:
+        return {slot[1:]: getattr(self, slot) for slot in self.__slots__}
+
+    def __eq__(self, other: object) -> bool:
+        """Whether every field is equal."""
+        if not isinstance(other, StreamMessage):
+            return NotImplemented
+        return self._fields() == other._fields()
 
     def __hash__(self) -> int:
         """Hash of the id: contents need not be hashable."""
-        return hash(self.id)
+        return hash(self._id)
+
+    def __repr__(self) -> str:
+        """Content, thread, id, and of a result the status."""
+        thread = "" if self._thread_id is None else f", thread_id={self._thread_id!r}"
+        status = "" if self._source is None else f", status={self._status!r}"
+        return f"StreamMessage({self._content!r}{thread}, id={self._id!r}{status})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy: a mapping proxy can do neither itself."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return _restore, ({**fields, "metadata": dict(self.metadata)},)
+        return _restore, ({**self._fields(), "metadata": dict(self._metadata)},)
+
+    def replace(self, **changes: Any) -> StreamMessage:
+        """Return a copy with other values in some fields; its ``id`` too is kept unless given.
+
+        Any thread; never blocks. Also what ``copy.replace`` does, from Python 3.13 on.
+
+        Raises:
+            InvalidTypeError, InvalidArgumentError: As when it is made.
+        """
+        return _restore({**self._fields(), **changes})
+
+    __replace__ = replace
 
     def raise_for_status(self) -> StreamMessage:
         """Return the message itself if its run ended well, raise why not otherwise.
@@ -153,7 +190,7 @@ def as_message(item: Any, thread_id: str | None = None) -> StreamMessage:
         return StreamMessage(item, thread_id)
     if thread_id is None or thread_id == item.thread_id:
         return item
-    return replace(item, thread_id=thread_id)
+    return item.replace(thread_id=thread_id)
 
 
 def _restore(fields: dict[str, Any]) -> StreamMessage:
