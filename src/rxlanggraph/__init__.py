@@ -6,8 +6,9 @@ A map of the layers; each imports only from those above it.
     registry             who is in flight: open, closing, closed
     runs                 one message on its way through one graph, and its future
     handoff              the only crossing from a thread to the loop
-    turns, threads,      whose turn it is; where sync code runs; how many may wait;
-    backlog, homes       where the loop lives
+    turns, backlog,      whose turn it is; how many may wait;
+    threads, eager,      where sync code runs; how a task starts at once;
+    homes                where the loop lives
     engine               what happens to a run between its submission and its end
     cleanup              cancelling, draining, and the report
     operators            how a stream of messages becomes a stream of runs

@@ -54,10 +54,6 @@ class Turns:
             self._leave_group_and_lane(run)  # cancelled while it waited
         return None
 
-    def may_start(self) -> bool:
-        """Whether there is a slot, and somebody for it."""
-        return bool(self._ready) and self._running < self._limit
-
     def depart(self, run: Run) -> None:
         """Take back all that ``run``, got from `take`, held."""
         self._running -= 1

@@ -1,0 +1,58 @@
+"""Steps that read README.md and run what it prints."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from behave import then, when
+from behave.runner import Context
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def block(marker: str) -> str:
+    """The fenced block that follows the comment ``marker``."""
+    pattern = rf"<!-- {re.escape(marker)} -->\n```\w+\n(.*?)```"
+    found = re.search(pattern, README.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, f"README.md has no block marked {marker!r}"
+    return found[1]
+
+
+@when("the README's example runs in a process of its own")
+def run_example(context: Context) -> None:
+    context.finished = subprocess.run(
+        [sys.executable, "-c", block("example")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@then("it succeeds")
+def succeeds(context: Context) -> None:
+    finished = context.finished
+    assert (finished.returncode, finished.stderr) == (0, ""), finished
+
+
+@then("it prints the line that the README promises")
+def prints_promise(context: Context) -> None:
+    promised = re.search(r"It prints `(.*)`\.", README.read_text(encoding="utf-8"))
+    assert promised is not None
+    assert context.finished.stdout.strip() == promised[1], context.finished.stdout
+
+
+@then("the README's example has at most {most:d} lines")
+def short(context: Context, most: int) -> None:
+    assert len(block("example").splitlines()) <= most
+
+
+@then('the blocks marked "{markers}" are one line of valid shell each')
+def one_line(context: Context, markers: str) -> None:
+    for marker in markers.split(", "):
+        command = block(marker)
+        assert command.count("\n") == 1, command
+        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=30)

@@ -1,0 +1,47 @@
+"""Starting a task at once, in the place of the one that has just ended.
+
+Why it matters: a task that is scheduled takes its first step in the next turn of the loop. Where
+sixteen graphs end in one turn and sixteen others start in the next, they free their objects in
+one go and make them in one go. The collector counts allocations that no free has made up for, and
+does not count frees below zero: so it sets in four times as often as where one coroutine ends and
+the next begins in the same step, and goes through the whole heap once per thousand messages.
+Measured on a one-node graph, 16 at once, Python 3.11: a seventh of all time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from contextvars import Context
+from typing import Any
+
+__all__ = ["start_task"]
+
+
+def start_task(
+    coroutine: Coroutine[Any, Any, None], *, name: str, context: Context, in_place: bool
+) -> asyncio.Task[None]:
+    """Start ``coroutine`` as a task of the running loop, its first step at once if that can be.
+
+    On the loop. From Python 3.12 on the first step is taken before this returns, so the task may
+    be done then. A loop with a task factory decides for itself.
+
+    Args:
+        coroutine: What to run.
+        name: The task's name.
+        context: The context to run it in.
+        in_place: On Python 3.11: take the first step before whatever else is due on the loop.
+            For one task only at a time, or they would start in reverse.
+    """
+    loop = asyncio.get_running_loop()
+    if loop.get_task_factory() is not None:
+        return loop.create_task(coroutine, name=name, context=context)
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
+    task = loop.create_task(coroutine, name=name, context=context)
+    ready = getattr(loop, "_ready", None)
+    if in_place and ready is not None:
+        # Of asyncio's own loops on 3.11, whose code is final; others start it a turn later.
+        ready.rotate(1)
+    return task

@@ -1,0 +1,63 @@
+"""How the public names are typed: checked by mypy, never run."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from functools import partial
+
+import reactivex as rx
+from reactivex import Observable
+from tenacity import AsyncRetrying, stop_after_attempt
+
+from rxlanggraph import (
+    CleanupReport,
+    RxPyLangGraphBridge,
+    StreamMessage,
+    StuckRun,
+    TaskInfo,
+    TaskRegistry,
+)
+
+
+async def shout(content: str) -> str:
+    return content.upper()
+
+
+def messages() -> StreamMessage:
+    message = StreamMessage("hello", "thread", {"from": "me"})
+    thread: str | None = message.thread_id
+    print(thread, message.metadata["from"], message.replace(content="bye").raise_for_status())
+    return message
+
+
+def futures(bridge: RxPyLangGraphBridge) -> None:
+    future: Future[StreamMessage] = bridge.create_future_task(shout, "hello", timeout=1)
+    print(future.result(1.0).content, future.cancel())
+    mapper = partial(bridge.create_future_task, shout)
+    print(mapper("hello"), bridge.create_future_task(shout, messages(), errors="emit"))
+
+
+def streams(bridge: RxPyLangGraphBridge) -> Observable[StreamMessage]:
+    retry = AsyncRetrying(stop=stop_after_attempt(3))
+    operator = bridge.invoke(shout, max_concurrency=2, ordered=True, errors="skip", retry=retry)
+    return operator(rx.of("a", "b"))
+
+
+def closing() -> tuple[StuckRun, ...]:
+    with RxPyLangGraphBridge(max_concurrency=4, max_pending=8, timeout=5.0, name="b") as bridge:
+        report: CleanupReport = bridge.cleanup_tasks(timeout=1.0)
+    return report.stuck
+
+
+async def adopting() -> int:
+    async with RxPyLangGraphBridge(asyncio.get_running_loop()) as bridge:
+        report = await bridge.cleanup_tasks_async()
+    return report.cancelled + report.completed + report.failed
+
+
+def registry(future: Future[int]) -> tuple[TaskInfo, ...]:
+    tasks = TaskRegistry()
+    tasks.add(future, name="one", thread_id="t")
+    print(len(tasks), future in tasks, tasks.statistics().in_flight, tasks.wait_idle(0.1))
+    return tasks.snapshot() + tasks.close()
