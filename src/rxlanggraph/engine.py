@@ -99,6 +99,8 @@ class Engine:
             # A daemon thread would be cut off at exit in the middle of a run's own clean-up.
             atexit.register(self.exit)
             self._started = True
+            if self.registry.state != "open":
+                self.leave()  # a signal handler closed the bridge on top of this very call
 
     # -- on the loop ---------------------------------------------------------------------------
 

@@ -69,18 +69,18 @@ class OwnedLoop:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread_id: int | None = None
         self.left: Future[None] = Future()
+        # Filled by one setdefault, which no signal handler can enter.
+        self._claim: dict[str, asyncio.AbstractEventLoop] = {}
         self._name = name
         self._threads = threads
         self._hooks = hooks
-        # Written by leave() alone: whether the stop was asked for.
-        self._leaving = False
 
     def start(self) -> asyncio.AbstractEventLoop:
         """Start the thread. Any thread; does not wait for the loop to turn."""
         loop = asyncio.new_event_loop()
-        if self.loop is not None:  # started by a signal handler, on top of this very call
-            loop.close()
-            return self.loop
+        if self._claim.setdefault("loop", loop) is not loop:
+            loop.close()  # a signal handler on top of this very call was first
+            return self._claim["loop"]
         loop.set_default_executor(self._threads)
         thread = threading.Thread(
             target=self._main, args=(loop,), name=f"{self._name}-loop", daemon=True
@@ -90,6 +90,7 @@ class OwnedLoop:
             thread.start()
         except RuntimeError as error:
             self.loop = None
+            self._claim.clear()
             loop.close()
             raise LoopUnavailableError(
                 f"no thread for the loop of {self._name}: {error}"
@@ -101,10 +102,8 @@ class OwnedLoop:
 
     def leave(self) -> None:
         """Ask the loop to stop. Any thread; never blocks."""
-        self._leaving = True
         if self.loop is None:
-            with contextlib.suppress(InvalidStateError):  # closed twice, never started
-                self.left.set_result(None)
+            _set_done(self.left)
             return
         with contextlib.suppress(RuntimeError):  # it has stopped by itself
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -123,7 +122,7 @@ class OwnedLoop:
                 asyncio.set_event_loop(None)
                 loop.close()
                 self._hooks.loop_gone(error)
-                self.left.set_result(None)
+                _set_done(self.left)
 
     def _finish(self, loop: asyncio.AbstractEventLoop) -> None:
         tasks = asyncio.all_tasks(loop)
@@ -162,7 +161,8 @@ class AdoptedLoop:
         self._threads = threads
         self._hooks = hooks
         self._release = asyncio.Event()  # set and awaited on the loop
-        self._guard_coroutine: Coroutine[Any, Any, None] | None = None  # written by start()
+        # Filled by one setdefault, which no signal handler can enter.
+        self._claim: dict[str, Coroutine[Any, Any, None]] = {}
         self._watch_ends = threading.Event()
 
     def start(self) -> asyncio.AbstractEventLoop:
@@ -172,16 +172,17 @@ class AdoptedLoop:
             LoopUnavailableError: The loop is closed or not running.
         """
         self.check()
-        if self._guard_coroutine is not None:  # set by a signal handler, on top of this very call
-            return self._loop
         guard = self._guard()
+        if self._claim.setdefault("guard", guard) is not guard:
+            guard.close()  # a signal handler on top of this very call was first
+            return self._loop
         try:
             guarding = asyncio.run_coroutine_threadsafe(guard, self._loop)
         except RuntimeError as error:
+            self._claim.clear()
             guard.close()
             raise LoopUnavailableError(self._gone_text()) from error
-        self._guard_coroutine = guard
-        guarding.add_done_callback(self._has_left)
+        guarding.add_done_callback(lambda _: _set_done(self.left))
         threading.Thread(target=self._watch, name=f"{self._name}-watch", daemon=True).start()
         return self._loop
 
@@ -193,8 +194,8 @@ class AdoptedLoop:
     def leave(self) -> None:
         """Give the loop back as it was. Any thread; never blocks."""
         self._watch_ends.set()
-        if self._guard_coroutine is None or not self._loop.is_running():
-            self._has_left(None)
+        if not self._claim or not self._loop.is_running():
+            _set_done(self.left)
             return
         with contextlib.suppress(RuntimeError):  # closed a moment ago; its guard was cancelled
             self._loop.call_soon_threadsafe(self._release.set)
@@ -223,10 +224,6 @@ class AdoptedLoop:
             if getattr(loop, "_default_executor", self._threads) is self._threads:
                 loop.set_default_executor(before or ThreadPoolExecutor())
 
-    def _has_left(self, guarding: Future[None] | None) -> None:
-        with contextlib.suppress(InvalidStateError):  # told twice: by the guard and by leave()
-            self.left.set_result(None)
-
     def _watch(self) -> None:
         missed = 0
         while missed < 2 and not self._loop.is_closed():
@@ -234,6 +231,11 @@ class AdoptedLoop:
                 return
             missed = 0 if self._loop.is_running() else missed + 1
         self._hooks.loop_gone(LoopUnavailableError(self._gone_text()))
-        if self._guard_coroutine is not None and not self._loop.is_running():
-            self._guard_coroutine.close()
-        self._has_left(None)
+        if not self._loop.is_running():
+            self._claim["guard"].close()
+        _set_done(self.left)
+
+
+def _set_done(left: Future[None]) -> None:
+    with contextlib.suppress(InvalidStateError):  # said twice: by the loop, and by who ended it
+        left.set_result(None)

@@ -184,8 +184,9 @@ class TaskRegistry:
         with self._lock:
             if task in entries:
                 return True
-            self._last_id += 1
-            entries[task] = (task, self._last_id, name, thread_id, now)
+            # Kept in a local: a handler that adds between two lines takes the next one.
+            self._last_id = number = self._last_id + 1
+            entries[task] = (task, number, name, thread_id, now)
             # Looked at after the insertion: a handler that closes between two lines of this
             # section is seen here (invariants 3 and 5).
             if self._closed:
