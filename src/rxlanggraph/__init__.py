@@ -7,7 +7,7 @@ A map of the layers; each imports only from those above it.
     runs                 one message on its way through one graph, and its future
     handoff              the only crossing from a thread to the loop
     turns, backlog,      whose turn it is; how many may wait;
-    threads, eager,      where sync code runs; how a task starts at once;
+    threads, tasks,      where sync code runs; how a task starts at once;
     homes                where the loop lives
     engine               what happens to a run between its submission and its end
     cleanup              cancelling, draining, and the report

@@ -21,7 +21,6 @@ from time import monotonic
 from typing import Any
 
 from rxlanggraph.backlog import Backlog
-from rxlanggraph.eager import start_task
 from rxlanggraph.errors import LoopUnavailableError, RunTimeoutError
 from rxlanggraph.handoff import Handoff
 from rxlanggraph.homes import AdoptedLoop, Home, OwnedLoop
@@ -29,6 +28,7 @@ from rxlanggraph.messages import Status, StreamMessage
 from rxlanggraph.registry import TaskRegistry, Trackable
 from rxlanggraph.runs import Phase, Run, current_run
 from rxlanggraph.stacks import format_frames, format_task
+from rxlanggraph.tasks import keep_quiet, start_task
 from rxlanggraph.threads import WorkerThreads
 from rxlanggraph.turns import Turns
 
@@ -277,6 +277,7 @@ class Engine:
         self.backlog.close()
         self.handoff.forget()
         for run in self._runs():
+            keep_quiet(run.task)
             result = run.outcome("error", None, error, None)
             if self.threads.when_free(run, partial(self._part, run, result)):
                 run.resolve(result)

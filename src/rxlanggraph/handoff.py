@@ -31,6 +31,7 @@ from typing import Any
 from rxlanggraph.errors import LoopUnavailableError
 from rxlanggraph.registry import TaskRegistry
 from rxlanggraph.runs import Run
+from rxlanggraph.tasks import keep_quiet
 
 __all__ = ["Handoff"]
 
@@ -119,7 +120,10 @@ class Handoff:
         with self._lock:
             self._queue.clear()
             drain, self._drain_coroutine = self._drain_coroutine, None
-        if drain is not None:
+        if drain is not None and self.loop is not None:
+            for task in asyncio.all_tasks(self.loop):
+                if task.get_coro() is drain:
+                    keep_quiet(task)
             drain.close()
 
     def _send_drain(self) -> None:

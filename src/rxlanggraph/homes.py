@@ -14,6 +14,7 @@ from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from rxlanggraph.errors import LoopUnavailableError
+from rxlanggraph.tasks import keep_quiet
 from rxlanggraph.threads import WorkerThreads
 
 __all__ = ["AdoptedLoop", "EngineHooks", "Home", "OwnedLoop"]
@@ -129,11 +130,10 @@ class OwnedLoop:
         for task in tasks:
             task.cancel()
         if tasks:
-            loop.run_until_complete(asyncio.wait(tasks, timeout=_LAST_ROUND))
-        loop.run_until_complete(loop.shutdown_asyncgens())
+            _complete(loop, asyncio.wait(tasks, timeout=_LAST_ROUND))
+        _complete(loop, loop.shutdown_asyncgens())
         for task in asyncio.all_tasks(loop):
-            # Named in the clean-up report; the loop's own complaint would only repeat it.
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            keep_quiet(task)  # named in the clean-up report
 
 
 class AdoptedLoop:
@@ -210,8 +210,7 @@ class AdoptedLoop:
     async def _guard(self) -> None:
         loop = self._loop
         self.thread_id = threading.get_ident()
-        guard = asyncio.current_task()
-        guard._log_destroy_pending = False  # type: ignore[union-attr]
+        keep_quiet(asyncio.current_task())
         before: ThreadPoolExecutor | None = getattr(loop, "_default_executor", None)
         self._threads.elsewhere = before
         loop.set_default_executor(self._threads)
@@ -239,3 +238,10 @@ class AdoptedLoop:
 def _set_done(left: Future[None]) -> None:
     with contextlib.suppress(InvalidStateError):  # said twice: by the loop, and by who ended it
         left.set_result(None)
+
+
+def _complete(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, object]) -> None:
+    task = loop.create_task(coroutine)
+    while not task.done():
+        with contextlib.suppress(RuntimeError):  # stopped once more, by whoever asked twice
+            loop.run_until_complete(task)

@@ -303,7 +303,7 @@ class TaskRegistry:
                 failed=ended["failed"],
                 cancelled=ended["cancelled"],
                 in_flight=in_flight,
-                peak_in_flight=self._peak,
+                peak_in_flight=max(self._peak, in_flight),  # a handler may look in between
             )
 
     # -- ending --------------------------------------------------------------------------------
