@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from rxlanggraph.registry import letting_go
 from rxlanggraph.runs import Run
 
 __all__ = ["Backlog"]
@@ -18,13 +19,13 @@ class Backlog:
 
     Args:
         limit: None for no bound, which costs nothing.
+        lock: The lock of the bridge.
     """
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self, limit: int | None, lock: threading.RLock) -> None:
         self.bounded = limit is not None
-        # An RLock by invariant 5; a leaf; guards the four below. Not a Condition: waiting on one
-        # lets go of *every* level of an RLock, also of the one that a signal handler interrupted.
-        self._lock = threading.RLock()
+        # The lock of the bridge: guards the four below.
+        self._lock = lock
         self._room = limit or 0
         self._holders: set[Run] = set()
         self._gates: deque[threading.Lock] = deque()
@@ -54,7 +55,8 @@ class Backlog:
                 return
             self._gates.append(gate)
         try:
-            gate.acquire()
+            with letting_go(self._lock):
+                gate.acquire()
         except BaseException:
             with self._lock:
                 waiting = gate in self._gates

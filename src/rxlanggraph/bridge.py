@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
+import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
@@ -94,6 +94,11 @@ class RxPyLangGraphBridge:
         """Name, state and load."""
         registry = self.registry
         return f"<RxPyLangGraphBridge {self.name} {registry.state}, {len(registry)} in flight>"
+
+    @property
+    def lock(self) -> threading.RLock:
+        """The one lock of this bridge, for the operators. A leaf, for a few lines at a time."""
+        return self._engine.lock
 
     @property
     def registry(self) -> TaskRegistry:
@@ -353,8 +358,7 @@ class RxPyLangGraphBridge:
         engine = self._engine
         report = drive(close_steps(engine, timeout, cancel_timeout), engine.registry)
         if not self._on_own_loop():
-            with contextlib.suppress(TimeoutError):
-                engine.home.left.result(cancel_timeout)
+            engine.wait_left(cancel_timeout)
         engine.threads.shutdown(wait=not report.stuck)
         return report
 

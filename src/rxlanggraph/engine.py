@@ -25,7 +25,7 @@ from rxlanggraph.errors import LoopUnavailableError, RunTimeoutError
 from rxlanggraph.handoff import Handoff
 from rxlanggraph.homes import AdoptedLoop, Home, OwnedLoop
 from rxlanggraph.messages import Status, StreamMessage
-from rxlanggraph.registry import TaskRegistry, Trackable
+from rxlanggraph.registry import TaskRegistry, Trackable, letting_go
 from rxlanggraph.runs import Phase, Run, current_run
 from rxlanggraph.stacks import format_frames, format_task
 from rxlanggraph.tasks import keep_quiet, start_task
@@ -61,10 +61,14 @@ class Engine:
         max_pending: int | None,
         name: str,
     ) -> None:
-        self.registry = TaskRegistry()
-        self.threads = WorkerThreads(name)
-        self.handoff = Handoff(self.registry, self._visit, self.loop_gone)
-        self.backlog = Backlog(max_pending)
+        # The one lock of a bridge, shared by all its parts: a leaf, held over a few assignments
+        # at a time. One, so that whoever waits knows what to let go of (see letting_go); an RLock
+        # by invariant 5. Guards _started here.
+        self.lock = threading.RLock()
+        self.registry = TaskRegistry(lock=self.lock)
+        self.threads = WorkerThreads(name, self.lock)
+        self.handoff = Handoff(self.registry, self._visit, self.loop_gone, self.lock)
+        self.backlog = Backlog(max_pending, self.lock)
         self.home: Home = (
             OwnedLoop(name, self.threads, self)
             if loop is None
@@ -73,9 +77,6 @@ class Engine:
         # Confined to the loop's thread.
         self._turns = Turns(max_concurrency)
         self._starting = False  # whether _start_ready is at work
-        # An RLock by invariant 5; held over the start of the loop's thread, so that two first
-        # users make one loop. Guards _started; comes before the hand-off's lock.
-        self._lifecycle = threading.RLock()
         self._started = False
 
     def submit(self, run: Run) -> None:
@@ -92,7 +93,7 @@ class Engine:
         self.handoff.submit(run)
 
     def _start(self) -> None:
-        with self._lifecycle:
+        with self.lock:  # held over the start of a thread, so that two first users make one loop
             if self._started:
                 return
             self.handoff.loop = self.home.start()
@@ -250,8 +251,8 @@ class Engine:
     def _finish(self, run: Run, result: StreamMessage) -> None:
         run.phase = Phase.ENDED
         self._turns.depart(run)
+        self._part(run, result)  # first, or the next one of its thread could be over before it
         self._start_ready(in_place=True)
-        self._part(run, result)
 
     # -- in any thread -------------------------------------------------------------------------
 
@@ -291,7 +292,7 @@ class Engine:
 
     def leave(self) -> None:
         """Ask the loop to end, or give it back. Any thread; never blocks."""
-        with self._lifecycle:
+        with self.lock:
             self._started = True  # nothing starts it after this
         self.home.leave()
         atexit.unregister(self.exit)
@@ -309,8 +310,12 @@ class Engine:
         self.registry.cancel_all()
         self.registry.wait_idle(_AT_EXIT)
         self.leave()
-        with contextlib.suppress(TimeoutError):
-            self.home.left.result(_AT_EXIT)
+        self.wait_left(_AT_EXIT)
+
+    def wait_left(self, timeout: float | None) -> None:
+        """Wait until the loop has ended or was given back, for ``timeout`` seconds at most."""
+        with letting_go(self.lock), contextlib.suppress(TimeoutError):
+            self.home.left.result(timeout)
 
     def stack(self, task: Trackable) -> str:
         """Where a run is right now, as text. Any thread; never blocks."""

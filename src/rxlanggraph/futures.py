@@ -2,7 +2,7 @@
 
 The stock future makes a Condition, a lock and a dozen objects for the collector to visit, each
 time, mostly for nobody: with ten thousand messages in flight that is more work than the messages.
-Here the lock is shared by all futures of a hand-off, and a waiting thread brings its own gate.
+Here the lock is shared by all futures of a bridge, and a waiting thread brings its own gate.
 
 ``wait`` and ``as_completed`` of the standard library know a future by its private ``_condition``
 (which they only acquire and release), ``_state``, ``_waiters`` and ``_result``: these keep their
@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
+
+from rxlanggraph.registry import letting_go
 
 __all__ = ["LightFuture"]
 
@@ -159,7 +161,8 @@ class LightFuture(Future[_T]):
                     self._gates = [*(self._gates or ()), gate]
             if pending:
                 try:
-                    gate.acquire(timeout=-1 if timeout is None else max(timeout, 0))
+                    with letting_go(self._condition):
+                        gate.acquire(timeout=-1 if timeout is None else max(timeout, 0))
                 finally:
                     with self._condition:
                         self._gates = [other for other in self._gates or () if other is not gate]

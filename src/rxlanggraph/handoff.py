@@ -9,13 +9,13 @@ Invariants kept here (numbers as in docs/design.md):
 
 1. A run that was let in is looked at, or is resolved by `Engine.abandon` when the loop is gone:
    whoever appends to the queue also sees to it that a drain comes after.
-4. ``_lock`` is released before the loop, a future or the engine is called.
-5. ``_lock`` is an RLock, and each section is one check and one write.
+4. ``lock`` is released before the loop, a future or the engine is called.
+5. ``lock`` is an RLock, and each section is one check and one write.
 8. A drain that will never run is closed.
 
 The race that shaped ``_due``: (a) a thread appends and sees a drain due; (b) that drain has just
 taken the last run and is about to say that none is due; (c) it says so, and the run waits for ever.
-Hence both look and write under ``_lock``, and the drain says so only in the section in which it
+Hence both look and write under ``lock``, and the drain says so only in the section in which it
 found the queue empty.
 """
 
@@ -46,6 +46,7 @@ class Handoff:
         registry: Where a run is entered before its submitter gets it back.
         visit: What to do with a run, on the loop. Must not raise.
         lost: Called, from whichever thread noticed, when the loop turns out to be closed.
+        lock: The lock of the bridge.
     """
 
     def __init__(
@@ -53,16 +54,15 @@ class Handoff:
         registry: TaskRegistry,
         visit: Callable[[Run], None],
         lost: Callable[[LoopUnavailableError], None],
+        lock: threading.RLock,
     ) -> None:
-        # Shared by the futures of all runs, which guard their own fields with it; a leaf.
-        self.futures_lock = threading.RLock()
         # Set once, before the first run is submitted.
         self.loop: asyncio.AbstractEventLoop | None = None
         self._registry = registry
         self._visit = visit
         self._lost = lost
-        # An RLock by invariant 5; a leaf. Guards the four below.
-        self._lock = threading.RLock()
+        # The lock of the bridge: guards the four below, and the fields of every run's future.
+        self.lock = lock
         self._queue: deque[Run] = deque()
         self._due = False
         self._drain_coroutine: Coroutine[Any, Any, None] | None = None
@@ -94,7 +94,7 @@ class Handoff:
         Returns:
             False if the loop is gone: whoever let go of it resolves what it had.
         """
-        with self._lock:
+        with self.lock:
             if self._refusal is not None or self.loop is None:
                 return False
             self._queue.append(run)
@@ -106,18 +106,18 @@ class Handoff:
 
     def refuse(self, error: LoopUnavailableError) -> None:
         """Let nothing in any more: the loop is going. Any thread; never blocks."""
-        with self._lock:
+        with self.lock:
             self._refusal = error
 
     def _raise_refusal(self) -> None:
-        with self._lock:
+        with self.lock:
             refusal = self._refusal
         if refusal is not None:
             raise LoopUnavailableError(*refusal.args)
 
     def forget(self) -> None:
         """Drop what is queued, and close the drain that was sent to a loop which is gone."""
-        with self._lock:
+        with self.lock:
             self._queue.clear()
             drain, self._drain_coroutine = self._drain_coroutine, None
         if drain is not None and self.loop is not None:
@@ -130,7 +130,7 @@ class Handoff:
         loop = self.loop
         assert loop is not None
         drain = self._drain()
-        with self._lock:
+        with self.lock:
             self._drain_coroutine = drain
         try:
             asyncio.run_coroutine_threadsafe(drain, loop).add_done_callback(self._drained)
@@ -141,7 +141,7 @@ class Handoff:
 
     async def _drain(self) -> None:
         while True:
-            with self._lock:
+            with self.lock:
                 batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
                 if not batch:
                     self._due = False
@@ -155,7 +155,7 @@ class Handoff:
         # A drain that was cancelled with everything else on its loop leaves its work behind.
         if not future.cancelled() and future.exception() is None:
             return
-        with self._lock:
+        with self.lock:
             if not self._queue or self._refusal is not None:
                 self._due = False
                 return

@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
@@ -38,7 +38,15 @@ from rxlanggraph.errors import (
     WrongThreadError,
 )
 
-__all__ = ["Outcome", "RegistryStatistics", "Sweep", "TaskInfo", "TaskRegistry", "Trackable"]
+__all__ = [
+    "Outcome",
+    "RegistryStatistics",
+    "Sweep",
+    "TaskInfo",
+    "TaskRegistry",
+    "Trackable",
+    "letting_go",
+]
 
 Trackable: TypeAlias = "Future[Any] | asyncio.Future[Any]"
 Outcome = Literal["succeeded", "failed", "cancelled"]
@@ -118,11 +126,15 @@ class TaskRegistry:
     `wait_idle`. Open, then closing (`close` was called, tasks are in flight), then closed (none).
     """
 
-    def __init__(self) -> None:
-        """Make an empty, open registry."""
+    def __init__(self, *, lock: threading.RLock | None = None) -> None:
+        """Make an empty, open registry.
+
+        Args:
+            lock: To share with other objects; None makes one.
+        """
         # An RLock by invariant 5. It guards every field below; it is a leaf: nothing is locked
-        # while it is held. Held over dict look-ups and counters alone, and over one dict copy.
-        self._lock = threading.RLock()
+        # while it is held. Held over dict look-ups and counters alone, and over one copy.
+        self._lock = threading.RLock() if lock is None else lock
         self._entries: dict[Trackable, _Entry] = {}
         # Tasks that were popped but whose future is being resolved: gone for len(), not for idle.
         self._leaving: dict[Trackable, _Entry] = {}
@@ -384,7 +396,8 @@ class TaskRegistry:
             if timeout is not None and timeout <= 0:
                 return False
             self._refuse_own_loop()
-            return gate.acquire(timeout=-1 if timeout is None else timeout)
+            with letting_go(self._lock):
+                return gate.acquire(timeout=-1 if timeout is None else timeout)
         finally:
             self._wait_ends(gate.release)
 
@@ -452,6 +465,26 @@ class TaskRegistry:
                 f"{task!r} belongs to a loop that runs in another thread; add it on that loop, "
                 "or hand the coroutine over with run_coroutine_threadsafe and add that future"
             )
+
+
+@contextlib.contextmanager
+def letting_go(lock: threading.RLock) -> Iterator[None]:
+    """Hold ``lock`` at no level in this block: for waiting, inside a signal handler too.
+
+    A handler may have interrupted its own thread while that held the lock; if it waited with it,
+    the loop would need the lock to end what the handler waits for. Others may then run between
+    two lines of the interrupted section: which it bears, by invariant 5.
+    """
+    levels = 0
+    with contextlib.suppress(RuntimeError):  # not held, or not any more
+        while True:
+            lock.release()
+            levels += 1
+    try:
+        yield
+    finally:
+        for _ in range(levels):
+            lock.acquire()
 
 
 def _outcome_of(task: Trackable) -> Outcome:

@@ -72,7 +72,7 @@ class RunOptions:
 class _Crossing(Protocol):
     loop: asyncio.AbstractEventLoop | None
 
-    futures_lock: threading.RLock
+    lock: threading.RLock
 
     def attend(self, run: Run) -> bool: ...
 
@@ -92,7 +92,7 @@ class Run(LightFuture[StreamMessage]):
         crossing: _Crossing,
         owner: object,
     ) -> None:
-        super().__init__(crossing.futures_lock)
+        super().__init__(crossing.lock)
         # Written here alone, before the run is handed over:
         self.message = message
         self.options = options

@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
+from rxlanggraph.registry import letting_go
 from rxlanggraph.runs import Phase, Run, current_run
 
 __all__ = ["WorkerThreads"]
@@ -44,16 +45,18 @@ class WorkerThreads(ThreadPoolExecutor):
 
     Args:
         name: Prefix of the threads' names.
-        elsewhere: Executor for work that belongs to no run; None for a pool of our own.
+        lock: The lock of the bridge.
     """
 
-    def __init__(self, name: str, elsewhere: ThreadPoolExecutor | None = None) -> None:
+    def __init__(self, name: str, lock: threading.RLock) -> None:
         super().__init__(thread_name_prefix=f"{name}-pool")
-        self.elsewhere = elsewhere
+        # Written on the loop, when it is adopted: the executor for work that belongs to no run;
+        # None for the pool that this class inherits from.
+        self.elsewhere: ThreadPoolExecutor | None = None
         self._name = name
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        # An RLock (invariant 5), a leaf. Guards the five below.
-        self._busy_lock = threading.RLock()
+        # The lock of the bridge: guards the five below.
+        self._busy_lock = lock
         self._idle = 0
         self._shut = False
         # The jobs of each run that have not ended, with their thread once it has begun. Counted
@@ -141,7 +144,8 @@ class WorkerThreads(ThreadPoolExecutor):
             self._jobs.put(None)
         for worker in workers:
             if wait and worker.ident not in busy and worker is not threading.current_thread():
-                worker.join()
+                with letting_go(self._busy_lock):
+                    worker.join()
         super().shutdown(wait, cancel_futures=cancel_futures)
 
     def _work(self, first: _Job) -> None:

@@ -24,10 +24,10 @@ class Emitter(Generic[_T]):
     and emit outside of it.
     """
 
-    def __init__(self, observer: abc.ObserverBase[_T]) -> None:
+    def __init__(self, observer: abc.ObserverBase[_T], lock: threading.RLock | None = None) -> None:
         self._observer = observer
-        # An RLock by invariant 5; a leaf: taken inside the lock of whoever puts. Guards the rest.
-        self._lock = threading.RLock()
+        # An RLock by invariant 5, shared with whoever puts. Guards the rest.
+        self._lock = threading.RLock() if lock is None else lock
         self._notifications: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._emitting = False
         self._closed = False

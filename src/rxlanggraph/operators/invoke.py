@@ -30,6 +30,10 @@ class Submitter(Protocol):
 
     max_concurrency: int
 
+    @property
+    def lock(self) -> threading.RLock:
+        """The lock of the bridge."""
+
     def new_run(self, message: StreamMessage, options: RunOptions) -> Run:
         """Make a run, in the caller's context."""
 
@@ -100,10 +104,10 @@ class _Subscription:
         self._look_ahead = look_ahead
         self._thread_id = thread_id
         self._errors = errors
-        self._emitter = Emitter(observer)
+        # The lock of the bridge: guards all below, and the emitter's fields.
+        self._lock = bridge.lock
+        self._emitter = Emitter(observer, self._lock)
         self._source = SingleAssignmentDisposable()
-        # An RLock by invariant 5. Guards all below; only the emitter's lock is taken inside it.
-        self._lock = threading.RLock()
         self._indexes: dict[Run, int] = {}  # every run that has not ended
         self._waiting: deque[Run] = deque()  # those not handed over, for lack of look-ahead
         self._advancing = False
@@ -162,12 +166,13 @@ class _Subscription:
     # -- the runs ------------------------------------------------------------------------------
 
     def _hand_over(self, run: Run) -> None:
+        # Heard before it is handed over: else, of two runs of one thread, the second could be
+        # over and emitted while the feeder of the first has not come to listen yet.
+        run.add_done_callback(self._ended)
         try:
             self._bridge.hand_over(run)
         except Exception as error:
             self._on_error(error)
-        else:
-            run.add_done_callback(self._ended)
 
     def _advance(self, look_ahead: int) -> None:
         # One thread at a time, so that a run which ends at once inside hand_over, and makes room
