@@ -79,6 +79,7 @@ _WAYS: dict[str, Callable[[Callable[[], object]], None]] = {
 def enter_everywhere(
     files: set[str],
     way: Way,
+    *,
     make: Callable[[], _T],
     operation: Callable[[_T], object],
     entry: Callable[[_T], object],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, InvalidStateError, wait
 from typing import Any, Protocol
 
-__all__ = ["Bridge", "CheckedLock", "LockedSet", "PlainSet", "Registry"]
+__all__ = ["BatchingBridge", "Bridge", "CheckedLock", "LockedSet", "PlainSet", "Registry"]
 
 
 class Registry(Protocol):
@@ -49,9 +50,9 @@ class PlainSet:
         self.tasks = {task for task in list(self.tasks) if not task.done()}
 
     def close(self) -> tuple[Any, ...]:
-        seen = self.snapshot()
+        seen = list(self.tasks)
         self.closed = True
-        return seen
+        return tuple(seen)
 
     def cleanup(self) -> None:
         tasks = list(self.tasks)
@@ -71,16 +72,13 @@ class CheckedLock:
     """A plain lock that says so where its holder, coming again, would wait for ever."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holder: int | None = None
+        self._lock = threading.RLock()
 
     def __enter__(self) -> None:
-        assert self._holder != threading.get_ident(), "deadlock: this thread holds the lock"
+        assert not self._lock._is_owned(), "deadlock: this thread holds the lock"
         self._lock.acquire()
-        self._holder = threading.get_ident()
 
     def __exit__(self, *_: object) -> None:
-        self._holder = None
         self._lock.release()
 
 
@@ -173,4 +171,6 @@ class BatchingBridge(Bridge):
             self.loop.create_task(self._run(future, coroutine))
 
     async def _run(self, future: Future[Any], coroutine: Awaitable[Any]) -> None:
-        future.set_result(await coroutine)
+        result = await coroutine
+        with contextlib.suppress(InvalidStateError):
+            future.set_result(result)

@@ -4,11 +4,12 @@ A map of the layers; each imports only from those above it.
 
     errors, messages     what can go wrong; what flows in and out
     registry             who is in flight: open, closing, closed
+    futures              a future that costs a backlog of many next to nothing
+    tasks                asyncio's tasks: started at once, let go of quietly
     runs                 one message on its way through one graph, and its future
     handoff              the only crossing from a thread to the loop
     turns, backlog,      whose turn it is; how many may wait;
-    threads, tasks,      where sync code runs; how a task starts at once;
-    homes                where the loop lives
+    threads, homes       where sync code runs; where the loop lives
     engine               what happens to a run between its submission and its end
     cleanup              cancelling, draining, and the report
     operators            how a stream of messages becomes a stream of runs

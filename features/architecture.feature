@@ -1,0 +1,56 @@
+Feature: The package keeps to its map
+
+  Scenario: Imports point one way, as the map in the package's docstring says
+    Then no module imports, directly or through others, one below it on the map
+
+  Scenario: No circle of imports exists, also where they are for types alone
+    Then the modules can be put in an order in which each imports only earlier ones
+
+  Scenario Outline: The check of the map sees <what>
+    Given an invented package where <what>
+    Then the check of the map complains
+
+    Examples:
+      | what                                     |
+      | errors imports registry                  |
+      | registry imports bridge through a helper |
+      | two helpers import each other            |
+
+  Scenario: Every layer of the map exists
+    Then each name on the map is a module or a package
+
+  Scenario: The registry imports the standard library and the errors alone
+    Then registry.py imports nothing but the standard library and rxlanggraph.errors
+
+  Scenario: Importing the package imports neither LangGraph, LangChain nor the command
+    When a new interpreter imports rxlanggraph
+    Then none of langgraph, langchain_core, click, rich or rxlanggraph.cli is imported with it
+
+  Scenario: The front door has these names and no others
+    Then the package's __all__ is exactly
+      """
+      BlockingCallError BridgeClosedError CleanupReport LoopUnavailableError RegistryClosedError
+      RunCancelledError RunTimeoutError RxLangGraphError RxPyLangGraphBridge StreamMessage StuckRun
+      TaskInfo TaskRegistry
+      """
+
+  Scenario: Every module says what it is, and what it exports
+    Then every module has a docstring, and an __all__ of names that exist
+
+  Scenario: Every public name has a docstring
+    Then every public class, function, method and property has a docstring
+
+  Scenario: Every error that a docstring names exists
+    Then every name under "Raises:" is a built-in error or one of this package
+
+  Scenario: The parameters of the bridge's methods are those of the contract
+    Then the signatures of the bridge are
+      """
+      __init__: loop, *, max_concurrency, max_pending, overflow, timeout, name
+      create_future_task: graph, message, *, thread_id, timeout, retry, errors, config, name
+      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config
+      cleanup_tasks: timeout
+      cleanup_tasks_async: timeout
+      close: timeout, *, cancel_timeout
+      aclose: timeout, *, cancel_timeout
+      """

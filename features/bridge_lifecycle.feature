@@ -1,0 +1,227 @@
+Feature: A bridge owns a loop or adopts one, and ends with everything accounted for
+
+  # -- how it begins
+
+  Scenario: A bridge starts no thread before its first message, and one loop thread with it
+    Given an open bridge on its own loop
+    Then it has no thread
+    When a message goes to an async function
+    Then it has one thread, a daemon, named after the bridge
+
+  Scenario: Eight threads that send the first messages at once make one loop
+    Given an open bridge on its own loop
+    When 8 threads send 1 messages each to an async function
+    Then every future has a result
+    And it has one thread, a daemon, named after the bridge
+
+  Scenario: Runs of a bridge that adopted a loop are executed on that loop
+    Given an open bridge on an adopted loop
+    Then a run's loop is the adopted one
+
+  Scenario Outline: <What> is refused, naming the remedy
+    When the code under test calls "<call>"
+    Then it is refused with <error>, "<words>"
+
+    Examples:
+      | What                       | call                                          | error                | words                                   |
+      | No slot at all             | Bridge(max_concurrency=0)                     | InvalidArgumentError | max_concurrency must be a whole number from 1, not 0 |
+      | Half a slot                | Bridge(max_concurrency=2.5)                   | InvalidArgumentError | not 2.5                                 |
+      | A number of slots in words | Bridge(max_concurrency='3')                   | InvalidArgumentError | not '3'                                 |
+      | A truth for a number       | Bridge(max_concurrency=True)                  | InvalidArgumentError | not True                                |
+      | No bound on slots          | Bridge(max_concurrency=None)                  | InvalidArgumentError | not None                                |
+      | An empty backlog           | Bridge(max_pending=0)                         | InvalidArgumentError | max_pending must be a whole number from 1 |
+      | A timeout in the past      | Bridge(timeout=-1)                            | InvalidArgumentError | timeout must be a positive number of seconds or None, not -1 |
+      | A timeout that is no number | Bridge(timeout=nan)                          | InvalidArgumentError | not nan                                 |
+      | An unknown overflow        | Bridge(overflow='drop')                       | InvalidArgumentError | overflow must be 'block', not 'drop'    |
+      | A loop that is none        | Bridge('loop')                                | InvalidTypeError     | must be an asyncio event loop or None, not 'loop' |
+
+  Scenario Outline: A loop that is <state> cannot be adopted, and the error says so
+    When a message is sent through a bridge that adopts a loop which is <state>
+    Then it is refused with LoopUnavailableError, "is <state>; adopt a running one, or let the bridge own its loop"
+    And closing that bridge works
+
+    Examples:
+      | state       |
+      | closed      |
+      | not running |
+
+  # -- how it ends
+
+  Scenario Outline: Leaving "<form>" waits for what is in flight, then ends the loop thread
+    When messages are sent inside "<form>", which is left normally
+    Then every future has a result
+    And it has no thread
+
+    Examples:
+      | form       |
+      | with       |
+      | async with |
+
+  Scenario Outline: An exception that leaves "<form>" cancels what is in flight, and arrives
+    When messages are sent inside "<form>", which an exception leaves
+    Then that exception arrives, and every run was cancelled and has ended
+
+    Examples:
+      | form       |
+      | with       |
+      | async with |
+
+  Scenario: close gives runs until its deadline, then cancels them, and its report counts both
+    Given an open bridge on its own loop
+    When a message goes to an async function
+    And a message goes to an async function that cleans up slowly
+    And the gate for cleaning up opens
+    And the bridge is closed with 0.05 s to drain
+    Then every run has ended, and 1 was cancelled
+    And it has no thread
+
+  Scenario: close of a bridge that never ran anything returns at once
+    Given an open bridge on its own loop
+    When the bridge is closed
+    Then the report is empty, and it has no thread
+
+  Scenario Outline: A bridge on <home> loop is closed twice, and by eight threads at once
+    Given an open bridge on <home> loop
+    When 4 messages go to a waiting graph
+    And 8 threads close it without draining, and one closes it again
+    Then all of them return, every run has ended, and it has no thread
+
+    Examples:
+      | home       |
+      | its own    |
+      | an adopted |
+
+  Scenario: A closed bridge takes nothing more, and says what to do
+    Given an open bridge on its own loop
+    When the bridge is closed
+    And the code under test calls "bridge.create_future_task(print, 1)"
+    Then it is refused with BridgeClosedError, "is closed and takes no more messages; make a new one"
+    When a stream of 1 message goes to an async function
+    Then the stream fails with BridgeClosedError
+
+  Scenario: A closed bridge gives an adopted loop back as it was, and running
+    Given an open bridge on an adopted loop whose default executor is named "before"
+    When a message goes to a graph with a sync node
+    And the bridge is closed
+    Then the adopted loop runs, with its executor and without a task of the bridge
+
+  Scenario: close on the loop's own thread is refused with the remedy, and closes nothing
+    Given an open bridge on its own loop
+    When one of its runs calls "bridge.close()"
+    Then it is refused with BlockingCallError, "use 'await bridge.aclose(), or close(0, cancel_timeout=0),' there"
+    And the bridge answers the next message
+
+  Scenario: close without anything to wait for may be called on the loop's own thread
+    Given an open bridge on its own loop
+    When one of its runs calls "bridge.close(0, cancel_timeout=0)"
+    Then nothing is raised, and it has no thread in the end
+
+  Scenario: A bridge that is dropped without being closed ends its loop thread
+    Given an open bridge on its own loop
+    When a message goes to a graph with a sync node
+    Then every future has a result
+    When the bridge is dropped
+    Then its threads end
+
+  Scenario: A bridge that is dropped while a run is on lives until that run has ended
+    Given an open bridge on its own loop
+    When a message goes to a waiting graph
+    And the bridge is dropped
+    And the gate opens
+    Then every future has a result
+    When the futures are dropped too
+    Then its threads end
+
+  Scenario Outline: When <what>, whoever holds a future learns of it
+    Given an open bridge on <home> loop
+    When 3 messages go to a waiting graph, and 40 to a waiting async function
+    And <what>
+    Then every future is done, with LoopUnavailableError or cancelled
+    And the bridge refuses the next message with LoopUnavailableError
+
+    Examples:
+      | what                            | home       |
+      | somebody stops the loop         | its own    |
+      | somebody stops the loop         | an adopted |
+      | the adopted loop's program ends | an adopted |
+
+  Scenario: An adopted loop that is stopped and never told anybody is noticed
+    When a loop that runs for ever is adopted, given a waiting graph, and stopped
+    Then the future raises LoopUnavailableError, "is not running"
+    And closing that bridge works after one message
+
+  # -- signal handlers
+
+  Scenario: A signal handler may close the bridge while the main thread is sending to it
+    Given an open bridge on its own loop
+    When a signal handler closes it, 20 times over, while the main thread is sending
+    Then each time the main thread was refused, every future is done, and the registry is empty
+
+  Scenario: A signal handler may clean up while the main thread is sending, which goes on
+    Given an open bridge on its own loop
+    When a signal handler cleans up, 20 times over, while the main thread is sending
+    Then each clean-up returned, and the bridge answers the next message
+
+  Scenario: A signal handler may clean up while the main thread holds the bridge's lock
+    Given an open bridge on its own loop
+    When a message goes to a waiting graph
+    And a signal handler cleans up while the main thread is inside a section of the bridge
+    Then its report has nothing stuck
+
+  Scenario: A signal handler that closes the bridge frees a main thread that waits for room
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When the main thread waits for room, and a signal handler closes the bridge
+    Then the main thread was refused with BridgeClosedError
+
+  # -- room
+
+  Scenario: max_pending lets a submitter wait until a run has started
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=2
+    When a thread sends 6 messages to a waiting graph
+    Then it is blocked with 1 run begun and 2 waiting for their start
+    When the gate opens
+    Then that thread has sent 6, and all have results
+
+  Scenario: Closing the bridge lets go of every submitter that waits for room
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When 4 threads wait for room
+    And the bridge is closed without draining
+    Then each of the 4 threads was refused with BridgeClosedError
+
+  Scenario: Cancelling a run that waits for its start makes room
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When 1 threads wait for room
+    And the run that has not started is cancelled
+    Then the thread that waited has sent its message
+
+  Scenario: Waiting for room on the loop's own thread is refused with the remedy
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When a run sends messages until one is refused
+    Then it is refused with BlockingCallError, "submit from another thread, or make the bridge with max_pending=None"
+
+  # -- the interpreter's exit
+
+  Scenario Outline: At interpreter exit nothing hangs and nothing is printed: <what>
+    When this program ends without closing its bridge: <what>
+    Then it ends by itself with status 0, and prints only what it was told to print
+
+    Examples:
+      | what                                    |
+      | nothing was ever sent                   |
+      | all is answered                         |
+      | runs in flight                          |
+      | graphs in flight                        |
+      | a run with a clean-up of its own        |
+      | a sync function that never ends         |
+      | a sync node that never ends             |
+      | a run that swallows cancelling          |
+      | a run that blocks the loop              |
+      | an adopted loop in a thread             |
+      | an adopted loop of asyncio.run          |
+      | daemon threads that go on sending       |
+      | a stream that never completes           |
+      | a bridge inside a cycle                 |
+
+  Scenario: At interpreter exit a run's own clean-up is still executed
+    When this program ends without closing its bridge: a run with a clean-up of its own
+    Then it has printed "cleaned up"

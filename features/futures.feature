@@ -1,0 +1,50 @@
+Feature: A light future does as the standard library's does
+
+  Each row is done with both, and what was seen is compared.
+
+  Scenario Outline: Both do the same: <what>
+    When <what> is done with a future of the standard library, and with a light one
+    Then the same was seen
+
+    Examples: reading
+      | what                                       |
+      | result() once it is there                  |
+      | result() before it is there                |
+      | result() of one that has failed            |
+      | result() when the time is over             |
+      | result() of a cancelled one                |
+      | result() of one that is then cancelled     |
+      | exception() once it is there               |
+      | exception() of one with a result           |
+      | exception() when the time is over          |
+      | the states in turn                         |
+      | three threads that wait for one            |
+
+    Examples: cancelling
+      | what                                       |
+      | cancel() before the result                 |
+      | cancel() after the result                  |
+      | cancel() twice                             |
+      | the result after cancel()                  |
+
+    Examples: callbacks
+      | what                                       |
+      | the order of the callbacks                 |
+      | a callback that is added too late          |
+      | the callbacks of a cancelled one           |
+      | the callbacks of one that has failed       |
+      | a callback that raises                     |
+      | a callback that adds a callback            |
+      | the thread that the callbacks run in       |
+
+    Examples: in company
+      | what                                       |
+      | wait() for the first                       |
+      | wait() for the first exception             |
+      | wait() for all                             |
+      | wait() when the time is over               |
+      | wait() for a cancelled one                 |
+      | as_completed()                             |
+      | as_completed() when the time is over       |
+      | asyncio.wrap_future()                      |
+      | cancelling what asyncio.wrap_future() made |

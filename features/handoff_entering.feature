@@ -1,0 +1,30 @@
+Feature: A signal handler or a finalizer may use the bridge while its own thread is using it
+
+  Scenario Outline: A <entering> that <does this> in the middle of <inside>, of a bridge that <is used>
+    Given a bridge that <is used>
+    When in the middle of <inside> a <entering> <does this>, place by place
+    Then each time every future was resolved, and one loop at most was made, and ended
+
+    Examples: a bridge in use
+      | entering       | does this      | inside                    | is used        |
+      | signal handler | hands over     | handing over              | is in use      |
+      | finalizer      | hands over     | handing over              | is in use      |
+      | signal handler | hands over     | cancelling a future       | is in use      |
+      | signal handler | cancels        | handing over              | is in use      |
+      | finalizer      | cancels        | handing over              | is in use      |
+      | signal handler | hands over     | cleaning up               | is in use      |
+      | signal handler | hands over     | closing                   | is in use      |
+      | signal handler | cleans up      | handing over              | is in use      |
+      | finalizer      | cleans up      | handing over              | is in use      |
+      | signal handler | cleans up      | cleaning up               | is in use      |
+      | signal handler | closes         | handing over              | is in use      |
+      | finalizer      | closes         | handing over              | is in use      |
+      | signal handler | closes         | closing                   | is in use      |
+
+    Examples: a bridge at its first use
+      | entering       | does this      | inside                    | is used        |
+      | signal handler | hands over     | handing over              | is yet unused  |
+      | finalizer      | hands over     | handing over              | is yet unused  |
+      | signal handler | closes         | handing over              | is yet unused  |
+      | finalizer      | closes         | handing over              | is yet unused  |
+      | signal handler | hands over     | closing                   | is yet unused  |

@@ -1,0 +1,59 @@
+Feature: A loop that is closed, stopped or dying: a clear error or a resolved future, never a hang
+
+  Nothing is printed, and no coroutine is left that was never awaited.
+
+  Scenario Outline: A message for <the loop> is refused with <error>, and its function never called
+    Given a bridge on <the loop>
+    When a message is handed over
+    Then <error> is raised, which names the remedy "<remedy>"
+    And nothing is left in the registry, and nobody complains
+
+    Examples:
+      | the loop                             | error                | remedy              |
+      | a loop that is closed                | LoopUnavailableError | RxPyLangGraphBridge() |
+      | a loop that never ran                | LoopUnavailableError | RxPyLangGraphBridge() |
+      | a loop that was stopped              | LoopUnavailableError | RxPyLangGraphBridge() |
+      | a loop that asyncio.run has ended    | LoopUnavailableError | RxPyLangGraphBridge() |
+      | a loop of its own, stopped by a run  | LoopUnavailableError | from inside         |
+      | a loop of its own, that is closed    | BridgeClosedError    | make a new one      |
+
+  @tdd_expected_fail @tolerates:call
+  Scenario: Today's way, the future of a message for a stopped loop is never resolved
+    Given a naive bridge whose loop was stopped
+    When a message is handed over
+    Then its future is resolved, even if only when that loop is closed
+
+  @tdd_expected_fail @tolerates:call
+  Scenario: Today's way, the coroutine of a message for a closed loop is never awaited
+    Given a naive bridge whose loop was closed
+    When a message is handed over
+    Then nobody complains
+
+  Scenario Outline: Messages in flight are resolved with <error> when <the loop goes>
+    Given a bridge with a run, a run that waits for its turn, and a message on its way
+    When <the loop goes>
+    Then each future is resolved with <error>
+    And nothing is left in the registry, and nobody complains
+
+    Examples:
+      | the loop goes                       | error                              |
+      | its own loop is stopped by a run    | LoopUnavailableError or cancelled  |
+      | asyncio.run ends                    | LoopUnavailableError or cancelled  |
+
+    @tolerates:wait
+    Examples: whoever ends a loop over its tasks is told by asyncio
+      | the loop goes                       | error                              |
+      | the loop that it adopted is stopped | LoopUnavailableError               |
+      | the loop that it adopted is closed  | LoopUnavailableError               |
+
+  Scenario: A message handed over by a task that asyncio.run cancels at its end is refused or resolved
+    Given a bridge on a loop that asyncio.run is about to end
+    When tasks hand over messages while they are being cancelled
+    Then each was refused with LoopUnavailableError, or its future is resolved
+    And nothing is left in the registry, and nobody complains
+
+  Scenario: Threads that go on handing over messages to a loop that ends are all told
+    Given a bridge on a loop that asyncio.run is about to end
+    When 4 threads hand over messages until each is refused
+    Then each was refused with LoopUnavailableError, or its future is resolved
+    And nothing is left in the registry, and nobody complains

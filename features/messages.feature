@@ -1,0 +1,64 @@
+Feature: A StreamMessage is what it was made as, whoever reads it
+
+  Scenario: No field of a message can be written, added or deleted
+    Then writing, deleting or adding a field of a message raises AttributeError
+
+  Scenario: Metadata is copied, and read-only from then on
+    Then a message made with a dictionary keeps its metadata when its owner changes his
+    And a message's metadata cannot be changed
+
+  @tdd_expected_fail
+  Scenario: Metadata that was a read-only view of something else is copied too
+    Then a message made with a read-only view keeps its metadata when its owner changes his
+
+  Scenario: Ids are unique across threads, and sortable by creation
+    When 8 threads make 1000 messages each
+    Then all ids differ, and each thread's are in order
+
+  Scenario: A message is equal to one with the same fields alone, and hashes by its id
+    Then messages with equal fields are equal and hash alike, others are not equal
+
+  Scenario Outline: A result survives <way> with every field
+    Then a result survives <way>
+
+    Examples:
+      | way      |
+      | pickle   |
+      | copy     |
+      | deepcopy |
+
+  Scenario Outline: <What> is refused, naming the argument and the value
+    When the code under test calls "<call>"
+    Then it is refused with <error>, "<words>"
+
+    Examples:
+      | What                      | call                               | error                | words                             |
+      | A thread_id of a number   | Message(1, thread_id=7)            | InvalidTypeError     | thread_id must be a string or None, not 7 |
+      | A thread_id of bytes      | Message(1, b't')                   | InvalidTypeError     | convert it with str()             |
+      | An id of a number         | Message(1, id=7)                   | InvalidTypeError     | id must be a string, not 7        |
+      | Metadata in a list        | Message(1, metadata=[1])           | InvalidTypeError     | metadata must be a mapping, not [1] |
+      | An unknown status         | Message(1, status='fine')          | InvalidArgumentError | not 'fine'                        |
+
+  Scenario Outline: raise_for_status of a message with the status <status> <outcome>
+    Then raise_for_status with the status <status> <outcome>
+
+    Examples:
+      | status      | outcome                   |
+      | ok          | returns the message       |
+      | interrupted | returns the message       |
+      | cancelled   | raises RunCancelledError  |
+      | timed_out   | raises RunTimeoutError    |
+      | rejected    | raises RunRejectedError   |
+      | error       | raises RunError           |
+
+  Scenario: raise_for_status raises the very exception that the graph raised
+    Given an open bridge on its own loop
+    When a message goes to a failing graph with errors="emit"
+    Then raise_for_status of its result raises that error itself
+
+  Scenario: An item that is no message is wrapped as content, a message is taken as it is
+    Given an open bridge on its own loop
+    Then None, 0, a list and a message are each answered with the same content
+
+  Scenario: A failed result that is put on another thread keeps its error and its duration
+    Then a failed result put on another thread is the same but for the thread

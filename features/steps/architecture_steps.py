@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import inspect
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+import rxlanggraph
+from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge, errors
+from support.command import environment
+from support.imports import SOURCE, imported_names, layers, modules, offences, package_imports
+
+# -- imports ---------------------------------------------------------------------------------------
+
+
+def library_imports() -> dict[str, set[str]]:
+    """Without the package's own ``__init__``, which is above everything."""
+    return {name: targets - {""} for name, targets in package_imports().items() if name}
+
+
+@then("no module imports, directly or through others, one below it on the map")
+@then("the modules can be put in an order in which each imports only earlier ones")
+def step_impl(context: Context) -> None:
+    assert offences(library_imports(), layers()) == []
+
+
+INVENTED = {
+    "errors imports registry": {"errors": {"registry"}, "registry": set()},
+    "registry imports bridge through a helper": {
+        "registry": {"helper"},
+        "helper": {"bridge"},
+        "bridge": set(),
+    },
+    "two helpers import each other": {"helper": {"other"}, "other": {"helper"}},
+}
+
+
+@given("an invented package where {what}")
+def step_impl(context: Context, what: str) -> None:
+    context.offences = offences(INVENTED[what], layers())
+
+
+@then("the check of the map complains")
+def step_impl(context: Context) -> None:
+    assert len(context.offences) == 1, context.offences
+
+
+@then("each name on the map is a module or a package")
+def step_impl(context: Context) -> None:
+    assert len(layers()) >= 14, layers()
+    assert set(layers()) <= set(modules()), set(layers()) - set(modules())
+
+
+@then("registry.py imports nothing but the standard library and rxlanggraph.errors")
+def step_impl(context: Context) -> None:
+    for name in imported_names(SOURCE / "registry.py"):
+        top = name.split(".")[0]
+        assert top in sys.stdlib_module_names or name.startswith("rxlanggraph.errors"), name
+
+
+@when("a new interpreter imports rxlanggraph")
+def step_impl(context: Context) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import rxlanggraph, sys; print(*sys.modules)"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    context.imported = set(done.stdout.split())
+
+
+@then("none of langgraph, langchain_core, click, rich or rxlanggraph.cli is imported with it")
+def step_impl(context: Context) -> None:
+    unwanted = {"langgraph", "langchain_core", "click", "rich", "rxlanggraph.cli"}
+    assert not unwanted & context.imported, unwanted & context.imported
+    assert "rxlanggraph.bridge" in context.imported
+
+
+# -- public names ----------------------------------------------------------------------------------
+
+
+def loaded() -> Iterator[tuple[str, Any]]:
+    for name in modules():
+        yield name, importlib.import_module(f"rxlanggraph.{name}" if name else "rxlanggraph")
+
+
+def public_objects() -> Iterator[tuple[str, Any]]:
+    """Everything public: what modules export of their own, and the members of those classes."""
+    for module_name, module in loaded():
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name)
+            if getattr(thing, "__module__", None) != module.__name__:
+                continue
+            yield f"{module_name}.{name}", thing
+            if inspect.isclass(thing):
+                yield from members(f"{module_name}.{name}", thing)
+
+
+def members(owner: str, cls: type) -> Iterator[tuple[str, Any]]:
+    for name, member in vars(cls).items():
+        kind = isinstance(member, property | classmethod | staticmethod)
+        if not name.startswith("_") and (kind or inspect.isfunction(member)):
+            yield f"{owner}.{name}", member
+
+
+@then("the package's __all__ is exactly")
+def step_impl(context: Context) -> None:
+    assert rxlanggraph.__all__ == context.text.split(), rxlanggraph.__all__
+    assert len(rxlanggraph.__all__) < 15
+
+
+@then("every module has a docstring, and an __all__ of names that exist")
+def step_impl(context: Context) -> None:
+    for name, module in loaded():
+        assert module.__doc__, f"{name} says nothing of itself"
+        if name not in ("", "operators") or hasattr(module, "__all__"):
+            assert all(hasattr(module, exported) for exported in module.__all__), name
+
+
+@then("every public class, function, method and property has a docstring")
+def step_impl(context: Context) -> None:
+    documented = [(name, inspect.getdoc(thing)) for name, thing in public_objects()]
+    assert len(documented) > 100, len(documented)
+    assert [name for name, text in documented if not text] == []
+
+
+@then('every name under "Raises:" is a built-in error or one of this package')
+def step_impl(context: Context) -> None:
+    known = set(vars(builtins)) | set(errors.__all__)
+    for _, module in loaded():
+        known |= {name for name, thing in vars(module).items() if inspect.isclass(thing)}
+    named = [(str(path), name) for path in modules().values() for name in raised_names(path)]
+    assert len(named) > 40, len(named)
+    assert [entry for entry in named if entry[1] not in known] == []
+
+
+def raised_names(path: Any) -> Iterator[str]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = ast.get_docstring(node) if isinstance(node, kinds) else None
+        _, found, section = (text or "").partition("\nRaises:\n")
+        if not found:
+            continue
+        for line in section.split("\n\n")[0].splitlines():
+            entry = re.match(r" {4}(\w[\w, ]*):", line)
+            if entry:
+                yield from entry[1].split(", ")
+
+
+@then("the signatures of the bridge are")
+def step_impl(context: Context) -> None:
+    for line in context.text.splitlines():
+        method, expected = line.split(": ", 1)
+        names: list[str] = []
+        for name, parameter in inspect.signature(
+            getattr(RxPyLangGraphBridge, method)
+        ).parameters.items():
+            if parameter.kind is parameter.KEYWORD_ONLY and "*" not in names:
+                names.append("*")
+            names.append(name)
+        assert ", ".join(names[1:]) == expected, f"{method}: {', '.join(names[1:])}"
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def error_classes() -> dict[str, type[BaseException]]:
+    return {
+        name: thing
+        for name, thing in vars(errors).items()
+        if inspect.isclass(thing) and issubclass(thing, BaseException)
+    }
+
+
+@then("the classes drawn in errors.py, their bases and their built-in bases are those of the code")
+def step_impl(context: Context) -> None:
+    assert errors.__doc__ is not None
+    parents: list[str] = []
+    drawn = {}
+    for line in errors.__doc__.splitlines():
+        entry = re.match(r"( {4}[ │├└─]*)(\w+Error)(?: +\((\w+)\))?", line)
+        if not entry:
+            continue
+        depth = (len(entry[1]) - 4) // 4
+        parents[depth:] = [entry[2]]
+        inherited = entry[3] or (drawn[parents[depth - 1]][1] if depth else None)
+        drawn[entry[2]] = (parents[depth - 1] if depth else "Exception", inherited)
+    assert set(drawn) == set(error_classes())
+    for name, (parent, builtin) in drawn.items():
+        cls = error_classes()[name]
+        assert cls.__bases__[0].__name__ == parent, (name, parent)
+        assert builtin is None or issubclass(cls, getattr(builtins, builtin)), (name, builtin)
+
+
+@then("every class in errors.py is in its __all__, has a docstring, and derives from the root")
+def step_impl(context: Context) -> None:
+    assert sorted(error_classes()) == sorted(errors.__all__)
+    for cls in error_classes().values():
+        assert issubclass(cls, RxLangGraphError) and cls.__doc__, cls
+
+
+@then("the class {error} is a {builtin}")
+def step_impl(context: Context, error: str, builtin: str) -> None:
+    assert issubclass(error_classes()[error], getattr(builtins, builtin))
+
+
+@then("no error is two of UsageError, ClosedError, LoopUnavailableError and RunError")
+def step_impl(context: Context) -> None:
+    kinds = (
+        errors.UsageError,
+        errors.ClosedError,
+        errors.LoopUnavailableError,
+        errors.RunError,
+    )
+    for cls in error_classes().values():
+        assert sum(issubclass(cls, kind) for kind in kinds) <= 1, cls
+
+
+@then("every error survives pickle with its message")
+def step_impl(context: Context) -> None:
+    for cls in error_classes().values():
+        error = pickle.loads(pickle.dumps(cls("a message")))
+        assert type(error) is cls and str(error) == "a message", error

@@ -1,0 +1,195 @@
+"""What a run is while it lasts: its slot, its worker threads, its context."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import CancelledError, wait
+from typing import Any
+
+from behave import then, when
+from behave.runner import Context
+
+from support.bridges import answer, on_loop, send
+from support.graphs import State, one_node
+from support.waiting import LIMIT, Gate, Log
+
+EXCEPTIONS: dict[str, type[BaseException]] = {
+    error.__name__: error
+    for error in (
+        asyncio.CancelledError,
+        GeneratorExit,
+        KeyboardInterrupt,
+        StopAsyncIteration,
+        StopIteration,
+        SystemExit,
+    )
+}
+
+
+@when("a run of {kind} raises {exception}")
+def step_impl(context: Context, kind: str, exception: str) -> None:
+    def in_thread(_: object) -> None:
+        raise EXCEPTIONS[exception]
+
+    async def on_loop(_: object) -> None:
+        raise EXCEPTIONS[exception]
+
+    function = {"an async function": on_loop, "a sync function": in_thread}[kind]
+    context.futures.append(context.bridge.create_future_task(function, None))
+
+
+@then("the future is done within {seconds:g} s")
+def step_impl(context: Context, seconds: float) -> None:
+    assert not wait(context.futures, seconds).not_done, context.futures
+
+
+@then("the bridge answers the next message")
+def step_impl(context: Context) -> None:
+    send(context, "an async function", [1])
+    assert answer(context).content == {"value": 1}
+
+
+# -- slots -----------------------------------------------------------------------------------------
+
+
+@when("{count:d} messages go to {waiting:Kind}, and {more:d} to {kind:Kind}")
+def step_impl(context: Context, count: int, waiting: str, more: int, kind: str) -> None:
+    send(context, waiting, range(count))
+    send(context, kind, range(count, count + more))
+
+
+@then("no more than {bound:d} are ever on, and all end once the first {bound:d} may")
+def step_impl(context: Context, bound: int) -> None:
+    work = context.work
+    assert sorted(work.began.wait_for(bound)) == list(range(bound))
+    assert len(context.bridge.registry) == len(context.futures)
+    work.gate.open()
+    work.ended.wait_for(len(context.futures))
+    assert work.peak == bound, work.peak
+    for future in context.futures:
+        future.result(LIMIT)
+
+
+@when("a message goes to {kind:Kind} and is ended by {end} while it runs")
+def step_impl(context: Context, kind: str, end: str) -> None:
+    send(context, kind, [0], **({"timeout": 0.02} if end == "timeout" else {}))
+    context.work.began.wait_for(1)
+    if end == "cancelling":
+        assert context.futures[0].cancel()
+
+
+@then("its future is done, and the registry still has it")
+def step_impl(context: Context) -> None:
+    (future,) = context.futures
+    try:
+        error: BaseException | None = future.exception(LIMIT)
+    except CancelledError as cancelled:
+        error = cancelled
+    assert error is not None and future.done()
+    assert len(context.work.ended) == 0
+    assert future in context.bridge.registry
+
+
+@then("that one has not begun while the gate is shut, and answers once it is open")
+def step_impl(context: Context) -> None:
+    # Two rounds of the loop: the message has been looked at, and a free slot would be taken.
+    on_loop(context)
+    on_loop(context)
+    assert list(context.work.began) == [0]
+    context.work.gate.open()
+    answer(context)
+    # The first had ended before the second began.
+    assert list(context.work.ended) == [0, 0] and context.work.peak == 1
+
+
+@then("{count:d} runs of {kind} meet at a barrier for {same:d}")
+def step_impl(context: Context, count: int, kind: str, same: int) -> None:
+    barrier = threading.Barrier(count)
+
+    def meet(content: Any) -> Any:
+        barrier.wait(LIMIT)
+        return content
+
+    graph = one_node(meet) if kind == "a graph with a sync node" else meet
+    futures = [context.bridge.create_future_task(graph, {"value": i}) for i in range(count)]
+    assert [future.result(LIMIT).content["value"] for future in futures] == list(range(count))
+
+
+@then('{count:d} plain "ainvoke" of a graph with a sync node break a barrier for {same:d}')
+def step_impl(context: Context, count: int, same: int) -> None:
+    # The default executor never has more than 32 threads, however many cores there are.
+    barrier = threading.Barrier(count)
+
+    def meet(content: Any) -> Any:
+        barrier.wait(0.2)
+        return content
+
+    async def main() -> list[Any]:
+        graph = one_node(meet)
+        runs = (graph.ainvoke({"value": i}) for i in range(count))
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    results = asyncio.run(main())
+    assert all(isinstance(result, threading.BrokenBarrierError) for result in results), results
+
+
+@when("a second message waits behind it and is cancelled")
+def step_impl(context: Context) -> None:
+    context.work.began.wait_for(1)
+    send(context, "an async function", [1])
+    assert context.futures[1].cancel()
+
+
+@then("the second never begins, and leaves the registry once the loop has seen it")
+def step_impl(context: Context) -> None:
+    on_loop(context)
+    assert context.futures[1] not in context.bridge.registry
+    context.work.gate.open()
+    assert context.bridge.registry.wait_idle(LIMIT)
+    assert list(context.work.began) == [0]
+
+
+# -- attempts --------------------------------------------------------------------------------------
+
+
+@when("a node blocks a thread past its timeout and is tried again")
+def step_impl(context: Context) -> None:
+    context.log, expired = Log(), Gate()
+
+    def block(attempt: int) -> None:
+        context.log.add(f"began {attempt}")
+        if attempt == 1:
+            expired.wait()
+        context.log.add(f"ended {attempt}")
+
+    async def node(_: State) -> State:
+        attempt = 2 if context.log else 1
+        try:
+            await asyncio.to_thread(block, attempt)
+        except asyncio.CancelledError:
+            expired.open()
+            raise
+        return {"value": attempt}
+
+    context.futures.append(
+        context.bridge.create_future_task(one_node(node), {"value": 0}, timeout=0.1, retry=1)
+    )
+
+
+@then("the second attempt begins after the first has ended, and its result arrives")
+def step_impl(context: Context) -> None:
+    assert answer(context).content["value"] == 2
+    assert list(context.log) == ["began 1", "ended 1", "began 2", "ended 2"], list(context.log)
+
+
+@when("that run is cancelled")
+def step_impl(context: Context) -> None:
+    context.work.began.wait_for(1)
+    assert context.futures[-1].cancel()
+
+
+@then("the registry is idle, and it began 1 time")
+def step_impl(context: Context) -> None:
+    assert context.bridge.registry.wait_idle(LIMIT)
+    assert len(context.work.began) == 1

@@ -1,0 +1,125 @@
+"""What a run sees of its surroundings: config, contextvars, executors, other runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+from langchain_core.runnables import RunnableConfig
+
+from support.bridges import answer, make_bridge
+from support.graphs import State, graph_of, one_node
+from support.waiting import LIMIT, in_threads
+
+
+@when(
+    'a message on the thread "{name}" goes to a graph that answers with its config, with a config'
+)
+def step_impl(context: Context, name: str) -> None:
+    def node(_: State, config: RunnableConfig) -> State:
+        return {"value": {**config["configurable"], "tags": config["tags"]}}
+
+    context.run_config = {"tags": ["blue"], "configurable": {"user": "u"}}
+    context.before = copy.deepcopy(context.run_config)
+    future = context.bridge.create_future_task(
+        one_node(node), {"value": 0}, thread_id=name, config=context.run_config
+    )
+    context.futures.append(future)
+
+
+@then('the answer has the thread "{name}" and that config, which is unchanged itself')
+def step_impl(context: Context, name: str) -> None:
+    got = answer(context).content["value"]
+    assert (got["thread_id"], got["user"], got["tags"]) == (name, "u", ["blue"]), got
+    assert context.run_config == context.before
+
+
+@when("a sync node waits for a run that it submits itself")
+def step_impl(context: Context) -> None:
+    inner_graph = graph_of(context.work, "a graph with an async node")
+
+    def node(state: State) -> State:
+        inner = context.bridge.create_future_task(inner_graph, state)
+        context.futures.insert(0, inner)
+        return {"value": inner.result(LIMIT).content["value"] + 1}
+
+    context.futures.append(context.bridge.create_future_task(one_node(node), {"value": 1}))
+
+
+@then("both have results")
+def step_impl(context: Context) -> None:
+    assert answer(context).content["value"] == 2
+    assert answer(context, 0).content["value"] == 1
+
+
+whose = contextvars.ContextVar("whose", default=-1)
+
+
+@when("{count:d} threads submit sync nodes, each with a contextvar of its own")
+def step_impl(context: Context, count: int) -> None:
+    graph = one_node(lambda _: {"value": whose.get()})
+
+    def submit(number: int) -> Any:
+        whose.set(number)
+        return context.bridge.create_future_task(graph, {"value": None})
+
+    context.futures += in_threads(count, submit)
+
+
+@then("each sync node has seen the contextvar of its submitter")
+def step_impl(context: Context) -> None:
+    seen = [future.result(LIMIT).content["value"] for future in context.futures]
+    assert seen == list(range(len(seen))), seen
+
+
+@when("{threads:d} threads send {count:d} messages each to an async function")
+def step_impl(context: Context, threads: int, count: int) -> None:
+    graph = graph_of(context.work, "an async function")
+
+    def submit(_: int) -> list[Any]:
+        task = context.bridge.create_future_task
+        return [task(graph, {"value": value}) for value in range(count)]
+
+    for futures in in_threads(threads, submit):
+        context.futures += futures
+
+
+@then("the statistics count {submitted:d} submitted, {succeeded:d} succeeded, none in flight")
+def step_impl(context: Context, submitted: int, succeeded: int) -> None:
+    assert context.bridge.registry.wait_idle(LIMIT)
+    counted = context.bridge.statistics()
+    assert (counted.submitted, counted.succeeded) == (submitted, succeeded), counted
+    assert counted.in_flight == counted.failed == counted.cancelled == 0, counted
+    assert 1 <= counted.peak_in_flight <= submitted, counted
+
+
+@given('an open bridge on an adopted loop whose default executor is named "{name}"')
+def step_impl(context: Context, name: str) -> None:
+    make_bridge(context, home="an adopted")
+    executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+    context.lent.loop.call_soon_threadsafe(context.lent.loop.set_default_executor, executor)
+    context.executor = executor
+
+
+@then(
+    "the run's sync code and the loop's other work are executed in threads of their own executors"
+)
+def step_impl(context: Context) -> None:
+    async def name_of_thread() -> str:
+        thread = await asyncio.to_thread(threading.current_thread)
+        return thread.name
+
+    answer(context)
+    assert context.lent.run(name_of_thread()).startswith("before")
+    where = context.bridge.create_future_task(
+        lambda _: threading.current_thread().name, None
+    ).result(LIMIT)
+    assert where.content == f"{context.bridge.name}-worker", where
+    context.bridge.close()
+    assert context.lent.loop._default_executor is context.executor

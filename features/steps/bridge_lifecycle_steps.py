@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import CancelledError
+from typing import Any
+
+from behave import then, when
+from behave.runner import Context
+
+from rxlanggraph import LoopUnavailableError, RxPyLangGraphBridge
+from support.bridges import make_bridge, send
+from support.waiting import LIMIT, in_threads, thread
+
+
+def threads_of(context: Context) -> list[threading.Thread]:
+    name = context.name if "name" in context else context.bridge.name
+    return [each for each in threading.enumerate() if each.name.startswith(f"{name}-")]
+
+
+def ended(context: Context) -> bool:
+    for each in threads_of(context):
+        each.join(LIMIT)
+    return not threads_of(context)
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+@then("it has no thread")
+@then("its threads end")
+@then("nothing is raised, and it has no thread in the end")
+def step_impl(context: Context) -> None:
+    assert getattr(context, "error", None) is None, context.error
+    assert ended(context), threads_of(context)
+
+
+@then("it has one thread, a daemon, named after the bridge")
+def step_impl(context: Context) -> None:
+    (loop_thread,) = threads_of(context)
+    assert loop_thread.daemon and loop_thread.name == f"{context.bridge.name}-loop", loop_thread
+
+
+@then("a run's loop is the adopted one")
+def step_impl(context: Context) -> None:
+    async def where(_: object) -> object:
+        return asyncio.get_running_loop()
+
+    result = context.bridge.create_future_task(where, None).result(LIMIT)
+    assert result.content is context.lent.loop
+
+
+@when("a message is sent through a bridge that adopts a loop which is {state}")
+def step_impl(context: Context, state: str) -> None:
+    loop = asyncio.new_event_loop()
+    context.add_cleanup(loop.close)
+    if state == "closed":
+        loop.close()
+    context.bridge = RxPyLangGraphBridge(loop)
+    try:
+        context.bridge.create_future_task(print, 1)
+    except LoopUnavailableError as error:
+        context.error = error
+
+
+@then("closing that bridge works")
+def step_impl(context: Context) -> None:
+    assert context.bridge.close().stuck == ()
+    assert context.bridge.statistics().submitted == 0
+
+
+# -- leaving ---------------------------------------------------------------------------------------
+
+
+class LeavingError(Exception):
+    """What leaves the block of a scenario."""
+
+
+async def async_block(context: Context, error: Exception | None) -> None:
+    async with context.bridge as entered:
+        assert entered is context.bridge
+        fill(context, error)
+
+
+def sync_block(context: Context, error: Exception | None) -> None:
+    with context.bridge as entered:
+        assert entered is context.bridge
+        fill(context, error)
+
+
+def fill(context: Context, error: Exception | None) -> None:
+    send(context, "a waiting graph", range(3))
+    context.work.began.wait_for(3)
+    if error is not None:
+        raise error
+    send(context, "an async function", range(3, 100))
+    context.work.gate.open()
+
+
+@when('messages are sent inside "{form}", which is left normally')
+def step_impl(context: Context, form: str) -> None:
+    make_bridge(context)
+    leave(context, form, None)
+    assert all(future.done() for future in context.futures)
+
+
+@when('messages are sent inside "{form}", which an exception leaves')
+def step_impl(context: Context, form: str) -> None:
+    make_bridge(context)
+    context.leaving = LeavingError()
+    try:
+        leave(context, form, context.leaving)
+    except LeavingError as error:
+        context.error = error
+
+
+def leave(context: Context, form: str, error: Exception | None) -> None:
+    if form == "with":
+        sync_block(context, error)
+    else:
+        asyncio.run(async_block(context, error))
+
+
+@then("that exception arrives, and every run was cancelled and has ended")
+def step_impl(context: Context) -> None:
+    assert context.error is context.leaving
+    assert len(context.work.ended) == len(context.work.began) == 3
+    assert all(future.cancelled() for future in context.futures)
+    assert len(context.bridge.registry) == 0
+
+
+@when("the gate for cleaning up opens")
+def step_impl(context: Context) -> None:
+    context.work.cleaning.open()
+
+
+@when("the bridge is closed")
+def step_impl(context: Context) -> None:
+    context.report = context.bridge.close()
+
+
+@when("the bridge is closed with {seconds:g} s to drain")
+def step_impl(context: Context, seconds: float) -> None:
+    context.report = context.bridge.close(seconds)
+
+
+@when("the bridge is closed without draining")
+def step_impl(context: Context) -> None:
+    context.report = context.bridge.close(0)
+
+
+@then("every run has ended, and {count:d} was cancelled")
+def step_impl(context: Context, count: int) -> None:
+    assert len(context.bridge.registry) == 0
+    assert len(context.work.ended) == len(context.work.began)
+    assert (context.report.cancelled, context.report.stuck) == (count, ()), str(context.report)
+    assert context.bridge.statistics().cancelled == count
+
+
+@then("the report is empty, and it has no thread")
+def step_impl(context: Context) -> None:
+    assert str(context.report) == "0 cancelled, 0 completed, 0 failed, 0 stuck"
+    assert threads_of(context) == []
+
+
+@when("{count:d} threads close it without draining, and one closes it again")
+def step_impl(context: Context, count: int) -> None:
+    context.work.began.wait_for(len(context.futures))
+    context.reports = in_threads(count, lambda _: context.bridge.close(0))
+    context.reports.append(context.bridge.close(0))
+
+
+@then("all of them return, every run has ended, and it has no thread")
+def step_impl(context: Context) -> None:
+    assert all(report.stuck == () for report in context.reports), context.reports
+    assert max(report.cancelled for report in context.reports) == len(context.futures)
+    assert len(context.work.ended) == len(context.futures)
+    assert ended(context), threads_of(context)
+
+
+@then("the adopted loop runs, with its executor and without a task of the bridge")
+def step_impl(context: Context) -> None:
+    async def tasks() -> set[Any]:
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert len(context.lent.run(tasks())) == 1  # its own main task
+    assert context.lent.loop._default_executor is context.executor
+
+
+# -- on the loop itself ----------------------------------------------------------------------------
+
+
+@when('one of its runs calls "{call}"')
+def step_impl(context: Context, call: str) -> None:
+    async def run(_: object) -> None:
+        context.error = None
+        try:
+            eval(call, {"bridge": context.bridge})
+        except Exception as error:
+            context.error = error
+
+    future = context.bridge.create_future_task(run, None)
+    try:
+        future.result(LIMIT)
+    except CancelledError:
+        assert "close(0" in call or "cleanup_tasks(0" in call
+
+
+@when("somebody stops the loop")
+def step_impl(context: Context) -> None:
+    context.work.began.wait_for(3)
+    loop = context.bridge._engine.home.loop
+    loop.call_soon_threadsafe(loop.stop)
+
+
+@when("a loop that runs for ever is adopted, given a waiting graph, and stopped")
+def step_impl(context: Context) -> None:
+    loop = asyncio.new_event_loop()
+    context.add_cleanup(loop.close)
+    running = thread(loop.run_forever)
+    make_bridge(context, loop=loop)
+    send(context, "a waiting graph", [0])
+    context.work.began.wait_for(1)
+    loop.call_soon_threadsafe(loop.stop)
+    running.result(LIMIT)
+    context.add_cleanup(lambda: loop.run_until_complete(end_tasks(loop)))
+
+
+async def end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@then("closing that bridge works after one message")
+def step_impl(context: Context) -> None:
+    assert context.bridge.close().stuck == ()
+    assert context.bridge.statistics().submitted == 1
+
+
+@when("the adopted loop's program ends")
+def step_impl(context: Context) -> None:
+    context.lent.end()
+
+
+@then("every future is done, with LoopUnavailableError or cancelled")
+def step_impl(context: Context) -> None:
+    for future in context.futures:
+        try:
+            error = future.exception(LIMIT)
+        except CancelledError:
+            continue
+        assert isinstance(error, LoopUnavailableError), repr(error)
+
+
+@then("the bridge refuses the next message with LoopUnavailableError")
+def step_impl(context: Context) -> None:
+    try:
+        send(context, "an async function", [1])
+    except LoopUnavailableError:
+        return
+    raise AssertionError("it was not refused")

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+from behave import then, when
+from behave.runner import Context
+
+from rxlanggraph import errors
+from rxlanggraph.registry import TaskRegistry
+from support.tasks import PATIENCE, end, forever, run, start
+
+
+@then("waiting 0 and 0.01 seconds for it says that it is not idle, awaiting too")
+def step_impl(context: Context) -> None:
+    for timeout in (0, 0.01):
+        assert context.registry.wait_idle(timeout) is False
+        assert run(context.registry.wait_idle_async(timeout)) is False
+    assert not context.registry._idle_waiters
+
+
+@when("one thread waits for it, one awaits it, and then its tasks end")
+def step_impl(context: Context) -> None:
+    registry = context.registry
+    waiting = start(lambda: registry.wait_idle(PATIENCE))
+    awaiting = start(lambda: run(registry.wait_idle_async()))
+    arrived(registry, 2)
+    for task in context.tasks.values():
+        end(task)
+    context.told = [waiting(), awaiting()]
+
+
+def arrived(registry: TaskRegistry, count: int) -> None:
+    """Until so many wait. Nothing tells when a thread begins to wait: look again and again."""
+    pause = threading.Event()
+    for _ in range(int(PATIENCE / 0.001)):
+        if len(registry._idle_waiters) == count:
+            return
+        pause.wait(0.001)
+    raise AssertionError(f"not {count} waiters")
+
+
+@then("both are told that it is idle")
+def step_impl(context: Context) -> None:
+    assert context.told == [True, True], context.told
+
+
+@then("waiting for it when it is idle returns at once")
+def step_impl(context: Context) -> None:
+    assert context.registry.wait_idle(0) is True
+    assert run(context.registry.wait_idle_async(0)) is True
+
+
+@when("a loop that awaits it is closed over the wait, and then its tasks end")
+def step_impl(context: Context) -> None:
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(context.registry.wait_idle_async())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert len(context.registry._idle_waiters) == 1
+    for task in context.tasks.values():
+        end(task)
+    assert not context.registry._idle_waiters
+    waiting._log_destroy_pending = False
+    waiting.get_coro().close()
+
+
+@when("a task leaves whose future takes its time to be resolved")
+def step_impl(context: Context) -> None:
+    registry = context.registry
+    task: Future[Any] = Future()
+    registry.enter(task, "slow", None)
+    context.seen = []
+
+    def resolve(result: object) -> None:
+        context.seen.append((len(registry), task in registry, registry.wait_idle(0)))
+        task.set_result(result)
+
+    assert registry.leave(task, "succeeded", resolve, None)
+    assert not registry.leave(task, "failed")
+
+
+@then("it is gone from the registry at once, which is idle only after that")
+def step_impl(context: Context) -> None:
+    assert context.seen == [(0, False, False)], context.seen
+    assert context.registry.wait_idle(0)
+    assert context.registry.state == "open"
+
+
+@when("a task's own loop waits for an idle registry without awaiting")
+def step_impl(context: Context) -> None:
+    registry = TaskRegistry()
+
+    async def main() -> None:
+        task = asyncio.create_task(forever())
+        registry.add(task)
+        try:
+            registry.wait_idle()
+        except errors.BlockingCallError as error:
+            context.error = error
+        task.cancel()
+
+    run(main())
+
+
+@then("a BlockingCallError names wait_idle_async")
+def step_impl(context: Context) -> None:
+    assert "wait_idle_async" in str(context.error)

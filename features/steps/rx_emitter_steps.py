@@ -1,0 +1,97 @@
+"""The Emitter by itself: many threads on one side, one subscriber on the other."""
+
+from __future__ import annotations
+
+import threading
+
+from behave import then, when
+from behave.runner import Context
+from reactivex.observer import Observer
+
+from rxlanggraph.operators.emitter import Emitter
+from support.streams import Subscriber
+from support.waiting import LIMIT, Gate, Log, in_threads, thread
+
+
+@then("{count:d} threads meet inside one plain on_next")
+def step_impl(context: Context, count: int) -> None:
+    inside = threading.Barrier(count)
+    observer: Observer[int] = Observer(lambda _: inside.wait(LIMIT) and None)
+    in_threads(count, observer.on_next)
+
+
+@when("{count:d} threads put {items:d} items each through one Emitter")
+def step_impl(context: Context, count: int, items: int) -> None:
+    context.subscriber = Subscriber()
+    emitter: Emitter[tuple[int, int]] = Emitter(context.subscriber)
+
+    def put(number: int) -> None:
+        for item in range(items):
+            emitter.put_next((number, item))
+            emitter.flush()
+
+    in_threads(count, put)
+    for _ in range(2):
+        emitter.put_completed()
+        emitter.flush()
+
+
+@then(
+    "the subscriber was never entered twice, got {count:d} items, each thread's in order,"
+    " and one end"
+)
+def step_impl(context: Context, count: int) -> None:
+    got = context.subscriber.wait_for_end()
+    assert got.overlaps == 0 and len(got.items) == count and got.ends == ["completed"]
+    for number in range(8):
+        mine = [item for source, item in got.items if source == number]
+        assert mine == sorted(mine)
+
+
+@when("a second thread puts an item while the first is inside the subscriber")
+def step_impl(context: Context) -> None:
+    inside, may_leave = Gate(), Gate()
+    context.log = Log()
+
+    def on_next(item: str) -> None:
+        context.log.add((item, threading.get_ident()))
+        if item == "first":
+            inside.open()
+            may_leave.wait()
+
+    emitter: Emitter[str] = Emitter(Observer(on_next))
+
+    def put(item: str) -> int:
+        emitter.put_next(item)
+        emitter.flush()
+        return threading.get_ident()
+
+    first = thread(put, "first")
+    inside.wait()
+    thread(put, "second").result(LIMIT)
+    context.before = list(context.log)
+    may_leave.open()
+    context.ident = first.result(LIMIT)
+
+
+@then("the second returns while the first is still inside, and the first delivers both")
+def step_impl(context: Context) -> None:
+    assert context.before == [("first", context.ident)]
+    assert list(context.log) == [("first", context.ident), ("second", context.ident)]
+
+
+@then("an Emitter passes on no item and no second end after completed, error or stop")
+def step_impl(context: Context) -> None:
+    for end, expected in (
+        (lambda emitter: emitter.put_completed(), ["completed"]),
+        (lambda emitter: emitter.put_error(ValueError("end")), ["error end"]),
+        (lambda emitter: emitter.stop(), []),
+    ):
+        subscriber = Subscriber()
+        emitter: Emitter[int] = Emitter(subscriber)
+        end(emitter)
+        emitter.put_next(1)
+        emitter.put_error(ValueError("late"))
+        emitter.put_completed()
+        emitter.flush()
+        assert (subscriber.items, subscriber.ends) == ([], expected), subscriber.ends

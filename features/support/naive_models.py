@@ -1,0 +1,126 @@
+"""Racy ways of doing what the explored models do: the same search must find what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Any
+
+__all__ = ["Gate", "Handover", "Job", "Outcome", "Tasks"]
+
+
+class Tasks:
+    """A plain set of tasks, with what is usually built around it."""
+
+    def __init__(self) -> None:
+        self.tasks: set[Future[Any]] = set()
+        self.closed = False
+        self.left = 0
+
+    def add(self, task: Future[Any]) -> None:
+        if self.closed:
+            raise RuntimeError("closed")
+        self.tasks.add(task)
+        task.add_done_callback(self.leave)
+
+    def leave(self, task: Future[Any]) -> None:
+        if task in self.tasks:
+            self.tasks.discard(task)
+            self.left += 1
+
+    def clear_out(self) -> None:
+        going_on = {task for task in list(self.tasks) if not task.done()}
+        self.tasks = going_on
+
+    def close(self) -> list[Future[Any]]:
+        tasks = list(self.tasks)
+        self.closed = True
+        return tasks
+
+    def cleanup(self) -> None:
+        tasks = list(self.tasks)
+        for task in tasks:
+            task.cancel()
+        wait(tasks)
+        self.tasks -= set(tasks)
+
+
+class Gate:
+    """Waiting for an empty set with an event."""
+
+    def __init__(self) -> None:
+        self.tasks: set[Future[Any]] = set()
+        self._idle = threading.Event()
+
+    def add(self, task: Future[Any]) -> None:
+        self.tasks.add(task)
+        task.add_done_callback(self._leave)
+
+    def _leave(self, task: Future[Any]) -> None:
+        self.tasks.discard(task)
+        if not self.tasks:
+            self._idle.set()
+
+    def wait_idle(self) -> None:
+        if self.tasks:
+            self._idle.clear()
+            self._idle.wait()
+
+
+class Handover:
+    """A queue and a flag that says whether a drain is due, unguarded."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, visit: Callable[[Any], None]) -> None:
+        self._loop = loop
+        self._visit = visit
+        self._queue: deque[Any] = deque()
+        self._due = False
+
+    def submit(self, item: Any) -> None:
+        self._queue.append(item)
+        if not self._due:
+            self._due = True
+            self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        while self._queue:
+            self._visit(self._queue.popleft())
+        self._due = False
+
+
+class Job:
+    """A run that is cancelled through its task, once it has one."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self.started = False
+        self.task: Future[Any] | None = None
+
+    def start(self) -> None:
+        if self.cancelled:
+            return
+        self.started = True
+        self.task = Future()
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self.task is not None:
+            self.task.cancel()
+
+
+class Outcome:
+    """A future without a lock."""
+
+    def __init__(self) -> None:
+        self.state = "PENDING"
+        self.told: list[str] = []
+
+    def resolve(self, state: str) -> bool:
+        if self.state != "PENDING":
+            return False
+        self.state = state
+        self.told.append(state)
+        return True

@@ -1,0 +1,81 @@
+"""Futures with a moment of their own, and threads that must end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+__all__ = ["PATIENCE", "Meddler", "WhenHeard", "end", "forever", "in_thread", "run", "start"]
+
+# Seconds that anything may take that happens at once.
+PATIENCE = 20.0
+
+
+def start(fn: Callable[[], Any]) -> Callable[[], Any]:
+    """Call ``fn`` in a thread. What is returned waits for its end, for its result or error."""
+    future: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(fn())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+
+    def join() -> Any:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), f"{fn} is blocked"
+        return future.result(0)
+
+    return join
+
+
+def in_thread(fn: Callable[[], Any]) -> Any:
+    return start(fn)()
+
+
+def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(coroutine, PATIENCE))
+
+
+async def forever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def end(task: Future[Any]) -> None:
+    if not task.done():
+        task.set_result(None)
+
+
+class Meddler(Future[Any]):
+    """When asked its state for the first time, it has another thread do something first."""
+
+    def __init__(self, meddle: Callable[[], object]) -> None:
+        super().__init__()
+        self._meddle: Callable[[], object] | None = meddle
+
+    def done(self) -> bool:
+        meddle, self._meddle = self._meddle, None
+        if meddle is not None:
+            in_thread(meddle)
+        return super().done()
+
+
+class WhenHeard(Future[Any]):
+    """It ends before or after the callback is added that hears of its end."""
+
+    def __init__(self, *, before: bool) -> None:
+        super().__init__()
+        self._before = before
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        if self._before:
+            self.set_result(None)
+        super().add_done_callback(fn)
+        if not self._before:
+            self.set_result(None)
