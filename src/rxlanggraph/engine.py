@@ -264,13 +264,17 @@ class Engine:
         run.owner = None
 
     def loop_going(self, error: LoopUnavailableError) -> None:
-        """On the loop: take nothing more, and resolve what has not started."""
+        """On the loop: take nothing more, cancel what runs, and resolve what has not started."""
         self.handoff.refuse(error)
         self.backlog.close()
         for run in self._runs():
             if run.phase is not Phase.RUNNING:
                 run.phase = Phase.ENDED
                 self._part(run, run.outcome("error", None, error, None))
+            elif run.task is not None:
+                # Also where the loop cancels all its tasks itself: this one may have started
+                # after that, in the place of one that was cancelled.
+                run.task.cancel()
 
     def loop_gone(self, error: LoopUnavailableError) -> None:
         """In any thread: nothing runs on the loop any more. Resolve everything (invariant 1)."""

@@ -14,6 +14,7 @@ from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from rxlanggraph.errors import LoopUnavailableError
+from rxlanggraph.registry import TaskRegistry
 from rxlanggraph.tasks import keep_quiet
 from rxlanggraph.threads import WorkerThreads
 
@@ -30,8 +31,10 @@ _LOOK_EVERY = 0.25
 class EngineHooks(Protocol):
     """What a home tells its engine."""
 
+    registry: TaskRegistry
+
     def loop_going(self, error: LoopUnavailableError) -> None:
-        """On the loop: take nothing more; what runs is being cancelled."""
+        """On the loop: take nothing more, and cancel what runs."""
 
     def loop_gone(self, error: LoopUnavailableError) -> None:
         """In any thread: the loop runs nothing any more; resolve what is left."""
@@ -218,6 +221,7 @@ class AdoptedLoop:
             await self._release.wait()
         except asyncio.CancelledError:
             self._hooks.loop_going(LoopUnavailableError(f"the loop of {self._name} is ending"))
+            await self._hooks.registry.wait_idle_async(_LAST_ROUND)
             raise
         finally:
             if getattr(loop, "_default_executor", self._threads) is self._threads:
