@@ -39,8 +39,8 @@ def backlog_ratio(
 ) -> Ratio:
     """The cost per message with a backlog of `large` over that with one of `small`.
 
-    The small ones are repeated until as many messages have passed, up to 10,000: one alone is over too
-    soon to be measured.
+    The small ones are repeated until as many messages have passed, up to 10,000: one alone is
+    over too soon to be measured.
     """
     graph = one_node_graph() if target is None else target
     much, little = contents(large), contents(small)
@@ -77,6 +77,7 @@ class Stream:
         self.inputs = contents(IN_FLIGHT)
         self.peer = PEERS[peer]()
         self.peer.__enter__()
+        self.peer.stream(self.graph, self.inputs)
 
     def teardown(self, peer: str) -> None:
         self.peer.close()

@@ -65,6 +65,7 @@ class HandOff:
     def setup(self, peer: str, threads: int) -> None:
         self.peer = PEERS[peer]()
         self.peer.__enter__()
+        burst(self.peer, threads, BURST)
 
     def teardown(self, peer: str, threads: int) -> None:
         self.peer.close()

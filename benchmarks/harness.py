@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypedDict
 
+import reactivex as rx
 from langgraph.graph import END, START, StateGraph
 
 #: No benchmark waits longer than this (in seconds) for work that should have ended.
@@ -36,7 +37,7 @@ class Ratio:
     pairs: int
 
 
-def timed(work: Callable[[], object]) -> float:
+def timed(work: Callable[[], Any]) -> float:
     """Run `work` once and return the seconds that it took.
 
     The garbage of earlier samples is collected first, so that no sample pays for another's. The
@@ -49,13 +50,13 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def paired(
-    ours: Callable[[], object],
-    peer: Callable[[], object],
+    ours: Callable[[], Any],
+    peer: Callable[[], Any],
     *,
     pairs: int,
     items: int = 1,
     peer_items: int | None = None,
-    clock: Callable[[Callable[[], object]], float] = timed,
+    clock: Callable[[Callable[[], Any]], float] = timed,
     warm_up: bool = True,
 ) -> Ratio:
     """Time `ours` and `peer` in turn, `pairs` times, each over so many items.
@@ -138,3 +139,26 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run `coroutine` in the loop and wait for its result."""
         return self.submit(coroutine).result(DEADLINE)
+
+
+def drain(stream: rx.Observable[Any], expected: int) -> None:
+    """Subscribe, wait for the end, and insist that nothing was lost on the way."""
+    ended = threading.Event()
+    errors: list[Exception] = []
+    seen = 0
+
+    def count(_item: object) -> None:
+        nonlocal seen  # on_next is serialised by the Rx grammar: no lock
+        seen += 1
+
+    def failed(error: Exception) -> None:
+        errors.append(error)
+        ended.set()
+
+    stream.subscribe(on_next=count, on_error=failed, on_completed=ended.set)
+    if not ended.wait(DEADLINE):
+        raise TimeoutError(f"after {DEADLINE} s, {seen} of {expected} results are out")
+    if errors:
+        raise errors[0]
+    if seen != expected:
+        raise AssertionError(f"{expected} messages went in, {seen} results came out")

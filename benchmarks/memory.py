@@ -53,7 +53,8 @@ def growth(messages: int, target: Any = empty) -> Growth:
     """Pass so many messages through one bridge, in portions, and count what stays."""
     inputs: list[dict[str, int]] = [{"n": n} for n in range(PORTION)]
     with Bridge() as ours:
-        ours.stream(target, inputs)
+        for _ in range(3):  # pools and caches fill first
+            ours.stream(target, inputs)
         blocks, resident = _now()
         for _ in range(max(1, messages // PORTION)):
             ours.stream(target, inputs)

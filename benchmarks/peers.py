@@ -2,8 +2,8 @@
 
 A peer is a context manager with two methods. `submit(target, content)` hands one piece of work over
 and returns a `concurrent.futures.Future`; `stream(target, contents)` takes all the contents through
-and returns when the last result is out. A target is an async function of the content; `stream` takes a
-compiled graph as well, which the bridge is given as it is, and the others as its `ainvoke`.
+and returns when the last result is out. A target is an async function of the content; `stream`
+takes a compiled graph as well, which the bridge is given as it is, and the others as its `ainvoke`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reactivex import operators as ops
 
 from rxlanggraph import RxPyLangGraphBridge
 
-from .harness import DEADLINE, LoopThread
+from .harness import LoopThread, drain
 
 Target = Callable[[Any], Awaitable[Any]]
 
@@ -30,29 +30,6 @@ def as_function(target: Any) -> Target:
     """Return what to await for one content: a graph's `ainvoke`, or the function itself."""
     function: Target = getattr(target, "ainvoke", target)
     return function
-
-
-def drain(stream: rx.Observable[Any], expected: int) -> None:
-    """Subscribe, wait for the end, and insist that nothing was lost on the way."""
-    ended = threading.Event()
-    errors: list[Exception] = []
-    seen = 0
-
-    def count(_item: object) -> None:
-        nonlocal seen  # on_next is serialised by the Rx grammar: no lock
-        seen += 1
-
-    def failed(error: Exception) -> None:
-        errors.append(error)
-        ended.set()
-
-    stream.subscribe(on_next=count, on_error=failed, on_completed=ended.set)
-    if not ended.wait(DEADLINE):
-        raise TimeoutError(f"stream still open after {DEADLINE} s with {seen} of {expected} results")
-    if errors:
-        raise errors[0]
-    if seen != expected:
-        raise AssertionError(f"{expected} messages went in, {seen} results came out")
 
 
 class Peer(ExitStack):
@@ -163,7 +140,7 @@ class Pool(Today):
 
 
 class Floor(Today):
-    """`workers` coroutines in the loop that call the target one after another: no hand-over at all."""
+    """`workers` coroutines in the loop that call the target one after another: no hand-over."""
 
     def __init__(self, workers: int = 16) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ def rows(million: bool) -> Iterator[Row]:
     for peer, target in (("floor", 1.03), ("pool", None), ("portal", None), ("today", None)):
         yield Row(f"bridge at 16 / {peer}, 2,000 messages", target, _stream(peer, 2_000))
     yield Row("bridge at 16 / today, 3,000 in flight", 0.4, _stream("today", 3_000))
-    yield Row("backlog of 100,000 / of 1,000, graph", 1.1, _backlog)
+    yield Row("backlog of 100,000 (quick: 20,000) / 1,000, graph", 1.1, _backlog)
     yield Row("backlog of 100,000 / of 1,000, empty", 1.1, _empty_backlog)
     for threads in (1, 4):
         for peer, target in (("today", 0.5), ("portal", 0.125), ("bare-fix", None), ("pool", None)):
@@ -88,7 +88,7 @@ def line(row: Row, quick: bool) -> tuple[str, bool]:
     verdict = "" if row.target is None else "MISSED" if missed else "met"
     target = "" if row.target is None else f"<= {row.target:g}"
     figure = f"{value:,.3f} {row.unit}".strip()
-    return f"{row.what:<45} {figure:>14} {target:>9}  {verdict:<7} {detail}".rstrip(), missed
+    return f"{row.what:<50} {figure:>14} {target:>9}  {verdict:<7} {detail}".rstrip(), missed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--million", action="store_true", help="a million messages for memory")
     options = parser.parse_args(arguments)
     print(f"{platform.python_implementation()} {platform.python_version()}, medians of pairs")
-    print(f"{'what':<45} {'ratio':>14} {'target':>9}  {'verdict':<7} range, per item")
+    print(f"{'what':<50} {'ratio':>14} {'target':>9}  {'verdict':<7} range, per item")
     missed = 0
     for row in rows(options.million):
         if options.only in row.what:

@@ -1,13 +1,12 @@
 """A future's whole life in the registry, and how long a snapshot keeps everyone else waiting.
 
-A life is: added with its name, done, its callback run, discarded. The futures are made beforehand, as
-theirs is a cost that both sides share. The bare fix (a set, and a lock around each change of it) keeps
-no names, ages or counters, and cannot be sealed or waited for.
+A life is: added with its name, done, its callback run, discarded. The futures are made beforehand,
+as theirs is a cost that both sides share. The bare fix (a set, and a lock around each change of it)
+keeps no names, ages or counters, and cannot be sealed or waited for.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import Future
 from types import TracebackType
@@ -39,7 +38,7 @@ def lives(registry: Any, count: int, options: dict[str, str]) -> float:
 
 
 def populate(entries: int, *registries: Any) -> list[Future[None]]:
-    """Put the same unfinished futures into each registry: a million of them take over a gigabyte."""
+    """Put the same unfinished futures into each registry: a million take over a gigabyte."""
     futures: list[Future[None]] = [Future() for _ in range(entries)]
     for registry in registries:
         for future in futures:
@@ -47,7 +46,9 @@ def populate(entries: int, *registries: Any) -> list[Future[None]]:
     return futures
 
 
-def life_ratio(entries: int, *, pairs: int = 15, count: int = LIVES, name: str | None = "x") -> Ratio:
+def life_ratio(
+    entries: int, *, pairs: int = 15, count: int = LIVES, name: str | None = "x"
+) -> Ratio:
     """A life in the registry over one in the bare fix, both with so many entries besides."""
     ours, bare = TaskRegistry(), BareSet()
     futures = populate(entries, ours, bare)
@@ -108,33 +109,6 @@ def watch(registry: Any) -> WatchedLock:
     watched = WatchedLock(registry._lock)
     registry._lock = watched
     return watched
-
-
-def longest_wait(registry: Any, samples: int = 5) -> float:
-    """The longest that a second thread, adding and discarding, was kept out by a snapshot.
-
-    From outside, without knowledge of the lock. On a build with a GIL this includes the time for
-    which the interpreter let the other thread run: an upper bound.
-    """
-    stop = threading.Event()
-    worst = 0.0
-
-    def disturb() -> None:
-        nonlocal worst
-        while not stop.is_set():
-            future: Future[None] = Future()
-            start = time.perf_counter()
-            registry.add(future)
-            registry.discard(future)
-            worst = max(worst, time.perf_counter() - start)
-
-    thread = threading.Thread(target=disturb)
-    thread.start()
-    for _ in range(samples):
-        registry.snapshot()
-    stop.set()
-    thread.join()
-    return worst
 
 
 def snapshot_hold(entries: int = 100_000, samples: int = 15) -> float:
@@ -198,9 +172,5 @@ class Snapshot:
     def track_lock_held(self, entries: int) -> float:
         return snapshot_hold(entries)
 
-    def track_longest_wait(self, entries: int) -> float:
-        return longest_wait(self.registry)
-
 
 Snapshot.track_lock_held.unit = "s"  # type: ignore[attr-defined]
-Snapshot.track_longest_wait.unit = "s"  # type: ignore[attr-defined]

@@ -73,7 +73,6 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | CancelledError    | an async function | CancelledError, ""           |
       | CancelledError    | a sync function   | CancelledError, ""           |
 
-  @tdd_expected_fail @tolerates:GeneratorExit
   Scenario Outline: A GeneratorExit raised by <kind> ends its run too
     Given an open bridge on its own loop
     When a run of <kind> raises GeneratorExit

@@ -66,7 +66,6 @@ Feature: Clean-up cancels what is in flight, awaits its own clean-up, and names 
     Then no clean-up left a run behind that was admitted before it began
     And every future is done in the end
 
-  @tdd_expected_fail @tolerates:answer
   Scenario: A cancelling that comes before a run's first step ends the run
     Given an open bridge on an adopted loop with max_concurrency=1
     When a run is cancelled between its start and its first step

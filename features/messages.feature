@@ -7,7 +7,6 @@ Feature: A StreamMessage is what it was made as, whoever reads it
     Then a message made with a dictionary keeps its metadata when its owner changes his
     And a message's metadata cannot be changed
 
-  @tdd_expected_fail
   Scenario: Metadata that was a read-only view of something else is copied too
     Then a message made with a read-only view keeps its metadata when its owner changes his
 

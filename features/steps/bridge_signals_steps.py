@@ -99,7 +99,8 @@ def step_impl(context: Context) -> None:
     interruption = Interruption(context, partial(context.bridge.cleanup_tasks, 1))
     with context.bridge.lock:
         interruption.gate.open()
-        assert interruption.handled.wait(LIMIT)
+        # In short turns: CPython handles a signal that comes just before a wait only after it.
+        assert any(interruption.handled.wait(0.1) for _ in range(10 * int(LIMIT)))
     context.reports = [interruption.result]
 
 

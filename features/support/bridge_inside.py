@@ -7,8 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any
 
-from rxlanggraph import RxPyLangGraphBridge, backlog, bridge, cleanup, engine, futures, handoff
-from rxlanggraph import homes, registry, runs
+from rxlanggraph import (
+    RxPyLangGraphBridge,
+    backlog,
+    bridge,
+    cleanup,
+    engine,
+    futures,
+    handoff,
+    homes,
+    registry,
+    runs,
+)
 from rxlanggraph.errors import BridgeClosedError
 from support import work
 from support.entering import Way, enter_everywhere
@@ -18,8 +28,8 @@ __all__ = ["ACTIONS", "enter_bridge"]
 
 _MODULES = (backlog, bridge, cleanup, engine, futures, handoff, homes, registry, runs)
 FILES = {str(module.__file__) for module in _MODULES}
-# Seconds that a clean-up waits. It waits in vain where its own thread, below the handler, holds what
-# the loop needs to go on: there it only has to come back, and all has to end after that.
+# Seconds that a clean-up waits. It waits in vain where its own thread, below the handler, holds
+# what the loop needs to go on: there it only has to come back, and all has to end after that.
 _WAIT = 0.05
 
 

@@ -12,6 +12,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -21,8 +22,6 @@ from support.model_loop import ModelLoop
 
 __all__ = ["Verdict", "search"]
 
-# Whose lines are places to switch: ours, and those of the controls.
-_INCLUDE = [str(Path(rxlanggraph.__file__).parent), naive_models.__file__]
 _SEED = 7105
 
 
@@ -41,19 +40,31 @@ class Verdict:
     exhausted: bool
 
 
-def search(model: Callable[[], None], *, preemptions: int, by_chance: int = 150) -> Verdict:
-    """Try ``by_chance`` schedules at random, then all with so many preemptions at most."""
+def search(
+    model: Callable[[], None], modules: tuple[str, ...], *, preemptions: int, by_chance: int = 200
+) -> Verdict:
+    """Try ``by_chance`` schedules at random, then all with so many preemptions at most.
+
+    Args:
+        model: What is run, once for each schedule.
+        modules: Those of the package whose lines are places to switch; all locks are, anyway.
+        preemptions: How often a thread may be interrupted that could go on.
+        by_chance: How many schedules with any number of preemptions come first.
+    """
+    package = Path(rxlanggraph.__file__).parent
+    include = [naive_models.__file__, *(str(package / f"{name}.py") for name in modules)]
+    explore = partial(_explore, model, include, preemptions)
     with _modelled():
-        verdict = _explore(model, "pct", by_chance, preemptions)
+        verdict = explore("pct", by_chance)
         if verdict.broken is None:
-            more = _explore(model, "dfs", 1_000_000, preemptions)
+            more = explore("dfs", 1_000_000)
             schedules = verdict.schedules + more.schedules
             verdict = Verdict(more.broken, schedules, more.exhausted)
     return verdict
 
 
 def _explore(
-    model: Callable[[], None], strategy: str, iterations: int, preemptions: int
+    model: Callable[[], None], include: list[str], preemptions: int, strategy: str, iterations: int
 ) -> Verdict:
     import interleave_test
 
@@ -63,7 +74,7 @@ def _explore(
         iterations=iterations,
         max_preemptions=preemptions,
         granularity="line",
-        include=_INCLUDE,
+        include=include,
         seed=_SEED,
         raise_on_failure=False,
     )

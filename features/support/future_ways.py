@@ -92,7 +92,9 @@ class Way:
 
     def result_late(self) -> Seen:
         waits = (0, -1, 0.01)
-        seen = [self.outcome(lambda seconds=seconds: self.future.result(seconds)) for seconds in waits]
+        seen = [
+            self.outcome(lambda seconds=seconds: self.future.result(seconds)) for seconds in waits
+        ]
         self.ok()
         return [*seen, self.future.result()]
 

@@ -142,6 +142,7 @@ class Engine:
         if self.backlog.bounded:
             self.backlog.leave(run)
         name, context = run.options.name, run.context
+        del run.context  # it has a variable that refers to the run: a cycle for each message
         coroutine = self._execute(run)
         try:
             task = start_task(coroutine, name=name, context=context, in_place=in_place)
@@ -150,10 +151,16 @@ class Engine:
             self._finish(run, run.outcome("error", None, error, None))
         else:
             if not task.done():
-                run.task = task
+                task.add_done_callback(partial(self._never_began, run))
+
+    def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
+        # _execute lets no cancelling out; so it was cancelled, by whomever, before its first step.
+        if task.cancelled():
+            self._finish(run, run.outcome("cancelled", None, None, None))
 
     async def _execute(self, run: Run) -> None:
         current_run.set(run)
+        run.task = asyncio.current_task()
         content: Any = None
         error: BaseException | None = None
         status: Status = "ok"
@@ -161,13 +168,13 @@ class Engine:
             content = await self._attempts(run)
             if run.expired and run.options.retry is None:
                 status, content = "timed_out", None  # it swallowed the cancelling, and went on
-        except GeneratorExit:
-            raise  # the loop was closed over this run: loop_gone() resolves it
         except asyncio.CancelledError:
             status = "timed_out" if run.expired and not run.cancelled() else "cancelled"
         except RunTimeoutError as caught:
             status, error = "timed_out", caught
         except BaseException as caught:
+            if asyncio._get_running_loop() is None:
+                raise  # GeneratorExit, from a loop that was closed over us: see loop_gone()
             status, error = "error", caught
         run.task = None
         result = run.outcome(status, content, error, monotonic() - run.since)
@@ -178,6 +185,8 @@ class Engine:
         del content, error  # the error's traceback refers to this frame, and the frame to it
 
     def _attempts(self, run: Run) -> Awaitable[Any]:
+        if run.cancelled():  # between its start and this, its first step
+            raise asyncio.CancelledError
         retry = run.options.retry
         if retry is not None:
             return retry.copy()(self._timed_attempt, run)
@@ -251,8 +260,13 @@ class Engine:
     def _finish(self, run: Run, result: StreamMessage) -> None:
         run.phase = Phase.ENDED
         self._turns.depart(run)
+        cancelled_by_others = result.status == "cancelled" and not run.cancelled()
         self._part(run, result)  # first, or the next one of its thread could be over before it
-        self._start_ready(in_place=True)
+        if cancelled_by_others:
+            # By a loop that ends, most likely: let its guard hear of it first.
+            asyncio.get_running_loop().call_soon(self._start_ready)
+        else:
+            self._start_ready(in_place=True)
 
     # -- in any thread -------------------------------------------------------------------------
 
@@ -271,9 +285,9 @@ class Engine:
             if run.phase is not Phase.RUNNING:
                 run.phase = Phase.ENDED
                 self._part(run, run.outcome("error", None, error, None))
-            elif run.task is not None:
-                # Also where the loop cancels all its tasks itself: this one may have started
-                # after that, in the place of one that was cancelled.
+            elif run.task is not None and not run.task.cancelling():
+                # The loop cancels all its tasks itself, but for those that have started since, in
+                # the place of one that was cancelled. Twice would cut a clean-up short.
                 run.task.cancel()
 
     def loop_gone(self, error: LoopUnavailableError) -> None:

@@ -100,7 +100,7 @@ class StreamMessage:
                 f"thread_id must be a string or None, not {thread_id!r}; "
                 "convert it with str() where the message is made"
             )
-        if type(metadata) is not MappingProxyType:
+        if metadata is not _NO_METADATA:
             if not isinstance(metadata, Mapping):
                 raise InvalidTypeError(f"metadata must be a mapping, not {metadata!r}")
             metadata = MappingProxyType(dict(metadata))

@@ -202,7 +202,7 @@ class TaskRegistry:
             # Looked at after the insertion: a handler that closes between two lines of this
             # section is seen here (invariants 3 and 5).
             if self._closed:
-                del entries[task]
+                entries.pop(task, None)  # unless a handler closed, and cleaned up, in between
                 raise RegistryClosedError(
                     "this TaskRegistry is closed and takes no new tasks; make a new one, "
                     "or add before close()"

@@ -15,12 +15,14 @@ Imports point downward in this list, and from here to the library; never back.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import click
 
 from rxlanggraph.cli.demo import demo
 from rxlanggraph.cli.errors import CommandError, ExitStatus
+from rxlanggraph.cli.progress import say
 from rxlanggraph.cli.run import run
 
 __all__ = ["main"]
@@ -50,12 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = _commands.main(arguments, prog_name="rxlanggraph", standalone_mode=False)
     except click.exceptions.Abort:
-        click.echo("rxlanggraph: interrupted", err=True)
+        say("interrupted")
         return ExitStatus.INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError, ValueError):  # the status says it too
+            error.show()
         return error.exit_code
     except CommandError as error:
-        click.echo(f"rxlanggraph: {error}", err=True)
+        say(str(error))
         return error.status
     return int(status or ExitStatus.OK)

@@ -188,7 +188,11 @@ class Job:
         self._events.put(partial(what, *about))
 
     def _signalled(self, number: int, _: FrameType | None) -> None:
-        self._tell(self._handle_signal, number)
+        """In the main thread, between any two of its steps."""
+        self._signals += 1
+        if self._signals > 1:
+            self._leave_signals_to_system()  # at once: the third one must not wait in the queue
+        self._tell(self._handle_signal, number, self._signals)
 
     def _line_broken(self, line: Line) -> None:
         """In the reader thread."""
@@ -219,9 +223,8 @@ class Job:
         if self._cause is None or cause is ExitStatus.OUTPUT_FAILED:
             self._cause, self._reason = cause, reason
 
-    def _handle_signal(self, number: int) -> None:
-        self._signals += 1
-        if self._signals > 1:
+    def _handle_signal(self, number: int, count: int) -> None:
+        if count > 1:
             say("cancelling what is in flight")
             self._cancel()
             return
@@ -254,10 +257,13 @@ class Job:
         self._crash = self._crash or crash
         self._ended = True
 
-    def _cancel(self) -> None:
-        """Cancel what is in flight; give up what does not end even so."""
+    def _leave_signals_to_system(self) -> None:
         for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
+
+    def _cancel(self) -> None:
+        """Cancel what is in flight; give up what does not end even so."""
+        self._leave_signals_to_system()
         if self._cancelled:
             return
         self._cancelled = True

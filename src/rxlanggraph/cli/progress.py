@@ -58,6 +58,8 @@ def reporter_for(size: int | None, *, quiet: bool, output_on_terminal: bool) -> 
     """
     if quiet:
         return _Silence()
+    if sys.stderr is None:  # closed by whoever started the command
+        return _Silence()
     if sys.stderr.isatty() and not output_on_terminal:
         return _Bar(size)
     return _Lines(size)
@@ -100,7 +102,8 @@ class _Bar:
             console=Console(stderr=True),
             auto_refresh=False,  # the main thread refreshes: no thread more
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),  # what a graph prints stays above the bar
+            redirect_stdout=sys.stdout is not None
+            and sys.stdout.isatty(),  # what a graph prints stays above the bar
         )
         self._task = self._progress.add_task(
             "run", total=size or None, finished=0, speed=0.0, in_flight=0, failed=0

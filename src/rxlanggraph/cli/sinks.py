@@ -77,7 +77,7 @@ def _reason(name: str, error: Exception) -> str:
     return f"cannot write {name}: {getattr(error, 'strerror', None) or error}"
 
 
-def open_sink(path: str, stdout: TextIO) -> Sink:
+def open_sink(path: str, stdout: TextIO | None) -> Sink:
     """Open an output; a file that is there is emptied. Blocks only as far as opening does.
 
     Args:
@@ -88,6 +88,8 @@ def open_sink(path: str, stdout: TextIO) -> Sink:
         OutputError: It cannot be opened.
     """
     if path == "-":
+        if stdout is None:
+            raise OutputError("cannot write standard output: it is closed; name a file (-o)")
         buffer = stdout.buffer
         with contextlib.suppress(OSError, ValueError):
             os.set_blocking(buffer.fileno(), True)  # the parent may share it with an event loop

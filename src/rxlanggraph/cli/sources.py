@@ -8,6 +8,7 @@ to the one thread that iterates them, which blocks for as long as the input does
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import stat
@@ -177,6 +178,8 @@ def _standard_input() -> BinaryIO:
     The interpreter takes the lock of `sys.stdin`'s buffer when it leaves. The reader thread may
     be blocked inside that lock for good, and the process would die of it.
     """
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed")
     try:
         return _open(sys.stdin.fileno())
     except (OSError, AttributeError, ValueError):

@@ -1,0 +1,68 @@
+*** Settings ***
+Documentation       Real LangGraph graphs, fed by eight threads at once through one bridge, in a
+...                 process of their own. When it is over nothing is left: no registry entry, no
+...                 asyncio task, no thread, no future that nobody resolves. The last test is the
+...                 control: today's way under the same load leaves all of that.
+Resource            resources/processes.resource
+Test Timeout        3 minutes
+Test Teardown       No Process Is Left
+
+
+*** Test Cases ***
+Runs That End By Themselves Leave Nothing Behind
+    ${left}=    Weather The Storm    drained
+    Should Be Equal As Integers    ${left}[submitted]    1600
+    Should Be Equal As Integers    ${left}[succeeded]    1600
+    Should Be Equal As Integers    ${left}[answers]    800
+
+A Clean-Up In The Middle Ends Everything That Was Handed In Before
+    ${left}=    Weather The Storm    cleaned_up
+    Should Be Equal As Integers    ${left}[handed_in_before]    800
+    Should Be Equal As Integers    ${left}[unresolved_of_those]    0
+    Should Be Equal As Integers    ${left}[asked_and_still_running]    0
+    Should Be Equal As Integers    ${left}[stuck]    0
+    Should Be True    ${left}[reported] >= 800
+    Should Be Equal As Integers    ${left}[submitted]    1601
+    Should Be Equal As Integers    ${left}[accounted]    1601
+    Should Be True    ${left}[usable_after]
+
+Subscribers That Leave In The Middle Leave No Run Behind
+    ${left}=    Weather The Storm    disposed
+    Should Be True    ${left}[idle_after_dispose]
+    Should Be Equal As Integers    ${left}[succeeded]    0
+
+A Loop That Ends In The Middle Leaves No Future Unresolved
+    ${left}=    Weather The Storm    loop_ended
+    Should Be True    ${left}[resolved]
+    Should Be Equal As Integers    ${left}[answered]    1600
+
+Every Run That Has Begun On A Loop That Ends Does Its Own Clean-Up
+    ${left}=    Weather The Storm    half_begun
+    Should Be Equal    ${left}[begun]    ${left}[ended]
+
+Sync Nodes And Functions Leave No Thread Behind
+    ${left}=    Weather The Storm    sync_nodes
+    Should Be Equal As Integers    ${left}[succeeded]    1600
+
+Control: Today's Way Misses What Arrives Meanwhile, Leaves It Running, And Raises
+    Run Program    todays_way.py
+    ${left}=    What It Printed As Json
+    Should Be Equal As Integers    ${left}[missed]    800
+    Should Be True    ${left}[running] > 0
+    Should Be True    ${left}[tasks] > 0
+    Should Be Equal    ${left}[errors]    ${{["Set changed size during iteration"]}}
+
+
+*** Keywords ***
+Weather The Storm
+    [Documentation]    Run a scenario of storm.py, and check all that must be zero afterwards.
+    [Arguments]    ${scenario}
+    Run Program    storm.py    ${scenario}
+    It Said Nothing
+    ${left}=    What It Printed As Json
+    Should Be Equal As Integers    ${left}[unresolved]    0
+    Should Be Equal As Integers    ${left}[registry]    0
+    Should Be Equal As Integers    ${left}[tasks]    0
+    Should Be Empty    ${left}[threads]
+    Should Be Equal As Integers    ${left}[nodes]    0
+    RETURN    ${left}
