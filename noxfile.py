@@ -127,7 +127,7 @@ def run_behave(session: nox.Session, *runner: str, env: dict[str, str]) -> None:
     # interleave-test needs sys.monitoring, which came with 3.12.
     tags = ["--tags=not @explored"] if session.python == "3.11" else []
     junit = f"--junit-directory={fresh('results', session.name)}"
-    options = ["--junit", junit, "--format=progress3", "--no-color", "--no-skipped", *tags]
+    options = ["--junit", junit, "--format=progress", "--no-color", "--no-skipped", *tags]
     session.run(*runner, "behave", *options, *session.posargs, env=env)
 
 

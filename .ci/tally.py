@@ -1,6 +1,7 @@
 """Add up what the nox sessions did, as the last line of the log: ``N passed, N failed``.
 
 A test counts one; so does a session without tests of its own. Whatever died counts as failed.
+What failed is named before that line, for those who see the end of the log alone.
 Usage: tally.py STATUS, the exit status of the test command. Standard library only.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
+LINES = 20  # of what a failed test says
 
 
 def count_tests(session: str) -> tuple[int, int]:
@@ -27,9 +29,19 @@ def count_tests(session: str) -> tuple[int, int]:
             outcomes = {child.tag for child in case}
             if outcomes & {"failure", "error"}:
                 failed += 1
+                describe(session, case)
             elif "skipped" not in outcomes:
                 passed += 1
     return passed, failed
+
+
+def describe(session: str, case: ElementTree.Element) -> None:
+    name = f"{case.get('classname', '')}: {case.get('name', '')}"
+    print(f"FAILED in {session}: {name}")
+    for child in case:
+        if child.tag in {"failure", "error"}:
+            text = (child.get("message") or child.text or "").strip()
+            print("    " + "\n    ".join(text.splitlines()[:LINES]))
 
 
 def count_session(session: dict[str, object]) -> tuple[int, int]:
@@ -37,6 +49,8 @@ def count_session(session: dict[str, object]) -> tuple[int, int]:
     if result == "skipped":
         return 0, 0
     passed, failed = count_tests(signatures[0])
+    if result != "success":
+        print(f"FAILED: session {signatures[0]}")
     if result != "success":  # it may have died between two tests, or before the first
         return passed, max(failed, 1)
     return (passed, failed) if passed + failed else (1, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import os
+import signal
 import sys
 
 # Before anything imports LangChain: no scenario reports to a tracing service.
@@ -24,6 +25,9 @@ DEADLINE = float(os.environ.get("RXLANGGRAPH_SCENARIO_DEADLINE", "180"))
 
 def before_all(context: Context) -> None:
     honour_expected_failures()
+    # A shell starts what is in its background with Ctrl-C ignored; what a scenario starts inherits
+    # that, and is to be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Without this, behave 1.3.3 dies where a progress formatter meets a clean-up that failed.
     ProgressFormatterBase.dot_status.setdefault(Status.cleanup_error, "C")
     # The steps are imported: what lives now lives for ever, and no leak check need look at it.

@@ -22,14 +22,16 @@ from rxlanggraph.registry import TaskRegistry
 from rxlanggraph.runs import Run, RunOptions
 from rxlanggraph.targets import as_target
 from support import naive_models
+from support.explored import aside
 
 __all__ = ["CONTROLS", "MODELS"]
 
 
 def together(*work: Callable[[], object]) -> None:
     threads = [threading.Thread(target=each, name=str(n)) for n, each in enumerate(work)]
-    for thread in threads:
-        thread.start()
+    with aside():
+        for thread in threads:
+            thread.start()
     for thread in threads:
         thread.join()
 
@@ -181,11 +183,12 @@ class Bridge:
     """The real engine on a loop of its own, and every run that it let in."""
 
     def __init__(self, *, used: bool = False) -> None:
-        self.engine = Engine(None, 2, None, "model")
-        self.runs: list[Run] = []
-        if used:
-            self.submit()
-            assert outcome(self.runs.pop()) == "answered"
+        with aside():
+            self.engine = Engine(None, 2, None, "model")
+            self.runs: list[Run] = []
+            if used:
+                self.submit()
+                assert outcome(self.runs.pop()) == "answered"
 
     def make(self) -> Run:
         calls: list[Any] = []
@@ -209,6 +212,10 @@ class Bridge:
 
     def end(self) -> None:
         """Every future is resolved, each function was called once at most, nothing is left."""
+        with aside():
+            self._end()
+
+    def _end(self) -> None:
         self.close()
         for run in self.runs:
             assert outcome(run) in ("answered", "cancelled", "LoopUnavailableError"), run
@@ -236,7 +243,8 @@ def outcome(run: Run) -> str:
 def submitting() -> None:
     bridge = Bridge()
     together(bridge.submit, bridge.submit)
-    assert [outcome(run) for run in bridge.runs] == ["answered"] * 2
+    with aside():
+        assert [outcome(run) for run in bridge.runs] == ["answered"] * 2
     bridge.end()
 
 
@@ -363,14 +371,14 @@ Model = tuple[Callable[[], None], tuple[str, ...], int]
 # What is searched, the modules whose lines are places to switch, and with how many preemptions:
 # as many as take a few seconds.
 MODELS: dict[str, Model] = {
-    "adding, ending and looking": (adding_and_looking, REGISTRY, 2),
+    "adding, ending and looking": (adding_and_looking, REGISTRY, 1),
     "a task that ends while it is discarded": (leaving_twice, REGISTRY, 2),
     "adding and closing": (closing, REGISTRY, 2),
     "adding and cleaning up": (cleaning_up, REGISTRY, 2),
     "waiting for the end of the last task": (waiting, REGISTRY, 1),
     "resolving, cancelling and waiting": (resolving, ("futures",), 1),
-    "first submitting from two threads": (submitting, HANDOFF, 1),
-    "submitting while the drain ends": (submitting_in_use, HANDOFF, 2),
+    "first submitting from two threads": (submitting, ("homes",), 1),
+    "submitting while the drain ends": (submitting_in_use, ("handoff",), 2),
     "submitting and cancelling": (cancelling, HANDOFF, 1),
     "submitting and the stop of the loop": (stopping, HANDOFF, 1),
     "submitting and closing the bridge": (closing_bridge, HANDOFF, 1),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
+from time import monotonic
 from typing import TypeAlias
 
 from rxlanggraph.engine import Engine
@@ -60,17 +61,24 @@ class CleanupReport:
         return "\n".join([head, *stuck])
 
 
-Steps: TypeAlias = Generator[float | None, None, CleanupReport]
+# Yields how many seconds to wait for an idle registry; is sent whether it was.
+Steps: TypeAlias = Generator[float | None, bool, CleanupReport]
 
 
 def cleanup_steps(engine: Engine, timeout: float | None) -> Steps:
     """Cancel all that is in flight or arrives until the registry is idle or the time is over."""
+    until = None if timeout is None else monotonic() + timeout
     begun = engine.registry.begin_sweep()
+    sweep = None
     try:
         engine.registry.cancel_all()
-        yield timeout
+        while sweep is None:
+            idle = yield None if until is None else until - monotonic()
+            # A run that arrived since it was idle is no stuck one: it is waited for as well.
+            sweep = engine.registry.end_sweep(begun, only_if_idle=idle)
     finally:
-        sweep = engine.registry.end_sweep(begun)
+        if sweep is None:  # the waiting was cancelled
+            engine.registry.end_sweep(begun)
     return _report(engine, sweep)
 
 
@@ -91,23 +99,23 @@ def close_steps(engine: Engine, timeout: float | None, cancel_timeout: float | N
 def drive(steps: Steps, registry: TaskRegistry) -> CleanupReport:
     """Go through ``steps``, blocking while they wait."""
     with closing(steps):
-        while True:
-            try:
-                wait = next(steps)
-            except StopIteration as end:
-                return _value(end)
-            registry.wait_idle(wait)
+        try:
+            wait = next(steps)
+            while True:
+                wait = steps.send(registry.wait_idle(wait))
+        except StopIteration as end:
+            return _value(end)
 
 
 async def drive_async(steps: Steps, registry: TaskRegistry) -> CleanupReport:
     """Go through ``steps``, awaiting while they wait. Cancelling it ends the steps."""
     with closing(steps):
-        while True:
-            try:
-                wait = next(steps)
-            except StopIteration as end:
-                return _value(end)
-            await registry.wait_idle_async(wait)
+        try:
+            wait = next(steps)
+            while True:
+                wait = steps.send(await registry.wait_idle_async(wait))
+        except StopIteration as end:
+            return _value(end)
 
 
 def _value(end: StopIteration) -> CleanupReport:

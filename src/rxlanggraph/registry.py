@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 from rxlanggraph.errors import (
     BlockingCallError,
@@ -359,12 +359,26 @@ class TaskRegistry:
             self._sweeps += 1
             return self.statistics()
 
-    def end_sweep(self, begun: RegistryStatistics) -> Sweep:
+    @overload
+    def end_sweep(
+        self, begun: RegistryStatistics, *, only_if_idle: Literal[False] = False
+    ) -> Sweep: ...
+
+    @overload
+    def end_sweep(self, begun: RegistryStatistics, *, only_if_idle: bool) -> Sweep | None: ...
+
+    def end_sweep(self, begun: RegistryStatistics, *, only_if_idle: bool = False) -> Sweep | None:
         """Admit normally again, and say in the same critical section what ended and what did not.
 
         Any thread; never blocks.
+
+        Args:
+            begun: What `begin_sweep` returned.
+            only_if_idle: Go on sweeping, and return None, while anything is in flight.
         """
         with self._lock:
+            if only_if_idle and (self._entries or self._leaving):
+                return None
             self._sweeps -= 1
             now = monotonic()
             entries = [*self._leaving.values(), *self._entries.values()]

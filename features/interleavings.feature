@@ -1,0 +1,49 @@
+@explored
+Feature: No interleaving of threads breaks the registry, the futures or the hand-off
+
+  The real code is run under a scheduler that decides, at each line and at each lock, which thread
+  goes on: first by chance, then every way there is with so many preemptions. Beside each is a racy
+  control, in which the same search has to find what is wrong.
+
+  Scenario Outline: No interleaving breaks <what>
+    When every interleaving of <what> is tried
+    Then none breaks it, and none is left to try
+
+    Examples: the registry and its futures
+      | what                                    |
+      | adding, ending and looking              |
+      | a task that ends while it is discarded  |
+      | adding and closing                      |
+      | adding and cleaning up                  |
+      | waiting for the end of the last task    |
+      | resolving, cancelling and waiting       |
+
+    Examples: the hand-off
+      | what                                    |
+      | first submitting from two threads       |
+      | submitting while the drain ends         |
+      | submitting and cancelling               |
+      | submitting and the stop of the loop     |
+      | submitting and closing the bridge       |
+      | submitting and cleaning up the bridge   |
+
+  Scenario Outline: The same search finds <what is wrong> in <the control>
+    When every interleaving of <the control> is tried
+    Then one is found that ends with "<what is wrong>"
+
+    Examples: plain sets
+      | the control                                | what is wrong                       |
+      | clearing a set out                         | a task was lost                     |
+      | leaving a set if one is in it              | counted 2 times                     |
+      | closing after a look at a set              | 1 admitted, closing saw 0           |
+      | list(tasks), wait, subtract                | a task outlived the clean-up        |
+      | an event that says that a set is empty     | deadlock                            |
+      | a future without a lock                    | ['settled', 'cancelled']            |
+
+    @tolerates:answer
+    Examples: hand-offs
+      | the control                                | what is wrong                       |
+      | a flag that says that a drain is due       | deadlock                            |
+      | cancelling through a task if there is one  | it was cancelled, and runs on       |
+      | run_coroutine_threadsafe and a stop        | deadlock                            |
+      | cancelling what a set holds, then refusing | its future is never resolved        |

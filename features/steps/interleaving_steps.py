@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import sys
+
+from behave import then, when
+from behave.runner import Context
+
+
+@when("every interleaving of {what} is tried")
+def step_impl(context: Context, what: str) -> None:
+    if sys.version_info < (3, 12):
+        context.scenario.skip("interleave-test needs the sys.monitoring of Python 3.12")
+        return
+    from support.explored import search
+    from support.models import CONTROLS, MODELS
+
+    model, modules, preemptions = {**MODELS, **CONTROLS}[what]
+    context.verdict = search(model, modules, preemptions=preemptions)
+
+
+@then("none breaks it, and none is left to try")
+def step_impl(context: Context) -> None:
+    verdict = context.verdict
+    assert verdict.broken is None, verdict.broken
+    assert verdict.exhausted, f"after {verdict.schedules} schedules there are more"
+    assert verdict.schedules > 200, verdict
+
+
+@then('one is found that ends with "{what}"')
+def step_impl(context: Context, what: str) -> None:
+    assert context.verdict.broken is not None, f"all {context.verdict.schedules} schedules held"
+    assert what in context.verdict.broken, context.verdict.broken
