@@ -32,7 +32,7 @@ Feature: Clean-up cancels what is in flight, awaits its own clean-up, and names 
 
     Examples:
       | Kind                                       | kind                                       | function         | home       |
-      | A graph that swallows cancelling           | a graph that swallows cancelling           | astream          | its own    |
+      | A graph that swallows cancelling           | a graph that swallows cancelling           | in swallow       | its own    |
       | An async function that swallows cancelling | an async function that swallows cancelling | in swallow       | an adopted |
       | A blocking sync function                   | a blocking sync function                   | in block         | its own    |
       | A blocking sync function                   | a blocking sync function                   | in block         | an adopted |
@@ -40,14 +40,6 @@ Feature: Clean-up cancels what is in flight, awaits its own clean-up, and names 
       | A graph with a blocking sync node          | a graph with a blocking sync node          | in block         | an adopted |
       | An async function that blocks the loop     | an async function that blocks the loop     | in block_the_loop | its own    |
       | An async function that blocks the loop     | an async function that blocks the loop     | in block_the_loop | an adopted |
-
-  @tdd_expected_fail
-  Scenario: The stack of a graph that swallows cancelling names the node's own function
-    Given an open bridge on its own loop
-    When a message goes to a graph that swallows cancelling
-    And they have all begun
-    And the bridge is cleaned up with 0.2 s to wait
-    Then 1 run is stuck, with its age, and its stack names "in swallow"
 
   Scenario: The report tells the cancelled from those that completed or failed meanwhile
     Given an open bridge on its own loop

@@ -48,6 +48,11 @@ An Adopted Loop That Is Gone Keeps No Program From Leaving
     Leave With    adopted
     It Said Nothing
 
+A Thread That Outlives The Main Thread Still Gets Its Answers
+    Leave With    outliving
+    Wait Until It Prints    answered 4
+    It Said Nothing
+
 The Clean-Up Of A Run Is Done Before The Program Is Gone
     Leave With    own_cleanup
     Wait Until It Prints    cleaned up

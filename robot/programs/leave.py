@@ -135,16 +135,16 @@ def adopted() -> None:
     asyncio.run(main())
 
 
-def waiting() -> None:
-    """A thread, no daemon, waits for the result of a run that never ends."""
-    future = new_bridge().create_future_task(graph, ENDLESS)
+def outliving() -> None:
+    """A thread, no daemon, goes on using the bridge after the main thread has ended."""
+    bridge = new_bridge()
 
-    def wait() -> None:
-        with contextlib.suppress(BaseException):
-            future.result()
+    def ask() -> None:
+        threading.main_thread().join()
+        result = bridge.create_future_task(graph, {"n": 1, "endless": False}).result()
+        print(f"answered {result.content['n']}", flush=True)
 
-    threading.Thread(target=wait).start()
-    meter.wait_begun(1)
+    threading.Thread(target=ask).start()
 
 
 def exits() -> None:

@@ -27,7 +27,7 @@ from rxlanggraph.homes import AdoptedLoop, Home, OwnedLoop
 from rxlanggraph.messages import Status, StreamMessage
 from rxlanggraph.registry import TaskRegistry, Trackable, letting_go
 from rxlanggraph.runs import Phase, Run, current_run
-from rxlanggraph.stacks import format_frames, format_task
+from rxlanggraph.stacks import format_frames, format_task, tasks_where
 from rxlanggraph.tasks import keep_quiet, start_task
 from rxlanggraph.threads import WorkerThreads
 from rxlanggraph.turns import Turns
@@ -341,7 +341,9 @@ class Engine:
             return ""
         parts = []
         if task.task is not None:
-            parts.append(format_task(task.task, self.home.thread_id))
+            started = tasks_where(task.task.get_loop(), current_run, task)
+            tasks = [task.task, *(each for each in started if each is not task.task)]
+            parts += [format_task(each, self.home.thread_id) for each in tasks]
         parts.append(format_frames(self.threads.frames(task)))
         return "\n".join(part for part in parts if part)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import traceback
+from contextvars import Context, ContextVar
 from types import FrameType
 from typing import Any
 
-__all__ = ["format_frames", "format_task"]
+__all__ = ["format_frames", "format_task", "tasks_where"]
 
 
 def format_frames(frames: list[FrameType]) -> str:
@@ -39,3 +41,22 @@ def format_task(task: asyncio.Task[Any], loop_thread: int | None) -> str:
         if executing is not None:
             return format_frames([executing])
     return "".join(lines).rstrip()
+
+
+def tasks_where(
+    loop: asyncio.AbstractEventLoop, variable: ContextVar[Any], value: object
+) -> list[asyncio.Task[Any]]:
+    """The unfinished tasks of ``loop`` in whose context ``variable`` is ``value``.
+
+    Any thread; never blocks. A task inherits the context of the one that made it, so this finds
+    what a run has started, however deep: LangGraph runs each node in a task of its own.
+    """
+    tasks = asyncio.all_tasks(loop)
+    return [task for task in tasks if _context_of(task).get(variable) is value]
+
+
+def _context_of(task: asyncio.Task[Any]) -> Context:
+    if sys.version_info >= (3, 12):
+        return task.get_context()
+    # Python 3.11 has no other way to ask, and this is for a report on what is stuck.
+    return next((each for each in gc.get_referents(task) if isinstance(each, Context)), Context())
