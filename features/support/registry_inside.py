@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import signal
 import subprocess
 import sys
@@ -160,11 +161,13 @@ class Storm:
 
     def by_collections(self, count: int) -> None:
         enter = self._enter
+        chance = random.Random(7105)
 
         class Garbage:
-            def __init__(self, number: int) -> None:
-                gc.set_threshold(3 + number % 40)  # or each collection would come at one place
-                self.itself = self
+            def __init__(self, _: int) -> None:
+                # By chance, or the collections would come at the same few places for ever.
+                gc.set_threshold(chance.randint(3, 42))
+                self.itself = [self, *([] for _ in range(chance.randrange(8)))]
 
             def __del__(self) -> None:
                 enter()
