@@ -108,13 +108,18 @@ def fresh(*parts: str) -> Path:
     return directory
 
 
-def strict() -> dict[str, str]:
+def strict() -> dict[str, str | None]:
     """An environment in which warnings are errors, in the processes that a test starts too."""
-    # The last one that matches counts.
-    return {"PYTHONWARNINGS": ",".join(["error", *TOLERATED]), "LANGSMITH_TRACING": "false"}
+    return {
+        # The last one that matches counts.
+        "PYTHONWARNINGS": ",".join(["error", *TOLERATED]),
+        "LANGSMITH_TRACING": "false",
+        # Where nothing is buffered, nothing is left in a buffer at exit: users have buffers.
+        "PYTHONUNBUFFERED": None,
+    }
 
 
-def measured(session: nox.Session) -> dict[str, str]:
+def measured(session: nox.Session) -> dict[str, str | None]:
     """As `strict`, with coverage into a directory of the session's own.
 
     The core is named because the default of 3.14, sys.monitoring, is what interleave-test uses.
@@ -123,7 +128,7 @@ def measured(session: nox.Session) -> dict[str, str]:
     return {**strict(), "COVERAGE_FILE": str(data), "COVERAGE_CORE": "ctrace"}
 
 
-def run_behave(session: nox.Session, *runner: str, env: dict[str, str]) -> None:
+def run_behave(session: nox.Session, *runner: str, env: dict[str, str | None]) -> None:
     # interleave-test needs sys.monitoring, which came with 3.12.
     tags = ["--tags=not @explored"] if session.python == "3.11" else []
     junit = f"--junit-directory={fresh('results', session.name)}"

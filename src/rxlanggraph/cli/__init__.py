@@ -22,7 +22,7 @@ import click
 
 from rxlanggraph.cli.demo import demo
 from rxlanggraph.cli.errors import CommandError, ExitStatus
-from rxlanggraph.cli.progress import say
+from rxlanggraph.cli.progress import give_up_unsaid, say
 from rxlanggraph.cli.run import run
 
 __all__ = ["main"]
@@ -61,4 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandError as error:
         say(str(error))
         return error.status
+    finally:
+        give_up_unsaid()
     return int(status or ExitStatus.OK)

@@ -7,6 +7,7 @@ nobody: the records and the exit status say the same.
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 import time
 from collections import deque
@@ -25,7 +26,7 @@ from rich.progress import (
 
 from rxlanggraph.cli.ledger import Account
 
-__all__ = ["Reporter", "reporter_for", "say"]
+__all__ = ["Reporter", "give_up_unsaid", "reporter_for", "say"]
 
 LINE_EVERY = 5.0
 """Seconds from one line to the next where standard error is no terminal."""
@@ -36,6 +37,18 @@ def say(text: str) -> None:
     """Write a message to standard error."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(f"rxlanggraph: {text}", err=True)
+
+
+def give_up_unsaid() -> None:
+    """Let go of what standard error has not taken. The last thing before the program ends.
+
+    It stays in the stream's buffer otherwise, and the interpreter, which flushes that at exit,
+    would make 120 of the exit status.
+    """
+    try:
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):  # None where it was closed from the beginning
+        sys.stderr = io.StringIO()
 
 
 class Reporter(Protocol):
