@@ -150,7 +150,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Types: mypy --strict over the package and over the typed usage file."""
-    install(session, "types", package=".[sqlite]")
+    install(session, "types", package=".[sqlite,mcp]")
     session.run("mypy", "--strict", "src", "tests/typing/api.py")
 
 

@@ -8,6 +8,8 @@ Read in this order:
     registry.py   a future's whole life in the registry; its snapshot
     bridge.py     streams of messages through a graph; backlogs
     cleanup.py    creating runs, and cancelling all of them
+    agent.py      messages into an agent's memory; changes of its state
+    agent_output.py  what an agent puts out: throughput, and shares of its consumers
     memory.py     bytes per run in flight; memory after many messages
     ratios.py     every ratio with its target, in one table
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from . import bridge, cleanup, handoff, memory, registry
+from . import agent, agent_output, bridge, cleanup, handoff, memory, registry
 from .harness import Ratio, empty
 
 
@@ -43,11 +43,27 @@ def rows(million: bool) -> Iterator[Row]:
     yield Row("snapshot of 100,000: lock held", 5.0, lambda _: registry.snapshot_hold() * 1e3, "ms")
     yield Row("create 2,000 runs / bare fix", None, lambda _: cleanup.ratio("create"))
     yield Row("clean 2,000 runs up / bare fix", None, lambda _: cleanup.ratio("clean_up"))
+    yield from _agents()
     for peer in ("bridge", "bare-fix"):
         yield Row(f"a run in flight, {peer}", None, _in_flight(peer), "bytes")
     messages = 1_000_000 if million else 100_000
     name = f"left by {messages:,} messages, of each 1,000"
     yield Row(name, 1.0, lambda _: memory.growth(messages).blocks_per_thousand, "blocks")
+
+
+def _agents() -> Iterator[Row]:
+    for peer, target in (("list-and-lock", 4.0), ("asyncio-lock", None)):
+        for writers in (1, 8):
+            name = f"message into memory / {peer}, {writers} at once"
+            yield Row(name, target, _memory(peer, writers))
+    yield Row("transition of an agent's state / floor", None, _states)
+    for way in agent_output.WAYS:
+        for peer in ("asyncio", "janus", "culsans"):
+            yield Row(f"output, {way} / {peer}", None, _output(way, peer))
+    for consumers, loops in agent_output.CROWDS:
+        for peer in ("ours", *agent_output.peers_for(loops)):
+            name = f"output of {consumers} on {loops}: largest / smallest, {peer}"
+            yield Row(name, 1.05 if peer == "ours" else None, _fairness(peer, consumers, loops))
 
 
 def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
@@ -68,6 +84,22 @@ def _handoff(peer: str, threads: int) -> Callable[[bool], Ratio]:
 
 def _life(entries: int) -> Callable[[bool], Ratio]:
     return lambda quick: registry.life_ratio(entries, pairs=11 if quick else 31)
+
+
+def _memory(peer: str, writers: int) -> Callable[[bool], Ratio]:
+    return lambda quick: agent.memory_ratio(peer, writers, pairs=7 if quick else 21)
+
+
+def _states(quick: bool) -> Ratio:
+    return agent.state_ratio(pairs=7 if quick else 21)
+
+
+def _output(way: str, peer: str) -> Callable[[bool], Ratio]:
+    return lambda quick: agent_output.ratio(way, peer, pairs=5 if quick else 15)
+
+
+def _fairness(peer: str, consumers: int, loops: int) -> Callable[[bool], float]:
+    return lambda _: agent_output.unfairness(peer, consumers, loops)
 
 
 def _in_flight(peer: str) -> Callable[[bool], float]:

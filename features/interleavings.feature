@@ -1,5 +1,5 @@
 @explored
-Feature: No interleaving of threads breaks the registry, the futures or the hand-off
+Feature: No interleaving of threads breaks the registry, the hand-off or an agent
 
   The real code is run under a scheduler that decides, at each line and at each lock, which thread
   goes on: first by chance, then every way there is with so many preemptions. Beside each is a racy
@@ -27,6 +27,13 @@ Feature: No interleaving of threads breaks the registry, the futures or the hand
       | submitting and closing the bridge       |
       | submitting and cleaning up the bridge   |
 
+    Examples: agents
+      | what                                    |
+      | two runs of an agent that enqueue       |
+      | a turn, a message and a look            |
+      | two states that overlap                 |
+      | putting, getting and the end of a run   |
+
   Scenario Outline: The same search finds <what is wrong> in <the control>
     When every interleaving of <the control> is tried
     Then one is found that ends with "<what is wrong>"
@@ -47,3 +54,10 @@ Feature: No interleaving of threads breaks the registry, the futures or the hand
       | cancelling through a task if there is one  | it was cancelled, and runs on       |
       | run_coroutine_threadsafe and a stop        | deadlock                            |
       | cancelling what a set holds, then refusing | its future is never resolved        |
+
+    Examples: agents
+      | the control                                | what is wrong                       |
+      | a guard that is looked at, then taken      | 2 were in at once                   |
+      | a turn that is written as it comes         | the turn was split                  |
+      | a state that is saved and put back         | nobody works, and it is             |
+      | an end that is a flag                      | an item was lost                    |

@@ -11,10 +11,11 @@ def step_impl(context: Context, what: str) -> None:
     if sys.version_info < (3, 12):
         context.scenario.skip("interleave-test needs the sys.monitoring of Python 3.12")
         return
+    from support import models, models_agent
     from support.explored import search
-    from support.models import CONTROLS, MODELS
 
-    model, modules, preemptions = {**MODELS, **CONTROLS}[what]
+    searched = models.MODELS | models.CONTROLS | models_agent.MODELS | models_agent.CONTROLS
+    model, modules, preemptions = searched[what]
     context.verdict = search(model, modules, preemptions=preemptions)
 
 

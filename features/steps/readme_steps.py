@@ -13,18 +13,33 @@ from behave.runner import Context
 README = Path(__file__).parents[2] / "README.md"
 
 
-def block(marker: str) -> str:
+def block(marker: str, document: Path = README) -> str:
     """The fenced block that follows the comment ``marker``."""
     pattern = rf"<!-- {re.escape(marker)} -->\n```\w+\n(.*?)```"
-    found = re.search(pattern, README.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None, f"README.md has no block marked {marker!r}"
+    found = re.search(pattern, document.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, f"{document.name} has no block marked {marker!r}"
     return found[1]
 
 
 @when("the README's example runs in a process of its own")
-def run_example(context: Context) -> None:
+def run_readme(context: Context) -> None:
+    run_example(context, README)
+
+
+@when("the {example} of {document:S} runs in a process of its own")
+def run_document(context: Context, example: str, document: str) -> None:
+    context.document = README.parent / document
+    run_example(context, context.document, example)
+
+
+@then("it prints the {output}")
+def prints_block(context: Context, output: str) -> None:
+    assert context.finished.stdout == block(output, context.document), context.finished.stdout
+
+
+def run_example(context: Context, document: Path, example: str = "example") -> None:
     context.finished = subprocess.run(
-        [sys.executable, "-c", block("example")],
+        [sys.executable, "-c", block(example, document)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -38,7 +53,7 @@ def succeeds(context: Context) -> None:
     assert (finished.returncode, finished.stderr) == (0, ""), finished
 
 
-@then("it prints the line that the README promises")
+@then("its line is the one that the README promises")
 def prints_promise(context: Context) -> None:
     promised = re.search(r"It prints `(.*)`\.", README.read_text(encoding="utf-8"))
     assert promised is not None

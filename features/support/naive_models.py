@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, wait
+from contextlib import asynccontextmanager
 from typing import Any
 
-__all__ = ["Gate", "Handover", "Job", "Outcome", "Tasks"]
+__all__ = [
+    "Conversation",
+    "Gate",
+    "Guard",
+    "Handover",
+    "Job",
+    "Outcome",
+    "Output",
+    "Stateful",
+    "Tasks",
+]
 
 
 class Tasks:
@@ -124,3 +135,79 @@ class Outcome:
         self.state = state
         self.told.append(state)
         return True
+
+
+class Guard:
+    """One run at a time, by a flag."""
+
+    def __init__(self) -> None:
+        self._running = False
+
+    @asynccontextmanager
+    async def entered(self, on_busy: str) -> AsyncIterator[None]:
+        if self._running:
+            raise RuntimeError("busy")
+        self._running = True
+        yield
+        self._running = False
+
+
+class Conversation:
+    """Messages, as they come."""
+
+    def __init__(self) -> None:
+        self._messages: list[Any] = []
+
+    def add(self, message: Any) -> None:
+        self._messages.append(message)
+
+    def get_messages(self) -> list[Any]:
+        return list(self._messages)
+
+
+class Stateful:
+    """Saves its state, and puts it back."""
+
+    def __init__(self) -> None:
+        self.state = "IDLE"
+
+    def run_in(self, state: str) -> None:
+        before = self.state
+        self.state = state
+        self.state = before
+
+
+class Output:
+    """Items, and a flag for the end; whoever looks before the flag is up waits to be woken."""
+
+    def __init__(self) -> None:
+        self._items: deque[Any] = deque()
+        self._ended = False
+        self._waiting: tuple[Any, asyncio.Future[None]] | None = None
+
+    def begin(self) -> None:
+        self._ended = False
+
+    def end(self) -> None:
+        self._ended = True
+        self._wake()
+
+    def put_nowait(self, item: Any) -> None:
+        self._items.append(item)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None:
+            loop, future = self._waiting
+            self._waiting = None
+            loop.call_soon_threadsafe(future.set_result, None)
+
+    async def get(self) -> Any:
+        while not self._items:
+            if self._ended:
+                raise RuntimeError("ended")
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+            self._waiting = loop, future
+            await future
+        return self._items.popleft()

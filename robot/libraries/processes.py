@@ -150,9 +150,9 @@ class processes:
 
     # -- starting ------------------------------------------------------------------------------
 
-    def start_program(self, name: str, *arguments: str) -> Running:
+    def start_program(self, name: str, *arguments: str, reads: bool = True) -> Running:
         """Start one of the small programs beside these suites."""
-        return self._start([sys.executable, str(PROGRAMS / name), *arguments])
+        return self._start([sys.executable, str(PROGRAMS / name), *arguments], reads=reads)
 
     def start_command(self, *arguments: str, reads: bool = True, cwd: str | None = None) -> Running:
         """Start ``rxlanggraph`` with a pipe as its standard input, which stays open.
@@ -218,6 +218,11 @@ class processes:
     @property
     def _it(self) -> Running:
         return self._all[-1]
+
+    def turn_to(self, running: Running) -> None:
+        """Have the keywords be about a process that was started before."""
+        self._all.remove(running)
+        self._all.append(running)
 
     # -- talking to it ---------------------------------------------------------------------------
 

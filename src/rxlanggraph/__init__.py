@@ -14,6 +14,7 @@ A map of the layers; each imports only from those above it.
     cleanup              cancelling, draining, and the report
     operators            how a stream of messages becomes a stream of runs
     bridge               the public face of it all
+    agent                an actor: its state, its memory, its output, one run at a time
     cli                  the command, thin over the bridge
     testing              what you need to test pipelines of your own
 """

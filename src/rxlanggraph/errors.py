@@ -10,6 +10,12 @@
     │   ├── RegistryClosedError
     │   └── BridgeClosedError
     ├── LoopUnavailableError                (RuntimeError) broken elsewhere: the loop is gone
+    ├── MissingExtraError                   (ImportError) not installed
+    ├── AgentError                          an agent said no
+    │   ├── AgentBusyError                  (RuntimeError) one run at a time
+    │   ├── AgentMessageError               an MCP message that cannot be read
+    │   ├── IllegalTransitionError          (RuntimeError) not from the state that it is in
+    │   └── OutputEndedError                (RuntimeError) the run is over, its output taken
     └── RunError                            why one run has no result
         ├── RunTimeoutError                 (TimeoutError)
         ├── RunCancelledError
@@ -22,12 +28,18 @@ one it can do something about. An exception raised by a graph is never wrapped: 
 from __future__ import annotations
 
 __all__ = [
+    "AgentBusyError",
+    "AgentError",
+    "AgentMessageError",
     "BlockingCallError",
     "BridgeClosedError",
     "ClosedError",
+    "IllegalTransitionError",
     "InvalidArgumentError",
     "InvalidTypeError",
     "LoopUnavailableError",
+    "MissingExtraError",
+    "OutputEndedError",
     "RegistryClosedError",
     "RunCancelledError",
     "RunError",
@@ -77,6 +89,30 @@ class BridgeClosedError(ClosedError):
 
 class LoopUnavailableError(RxLangGraphError, RuntimeError):
     """The event loop is closed, stopped or not running, and nothing of ours stopped it."""
+
+
+class MissingExtraError(RxLangGraphError, ImportError):
+    """A package is not installed that an optional part of rxlanggraph needs."""
+
+
+class AgentError(RxLangGraphError):
+    """A call on an agent, or on a part of one, did not do what it was asked for."""
+
+
+class AgentBusyError(AgentError, RuntimeError):
+    """An agent was asked to run while another run of it was on."""
+
+
+class AgentMessageError(AgentError):
+    """An MCP message has no content that an agent could read."""
+
+
+class IllegalTransitionError(AgentError, RuntimeError):
+    """A state was to be entered that may not follow the one the agent is in."""
+
+
+class OutputEndedError(AgentError, RuntimeError):
+    """The run that filled the output has ended, and all that it put there was taken."""
 
 
 class RunError(RxLangGraphError):

@@ -6,11 +6,14 @@ import asyncio
 import gc
 import sys
 import traceback
+from collections.abc import Callable
 from contextvars import Context, ContextVar
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["format_frames", "format_task", "tasks_where"]
+
+_T = TypeVar("_T")
 
 
 def format_frames(frames: list[FrameType]) -> str:
@@ -44,15 +47,15 @@ def format_task(task: asyncio.Task[Any], loop_thread: int | None) -> str:
 
 
 def tasks_where(
-    loop: asyncio.AbstractEventLoop, variable: ContextVar[Any], value: object
+    loop: asyncio.AbstractEventLoop, variable: ContextVar[_T], matches: Callable[[_T | None], bool]
 ) -> list[asyncio.Task[Any]]:
-    """The unfinished tasks of ``loop`` in whose context ``variable`` is ``value``.
+    """The unfinished tasks of ``loop`` in whose context the value of ``variable`` matches.
 
     Any thread; never blocks. A task inherits the context of the one that made it, so this finds
     what a run has started, however deep: LangGraph runs each node in a task of its own.
     """
     tasks = asyncio.all_tasks(loop)
-    return [task for task in tasks if _context_of(task).get(variable) is value]
+    return [task for task in tasks if matches(_context_of(task).get(variable))]
 
 
 def _context_of(task: asyncio.Task[Any]) -> Context:

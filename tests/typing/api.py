@@ -18,6 +18,7 @@ from rxlanggraph import (
     TaskInfo,
     TaskRegistry,
 )
+from rxlanggraph.agent import AgentPool, AgentState, BaseAgent, Memory, Message, Transition
 
 
 async def shout(content: str) -> str:
@@ -61,3 +62,27 @@ def registry(future: Future[int]) -> tuple[TaskInfo, ...]:
     tasks.add(future, name="one", thread_id="t")
     print(len(tasks), future in tasks, tasks.statistics().in_flight, tasks.wait_idle(0.1))
     return tasks.snapshot() + tasks.close()
+
+
+class Echo(BaseAgent):
+    async def step(self) -> str:
+        with self.state_context(AgentState.THINKING):
+            await asyncio.sleep(0)
+        self.add_message("assistant", "done", tool_calls=[])
+        await self.output_queue.put(str(self.request))
+        return str(self.request)
+
+
+async def agents(bridge: RxPyLangGraphBridge) -> None:
+    agent = Echo("echo", memory=Memory(max_messages=10), max_steps=3, timeout=5)
+    print(await agent.run("hello", 1.0, on_busy="enqueue"), agent.run_sync("hello"))
+    role: str = agent.memory.get_messages()[0].role
+    changes: Observable[Transition] = agent.state_changes
+    added: Message = agent.add_message("user", "hello")
+    turn: tuple[Message, ...] = agent.add_messages(["hello", {"role": "user", "content": "again"}])
+    async with agent.state_context(AgentState.RUNNING):
+        print(agent.state.name, role, added, turn, changes)
+    async for item in agent.stream(timeout=1.0):
+        print(item)
+    pool = AgentPool(Echo, max_agents=3)
+    rx.of(messages()).pipe(bridge.invoke(pool)).subscribe(print)

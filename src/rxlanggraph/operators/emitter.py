@@ -58,24 +58,30 @@ class Emitter(Generic[_T]):
         Raises:
             BaseException: Whatever the observer raised; then nothing follows.
         """
-        with self._lock:
-            if self._emitting or not self._notifications:
-                return
-            self._emitting = True
-            notify, value = self._notifications.popleft()
         while True:
+            with self._lock:
+                if self._emitting or not self._notifications:
+                    return
+                # A handler that comes in above this line emits by itself, and leaves nothing;
+                # what one puts below it is emitted here, or seen in the next round.
+                self._emitting = True
             try:
-                notify(value)
+                self._emit()
             except BaseException:
                 self.stop()
+                raise
+            finally:
                 with self._lock:
                     self._emitting = False
-                raise
+
+    def _emit(self) -> None:
+        while True:
             with self._lock:
-                if not self._notifications:
-                    self._emitting = False
+                try:
+                    notify, value = self._notifications.popleft()
+                except IndexError:
                     return
-                notify, value = self._notifications.popleft()
+            notify(value)
 
     def _put_last(self, notify: Callable[[Any], None], value: Any) -> None:
         with self._lock:

@@ -1,0 +1,89 @@
+Feature: An agent answers with a model, a function or a graph, and remembers whole turns
+
+  # -- a turn ------------------------------------------------------------------------------------
+
+  Scenario: Others see what a run adds to the memory at its end, in one go
+    Given an agent whose step adds to the memory and waits for the gate
+    When it is run, and somebody else adds a message meanwhile
+    Then the run sees its own messages, and others do not
+    When the agent's gate opens
+    Then the memory has the other's message first, and the run's turn in one piece behind it
+
+  Scenario: What a run has left behind cannot write into a turn that is over
+    Given an agent whose step leaves a task behind that writes later
+    When it is run, and the task writes
+    Then the task gets an AgentError, and the memory has the run's turn alone
+
+  # -- who answers -------------------------------------------------------------------------------
+
+  Scenario: An agent that was given nothing takes a request in and answers None
+    Given a runnable agent that was given nothing
+    When it is run with "hello"
+    Then the answer is None, it is IDLE, and its memory is
+      | role | content |
+      | user | hello   |
+
+  Scenario Outline: <Who> answers, and the memory has the turn
+    Given a runnable agent with <who>
+    When it is run with "hello"
+    Then the answer is "olleh", it is IDLE, and its memory is
+      | role      | content |
+      | user      | hello   |
+      | assistant | olleh   |
+    And its output was "olleh", and ended
+
+    Examples:
+      | Who                       | who                       |
+      | A chat model              | a chat model              |
+      | A Runnable                | a Runnable                |
+      | A chain that ends in text | a chain that ends in text |
+      | A chain that ends in a mapping | a chain that ends in a mapping |
+      | An async function         | an async function         |
+      | A graph of messages       | a graph of messages       |
+      | A graph with a checkpointer | a graph with a checkpointer |
+
+  Scenario: A chain that ends in a number answers with it, and the memory has the request alone
+    Given a runnable agent with a chain that ends in a number
+    When it is run with "hello"
+    Then the answer is 5, it is IDLE, and its memory is
+      | role | content |
+      | user | hello   |
+
+  Scenario: Who watches a run sees each of its states, and its output
+    Given a runnable agent with a chat model
+    When it is run with "hello" while somebody watches
+    Then the states were seen to be RUNNING, THINKING, RUNNING, IDLE, as in its history
+    And the output was seen to be "olleh"
+
+  Scenario: A graph without messages takes the request as it is
+    Given a runnable agent with a graph of a counter
+    When it is run with the state of the counter at 41
+    Then the answer is the state of the counter at 42, and its memory is empty
+
+  Scenario: The second request is answered with the first turn in mind
+    Given a runnable agent with a chat model that says how many messages it was given
+    When it is run twice, with "one" and "two"
+    Then the answers are "1" and "3"
+
+  Scenario: A step that returns None is called again, but not more often than max_steps
+    Given a runnable agent that returns None from 4 steps
+    When it is asked to answer
+    Then the step was called 4 times, the answer is None, and a warning was logged
+
+  Scenario Outline: <what> is refused, and named
+    When an agent is made with <what>
+    Then the agent is refused with <error>: "<text>"
+
+    Examples:
+      | what                     | error                | text                   |
+      | an empty name            | InvalidArgumentError | name must be           |
+      | a sync function as llm   | InvalidTypeError     | no async function      |
+      | a list as memory         | InvalidTypeError     | must be a Memory       |
+      | a step that is not async | InvalidTypeError     | 'async def'            |
+      | a number as llm          | InvalidTypeError     | chat model, a Runnable |
+      | a graph not compiled     | InvalidTypeError     | graph.compile()        |
+      | an llm and a graph       | InvalidTypeError     | not both               |
+      | no steps                 | InvalidArgumentError | max_steps              |
+      | a timeout of zero        | InvalidArgumentError | above 0                |
+      | an unknown busy policy   | InvalidArgumentError | 'enqueue'              |
+

@@ -1,0 +1,91 @@
+Feature: Agents work in a pipeline like graphs, one for each thread if asked for
+
+  Scenario: An agent answers each message of a stream, one after another
+    Given an open bridge on its own loop
+    And a runnable agent that answers with the request
+    When 50 messages go through invoke of the agent
+    Then each has its own answer, in order, and the agent was never run twice at once
+
+  Scenario Outline: Every thread has an agent of its own, whose memory is its own: kept in <place>
+    Given an open bridge on its own loop
+    And a pool of at most 100 agents that keeps memories in <place>
+    When 8 feeders send 200 messages on 20 threads
+    Then 20 agents were made
+    And each answer tells how many messages its thread had before
+
+    Examples:
+      | place        |
+      | this process |
+      | a store      |
+
+  Scenario Outline: An agent that was retired finds its memory again, kept in <place>
+    Given an open bridge on its own loop
+    And a pool of at most 3 agents that keeps memories in <place>
+    When 10 rounds of a message on each of 6 threads are sent
+    Then never more than 3 agents were there at once
+    And at least 33 agents were made
+    And each answer tells how many messages its thread had before
+
+    Examples:
+      | place                 |
+      | this process          |
+      | a store               |
+      | a checkpointer        |
+      | a SQLite checkpointer |
+
+  Scenario: What has run in one process is known in the next
+    Given an open bridge on its own loop
+    And a pool of at most 3 agents that keeps memories in a SQLite checkpointer
+    When 1 feeder sends 3 messages on 1 thread
+    And another pool with the same checkpointer takes its place
+    And 1 feeder sends 2 messages on 1 thread
+    Then the last answer tells of 4 earlier requests
+
+  Scenario: While all agents are busy, a message on another thread waits, and is answered
+    Given a pool of at most 2 agents that wait for the gate
+    When 5 messages on as many threads are sent, and the gate opens when 2 agents are at work
+    Then there were 2 agents until it opened, and all 5 are answered
+
+  Scenario: A message that is cancelled while it waits for an agent holds up nobody
+    Given a pool of at most 1 agent that waits for the gate
+    When of three messages that wait behind a busy agent the first is cancelled as it is woken
+    Then the others are answered
+
+  Scenario: A run that fails leaves the thread's memory as it was, and the next is answered
+    Given an open bridge on its own loop
+    And a pool whose agents fail on demand
+    When a thread is sent "a", "fail" and "b"
+    Then the second has failed with LookupError, and the third knows of 1 earlier request
+
+  Scenario: A run whose memory cannot be kept fails, and is not remembered
+    Given an open bridge on its own loop
+    And a pool that keeps memories in a store which fails once, at "b"
+    When a thread is sent "a", "b" and "b"
+    Then the second has failed with ConnectionError, and the third knows of 1 earlier request
+
+  Scenario Outline: A factory that <fails> fails its message, and takes no agent's place
+    Given an open bridge on its own loop
+    And a pool of at most 1 agent whose factory <fails> at first
+    When a thread is sent "a", "b" and "c"
+    Then the first has failed with <error>, and the third knows of 1 earlier request
+
+    Examples:
+      | fails            | error            |
+      | raises           | ConnectionError  |
+      | returns no agent | InvalidTypeError |
+
+  Scenario: A message without a thread is refused, with the remedy
+    Given an open bridge on its own loop
+    And a pool of at most 3 agents that keeps memories in this process
+    When a message without a thread is sent
+    Then it has failed with InvalidArgumentError, which says "thread_id="
+
+  Scenario Outline: <what> is refused, and named
+    When a pool is made with <what>
+    Then the agent is refused with <error>: "<text>"
+
+    Examples:
+      | what               | error                | text                  |
+      | no agents          | InvalidArgumentError | max_agents            |
+      | no factory         | InvalidTypeError     | agent_factory         |
+      | a dict as its place | InvalidTypeError    | store or checkpointer |

@@ -1,0 +1,58 @@
+Feature: Whatever happens to a run of an agent, the agent can be used again
+
+  Scenario Outline: Cancelled at any await, <agent> can be used again, and its memory is as before
+    Given <agent>
+    When its run is cancelled after each number of turns of the loop that it takes
+    Then each time the agent is IDLE, nothing of the run goes on, and its memory is as before
+    And each time the next run is answered
+
+    Examples:
+      | agent                                      |
+      | a runnable agent with a chat model                 |
+      | a runnable agent with a graph of messages                      |
+      | a runnable agent that uses a tool            |
+      | a runnable agent that starts tasks           |
+
+  Scenario Outline: After a run that <ended> the agent is <state>, and answers the next request
+    Given a runnable agent that does as it is told, within 0.05 s
+    When it is asked to <request>
+    Then the caller gets <error>
+    And the agent is <state>, nothing of the run goes on, and its memory is as before
+    And the next run is answered, and leaves it <state>
+
+    Examples:
+      | ended     | request | error         | state |
+      | failed    | fail    | a LookupError | ERROR |
+      | timed out | hang    | a time-out    | IDLE  |
+
+  Scenario: The next run leaves ERROR if it is told so
+    Given a runnable agent that does as it is told
+    When it is asked to fail
+    And it is asked again, with reset
+    Then the agent is IDLE now
+
+  Scenario: The deadline covers the waiting for one's turn
+    Given a runnable agent that answers when the gate opens
+    When a caller enqueues behind a run, with a timeout of 0.05 s
+    Then that caller gets RunTimeoutError
+    When the agent's gate opens
+    Then the run before it and a run after it are answered
+
+  Scenario: A task that will not be cancelled is named in the log, and holds up nobody
+    Given a runnable agent that has a deaf task, and 0.05 s
+    And tasks of a run that has ended are waited for during 0.05 s
+    When it is asked to answer, and a deaf task is left
+    Then the caller gets a time-out
+    And the log names the task
+
+  Scenario: A TimeoutError of the step's own arrives as it is
+    Given a runnable agent that raises TimeoutError
+    When it is asked to answer
+    Then the caller gets that very TimeoutError
+    And the agent is ERROR now
+
+  Scenario: A stuck agent slows no other
+    Given 50 runnable agents, the first of which hangs
+    When all are run at once
+    Then 49 are answered while the first hangs
+    And the first ends when it is cancelled

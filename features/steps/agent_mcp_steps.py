@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph import errors
+from rxlanggraph.agent.content import text_of
+from support.mcp_agents import IMAGE, Mail, Naive, Obedient, noting
+from support.mcp_forms import FORMS
+from support.mcp_virtual import in_virtual_time
+
+# -- what a message may be -------------------------------------------------------------------------
+
+
+@when("the text is taken out of {form}")
+def step_impl(context: Context, form: str) -> None:
+    noting(context, lambda: text_of(FORMS[form]()))
+
+
+@then('the text is "{expected}"')
+def step_impl(context: Context, expected: str) -> None:
+    assert context.error is None, context.error
+    assert context.result == expected.replace("; ", "\n"), context.result
+
+
+@then('the sender has an AgentMessageError that says "{why}", and what would be read')
+def step_impl(context: Context, why: str) -> None:
+    check_refusal(context.error, why)
+    assert "send a string" in str(context.error) or "UTF-8" in why, context.error
+
+
+@then('the sender has an AgentMessageError that says "{why}"')
+def step_impl(context: Context, why: str) -> None:
+    check_refusal(context.error, why)
+
+
+def check_refusal(error: object, why: str) -> None:
+    assert type(error) is errors.AgentMessageError, repr(error)
+    assert why in str(error), error
+
+
+# -- one that hangs --------------------------------------------------------------------------------
+
+RECIPIENTS: dict[str, Callable[..., Any]] = {"BaseAgent": Obedient, "naive agent": Naive}
+
+
+@given("a {kind} that has {seconds:d} virtual seconds for a message")
+def step_impl(context: Context, kind: str, seconds: int) -> None:
+    context.recipient = RECIPIENTS[kind](timeout=seconds)
+
+
+@given("{count:d} BaseAgents that hang on a message")
+def step_impl(context: Context, count: int) -> None:
+    context.others = [Obedient(f"hanging-{number}") for number in range(count)]
+    context.recipient = Obedient()
+
+
+def exchange(context: Context, *contents: Any, first: float | None = None) -> None:
+    """Send the messages at once, the first with a deadline of its own, and wait for the answers."""
+
+    async def send() -> dict[str, Any]:
+        mail = Mail(context.recipient)
+        for number, content in enumerate(contents):
+            mail.send(content, None if number else first)
+        await mail.wait_answered()
+        return mail.got
+
+    context.got = in_virtual_time(send())
+
+
+@when('it is sent "{message}" with {seconds:d} seconds, and "{others}" behind it')
+def step_impl(context: Context, message: str, seconds: int, others: str) -> None:
+    exchange(context, message, *others.split(", "), first=seconds)
+
+
+@when('it is sent "{first}", and "{late}" with {seconds:d} seconds behind it')
+def step_impl(context: Context, first: str, late: str, seconds: int) -> None:
+    async def send() -> dict[str, Any]:
+        mail = Mail(context.recipient)
+        mail.send(first)
+        mail.send(late, seconds)
+        await mail.wait_answered()
+        return mail.got
+
+    context.got = in_virtual_time(send())
+
+
+@when('it is sent "{first}", and an image behind it')
+def step_impl(context: Context, first: str) -> None:
+    exchange(context, first, IMAGE)
+
+
+@when('it is sent "{first}" and "{second}", and the sender of "{one}" gives up')
+def step_impl(context: Context, first: str, second: str, one: str) -> None:
+    async def send() -> dict[str, Any]:
+        mail = Mail(context.recipient)
+        mail.send(first)
+        mail.send(second)
+        await context.recipient.work.begun.wait()
+        mail.senders[one].cancel()
+        await mail.wait_answered()
+        return mail.got
+
+    context.got = in_virtual_time(send())
+
+
+@when('it is sent "{message}"')
+def step_impl(context: Context, message: str) -> None:
+    exchange(context, message)
+
+
+@when('another BaseAgent is sent "{message}"')
+def step_impl(context: Context, message: str) -> None:
+    async def send() -> dict[str, Any]:
+        hanging = [Mail(agent) for agent in context.others]
+        for mail in hanging:
+            mail.send("hang")
+        for agent in context.others:
+            await agent.work.begun.wait()
+        mail = Mail(context.recipient)
+        mail.send(message)
+        await mail.wait_answered()
+        for one in hanging:
+            await one.wait_answered()
+        return mail.got
+
+    context.got = in_virtual_time(send())
+
+
+@then("the sender has a RunTimeoutError after {seconds:d} virtual seconds")
+def step_impl(context: Context, seconds: int) -> None:
+    (name,) = context.got or ["nobody has an answer after an hour"]
+    check_got(context, name, errors.RunTimeoutError, seconds)
+
+
+@then('the sender of "{name}" has a RunTimeoutError after {seconds:d} virtual seconds')
+def step_impl(context: Context, name: str, seconds: int) -> None:
+    check_got(context, name, errors.RunTimeoutError, seconds)
+
+
+@then("the sender of the image has an AgentMessageError after {seconds:d} virtual seconds")
+def step_impl(context: Context, seconds: int) -> None:
+    check_got(context, "the image", errors.AgentMessageError, seconds)
+
+
+def check_got(context: Context, name: str, error: type[Exception], seconds: float) -> None:
+    assert name in context.got, f"{name!r} has no answer after an hour; answered: {context.got}"
+    got, when_ = context.got[name]
+    assert type(got) is error, repr(got)
+    assert when_ == seconds, when_
+
+
+@then('"{others}" are answered after {seconds:d} virtual seconds, in this order')
+def step_impl(context: Context, others: str, seconds: int) -> None:
+    names = others.split(", ")
+    answered = {name: got for name, got in context.got.items() if name != "hang"}
+    assert answered == {name: (name, seconds) for name in names}, context.got
+    begun = [entry for entry in context.recipient.work.told if entry.startswith("begin")]
+    assert begun == [f"begin {name}" for name in ("hang", *names)], begun
+
+
+@then('the sender of "{name}" has its answer after {seconds:d} virtual seconds')
+def step_impl(context: Context, name: str, seconds: int) -> None:
+    answer, when_ = context.got[name]
+    assert isinstance(answer, str), repr(answer)
+    assert when_ == seconds, when_
+
+
+@then("it has answered after {seconds:d} virtual seconds")
+def step_impl(context: Context, seconds: int) -> None:
+    assert context.got == {"one": ("one", seconds)}, context.got
+
+
+@then('"{name}" was never begun')
+def step_impl(context: Context, name: str) -> None:
+    assert f"begin {name}" not in context.recipient.work.told, context.recipient.work.told
+
+
+@then('nothing of "{name}" goes on')
+def step_impl(context: Context, name: str) -> None:
+    told = context.recipient.work.told
+    assert told.count(f"begin {name}") == told.count(f"end {name}"), told
+    assert name not in context.got, context.got

@@ -1,0 +1,358 @@
+"""BaseAgent: one actor with a state, a memory and an output, which threads and loops share.
+
+Who guards what: `StateMachine`, `Memory` and `OutputQueue` each have a lock of their own, a leaf;
+`RunGuard` lets one run in at a time. What is left here belongs to the run that is in, or is set
+once, so that this module needs no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from rxlanggraph.agent.answering import answerer_for
+from rxlanggraph.agent.checks import check_name, check_whole
+from rxlanggraph.agent.content import text_of
+from rxlanggraph.agent.guard import BusyPolicy, RunGuard
+from rxlanggraph.agent.memory import Memory
+from rxlanggraph.agent.messages import Message, is_message
+from rxlanggraph.agent.output import OutputQueue
+from rxlanggraph.agent.runs import is_within, one_run
+from rxlanggraph.agent.states import AgentState, StateContext, StateMachine, Transition
+from rxlanggraph.errors import (
+    AgentBusyError,
+    AgentMessageError,
+    BlockingCallError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    RunTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from reactivex import Observable
+
+    from rxlanggraph.agent.messages import Content, Role
+
+__all__ = ["BaseAgent"]
+
+_log = logging.getLogger("rxlanggraph")
+
+
+class BaseAgent:
+    """An agent that holds under concurrency: use it from any number of threads and loops.
+
+    Give it an ``llm`` or a ``graph``, or override `step`. Without any of them it takes requests
+    into its memory and answers None.
+
+    Args:
+        name: For people, and the ``thread_id`` of a graph with a checkpointer.
+        llm: A LangChain chat model, a Runnable, or an async function over the messages.
+        graph: A compiled LangGraph graph; of messages if its state has a ``messages`` key.
+        description: What it is good for: shown where it is offered as a tool.
+        max_steps: How often `step` is called in one run at most.
+        timeout: Seconds for a run, waiting for its turn included; ``math.inf`` for ever.
+        memory: To start from, or to bound; None makes an unbounded one.
+        output_size: How many items the output queue holds; 0 for any number.
+
+    Raises:
+        InvalidArgumentError: A number out of its range, or an empty name.
+        InvalidTypeError: ``llm`` or ``graph`` cannot be asked, or both were given; or ``memory`` is
+            none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        llm: Any = None,
+        graph: Any = None,
+        *,
+        description: str = "",
+        max_steps: int = 10,
+        timeout: float = 30.0,
+        memory: Memory | None = None,
+        output_size: int = 0,
+    ) -> None:
+        check_name("name", name)
+        check_whole("max_steps", max_steps, least=1)
+        if not isinstance(memory, Memory | None):
+            raise InvalidTypeError(f"memory must be a Memory, not {memory!r}")
+        self.name = name
+        self.description = description
+        self.max_steps = max_steps
+        self.timeout = _seconds(timeout)
+        self.llm = llm
+        self.graph = graph
+        self.memory = Memory() if memory is None else memory
+        self.output_queue: OutputQueue[Any] = OutputQueue(output_size)
+        self._answerer = answerer_for(llm, graph)
+        self._states = StateMachine(name)
+        self._guard = RunGuard(self._busy)
+        # Owned by the run that is in:
+        self._request: Any = None
+
+    def __repr__(self) -> str:
+        """Name the agent and its state."""
+        return f"<{type(self).__name__} {self.name!r} {self.state.name}>"
+
+    # -- state ---------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> AgentState:
+        """That of the most recent context still open; ERROR until `reset`. Any thread."""
+        return self._states.state
+
+    def state_context(self, state: AgentState) -> StateContext:
+        """Be in ``state`` for a block, ``async with`` or ``with``. Any thread; never blocks.
+
+        Contexts may overlap in any order: leaving one never undoes a newer one, and the last one
+        restores what was before the first. An exception that leaves the block sets ERROR.
+
+        Raises:
+            InvalidArgumentError: ``state`` is no `AgentState`.
+            IllegalTransitionError: On entering: not from the state that the agent is in.
+        """
+        return self._states.context(state)
+
+    @property
+    def state_changes(self) -> Observable[Transition]:
+        """Every change of state from the moment of subscribing. In the changing thread."""
+        return self._states.changes
+
+    def state_history(self) -> tuple[Transition, ...]:
+        """The last changes of state, with their times. Any thread; never blocks."""
+        return self._states.history()
+
+    def reset(self) -> None:
+        """Leave ERROR. Any thread; never blocks. Memory and output stay as they are."""
+        self._states.reset()
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def add_message(
+        self,
+        role: Role,
+        content: Content,
+        *,
+        tool_calls: Iterable[Any] = (),
+        tool_call_id: str | None = None,
+        tool_name: str | None = None,
+    ) -> Message:
+        """Add one message to the memory. Any thread, any coroutine; never blocks.
+
+        Within a run it belongs to that run's turn: others see it when the run has succeeded.
+
+        Raises:
+            InvalidArgumentError: ``role`` is none that there is.
+        """
+        message = Message(
+            role,
+            content,
+            tool_calls=tuple(tool_calls),
+            tool_call_id=tool_call_id,
+            tool_name=tool_name,
+        )
+        self.memory.add(message)
+        return message
+
+    def add_messages(self, messages: Iterable[Any]) -> tuple[Message, ...]:
+        """Add messages as one turn: nobody's message comes between. Any thread; never blocks.
+
+        Args:
+            messages: `Message`, LangChain messages, mappings, or strings of the user's.
+        """
+        turn = tuple(Message.of(message) for message in messages)
+        self.memory.add_all(turn)
+        return turn
+
+    # -- output --------------------------------------------------------------------------------
+
+    @property
+    def outputs(self) -> Observable[Any]:
+        """Every item put into `output_queue` from the moment of subscribing, as an Observable."""
+        return self.output_queue.observable
+
+    def stream(
+        self, timeout: float | None = None, *, broadcast: bool = False
+    ) -> AsyncIterator[Any]:
+        """The items of `output_queue`, until the run ends. See `OutputQueue.stream`."""
+        return self.output_queue.stream(timeout, broadcast=broadcast)
+
+    # -- running -------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        request: Any = None,
+        timeout: float | None = None,
+        *,
+        on_busy: BusyPolicy = "raise",
+        reset: bool = False,
+    ) -> Any:
+        """Answer ``request``: call `step` until it returns something else than None.
+
+        Any loop of any thread; one run at a time. What is added to the memory meanwhile becomes
+        part of it at the end, in one go. Cancelled, timed out or failed, the run leaves the
+        memory as it was, and nothing that it has started goes on: the agent can be used again.
+
+        Args:
+            request: A string, a `Message`, a LangChain message or a mapping of one, which the
+                memory takes; or whatever a graph without messages, or a step of yours, takes.
+                None for an answer to what the memory has.
+            timeout: Seconds, waiting for its turn included; None takes the agent's.
+            on_busy: What happens while another run is in: ``"raise"``, or ``"enqueue"`` to wait.
+            reset: Leave ERROR first. An agent in ERROR works all the same, but shows it.
+
+        Returns:
+            What the last step returned; None after ``max_steps`` that returned None.
+
+        Raises:
+            AgentBusyError: Another run is in; or, in either case, this is part of that run.
+            RunTimeoutError: The time was over.
+            InvalidArgumentError: ``timeout`` or ``on_busy`` is out of its range.
+            InvalidTypeError: ``request`` is to be a message, and is none; the agent is in ERROR.
+            Exception: Whatever `step` raised; the agent is then in ERROR.
+        """
+        seconds = self.timeout if timeout is None else _seconds(timeout)
+        if is_within(self):
+            raise AgentBusyError(
+                f"{self!r} was asked by its own run, which would wait for itself; "
+                "ask another agent, or answer in step()"
+            )
+        deadline = asyncio.timeout(None if seconds == math.inf else seconds)
+        try:
+            async with deadline, self._guard.entered(on_busy):
+                if reset:
+                    self.reset()
+                return await self._run(request)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise  # the step's own
+            raise RunTimeoutError(f"the run of {self!r} did not end within {seconds} s") from error
+
+    def run_sync(
+        self, request: Any = None, timeout: float | None = None, *, on_busy: BusyPolicy = "raise"
+    ) -> Any:
+        """As `run`, for a thread without a loop: on a loop made for this call. Blocks.
+
+        A client that belongs to one loop (many HTTP clients do) wants one that stays: use
+        ``bridge.create_future_task(agent, request).result()`` then.
+
+        Raises:
+            BlockingCallError: Called in a running loop's thread.
+        """
+        if asyncio._get_running_loop() is not None:
+            raise BlockingCallError(
+                "run_sync() would block the event loop of this thread; use 'await agent.run()'"
+            )
+        return asyncio.run(self.run(request, timeout, on_busy=on_busy))
+
+    async def ainvoke(self, input: Any, config: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
+        """Answer ``input`` when it is its turn: what makes ``bridge.invoke(agent)`` work.
+
+        As `run` with ``on_busy="enqueue"``. ``config`` is LangGraph's; nothing of it is used.
+        """
+        return await self.run(input, on_busy="enqueue")
+
+    async def step(self) -> Any:
+        """Do one step of a run; override it to make an agent of your own.
+
+        On the loop of the run. Within it `request` is the run's, and the memory shows what the
+        run has added.
+
+        Returns:
+            The answer, which ends the run; None to be called again.
+        """
+        if self._answerer is None:
+            return None
+        messages = self.memory.get_messages()
+        with self.state_context(AgentState.THINKING):
+            answer = await self._answerer.answer(self._request, messages, self.name)
+        self.memory.add_all(answer.messages)
+        await self.output_queue.put(answer.value)
+        return answer.value
+
+    @property
+    def request(self) -> Any:
+        """What the run that is in was asked; None between runs."""
+        return self._request
+
+    async def process_mcp_message(
+        self,
+        content: Any,
+        sender: str,
+        message: Any = None,
+        agent_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Answer a message of another agent, as a run of its own, when it is its turn.
+
+        Any loop. Cancelling it cancels the run.
+
+        Args:
+            content: The text, in any form that MCP knows; see `text_of`.
+            sender: Who sent it, for errors.
+            message: The message around the content; for overriding methods.
+            agent_id: Whom the sender addressed; for overriding methods.
+            timeout: Seconds for waiting and answering together; None takes the agent's.
+
+        Raises:
+            AgentMessageError: There is no text in ``content``.
+            RunTimeoutError: The time was over.
+            Exception: Whatever the run raised.
+        """
+        try:
+            text = text_of(content)
+        except AgentMessageError as error:
+            raise AgentMessageError(f"from {sender!r} to {self!r}: {error}") from error
+        return await self.run(text, timeout, on_busy="enqueue", reset=True)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _busy(self) -> AgentBusyError:
+        return AgentBusyError(
+            f"{self!r} is busy: another run is in; wait with on_busy='enqueue', "
+            "or use another agent"
+        )
+
+    async def _run(self, request: Any) -> Any:
+        self._request = request
+        self.output_queue.begin()
+        try:
+            async with one_run(self, self.memory), self.state_context(AgentState.RUNNING):
+                # Also a run that never waits can be cancelled, and lets others see that it is on.
+                await asyncio.sleep(0)
+                if self._remembers(request):
+                    self.memory.add(request)
+                return await self._steps()
+        finally:
+            self.output_queue.end()
+            self._request = None
+
+    def _remembers(self, request: Any) -> bool:
+        if request is None:
+            return False
+        if self._answerer is None:
+            return is_message(request)  # a step of one's own may be asked for anything
+        return self._answerer.of_messages
+
+    async def _steps(self) -> Any:
+        if type(self).step is BaseAgent.step:
+            return await self.step()  # which is all there is to do, also if the answer is None
+        for _ in range(self.max_steps):
+            started: object = self.step()
+            if not isinstance(started, Awaitable):
+                raise InvalidTypeError(
+                    f"{type(self).__name__}.step must be 'async def'; it returned {started!r}"
+                )
+            if (answer := await started) is not None:
+                return answer
+        _log.warning("%r gave no answer in %d steps", self, self.max_steps)
+        return None
+
+
+def _seconds(timeout: object) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise InvalidArgumentError(f"timeout must be a number of seconds above 0, not {timeout!r}")
+    return float(timeout)

@@ -1,0 +1,115 @@
+"""text_of: the text in a message, whichever of the forms that MCP knows it comes in.
+
+A block may be the SDK's object, the mapping that it is on the wire, or what other frameworks make
+of it, so that it is read by its fields and not by its class: the SDK need not be installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rxlanggraph.errors import AgentMessageError
+
+__all__ = ["text_of"]
+
+MAX_DEPTH = 16
+"""A guess: what MCP itself nests is four deep (a result, its list, a resource, its text)."""
+
+MAX_BLOCKS = 10_000
+"""A guess, far above any real message; what is deep and wide could otherwise take for ever."""
+
+_NESTED = ("content", "contents", "messages", "resource")
+_ACCEPTED = (
+    "send a string, UTF-8 bytes, a mapping with 'text' or 'content', a text block, an embedded "
+    "text resource, a resource link, or a list of them"
+)
+
+
+def text_of(content: Any) -> str:
+    """Return the text in ``content``; several blocks of text are joined by newlines.
+
+    Any thread; never blocks. Images, audio, binary resources and blocks of other kinds are left
+    out where there is text beside them.
+
+    Args:
+        content: A string; bytes in UTF-8; a mapping or object with a ``text``, or with a
+            ``content``, ``contents``, ``messages`` or ``resource`` that holds one; a link to a
+            resource (its title and address are the text); a list or tuple of any of these.
+
+    Raises:
+        AgentMessageError: There is no text in it, or something in it is in none of these forms.
+    """
+    texts: list[str] = []
+    others: list[str] = []
+    for number, (block, text) in enumerate(_leaves(content, 0)):
+        if number == MAX_BLOCKS:
+            raise AgentMessageError(f"a message of more than {MAX_BLOCKS} blocks is not read")
+        if text is None:
+            others.append(block)
+        elif text.strip():
+            texts.append(text)
+    if not texts:
+        found = f"holds only {', '.join(dict.fromkeys(others))}" if others else "is empty"
+        raise AgentMessageError(f"there is no text in the message: it {found}; {_ACCEPTED}")
+    return "\n".join(texts)
+
+
+def _leaves(content: Any, depth: int) -> Iterator[tuple[str, str | None]]:
+    """Every block in ``content`` that holds no other: what it is called, and its text if any."""
+    if depth > MAX_DEPTH:
+        raise AgentMessageError(f"a message nested more than {MAX_DEPTH} deep is not read")
+    if content is None or (isinstance(content, list | tuple) and not content):
+        yield "nothing", ""  # a leaf too, so that a message of nothing but these is bounded as well
+    elif isinstance(content, str):
+        yield "a string", content
+    elif isinstance(content, bytes | bytearray):
+        yield "bytes", _decoded(content)
+    elif isinstance(content, list | tuple):
+        for block in content:
+            yield from _leaves(block, depth + 1)
+    else:
+        yield from _block(content, depth)
+
+
+def _block(block: Any, depth: int) -> Iterator[tuple[str, str | None]]:
+    # Before the text: a LangChain message has both, its text without anything between the blocks.
+    for name in _NESTED:
+        nested = _field(block, name)
+        if nested is not None:
+            yield from _leaves(nested, depth + 1)
+            return
+    kind, text = _field(block, "type"), _field(block, "text")
+    if isinstance(text, str):
+        yield "text", text
+    elif kind == "resource_link" and _field(block, "uri") is not None:
+        yield "a link", _link(block)
+    elif isinstance(kind, str):
+        yield f"a block of type {kind!r}", None
+    elif _field(block, "blob") is not None:
+        yield "a binary resource", None
+    else:
+        raise AgentMessageError(f"{_described(block)} is no content of a message; {_ACCEPTED}")
+
+
+def _field(block: Any, name: str) -> Any:
+    return block.get(name) if isinstance(block, Mapping) else getattr(block, name, None)
+
+
+def _link(block: Any) -> str:
+    title = _field(block, "title") or _field(block, "name")
+    return f"{title}: {_field(block, 'uri')}" if title else str(_field(block, "uri"))
+
+
+def _decoded(data: bytes | bytearray) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise AgentMessageError(f"the bytes of the message are no UTF-8: {error}") from error
+
+
+def _described(block: Any) -> str:
+    if isinstance(block, Mapping):
+        keys = ", ".join(repr(key) for key in list(block)[:5])
+        return f"a mapping with {keys}" if keys else "an empty mapping"
+    return f"an object of type {type(block).__name__}"

@@ -1,0 +1,338 @@
+"""Memory: the messages of an agent, whoever adds them.
+
+What breaks without it: a list that is guarded by an ``asyncio.Lock`` is guarded on one loop only; a
+list that is not lets others' messages in between a tool call and its result; a run that fails half
+way leaves half a turn behind.
+
+What is counted, and found to be too much, is taken out later than it was looked at: others have
+added, cleared or trimmed meanwhile. So each addition has a key of its own, never to be used again,
+and what is taken out is taken out by its key: twice, or after a clear, that does nothing.
+
+`_lock` is a leaf, held over a few calls into one dict, never over a token counter: that is the
+user's code. It is an RLock, and each section is right if another one runs whole between any two of
+its lines: a signal handler or a finalizer may come in there (invariant 5). A single call into a
+built-in dict is taken to be one step.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable
+from contextvars import ContextVar
+from itertools import repeat
+from types import TracebackType
+from typing import Literal, Self
+
+from langchain_core.messages import BaseMessage
+
+from rxlanggraph.agent.messages import Message, MessageLike, as_messages, to_langchain
+from rxlanggraph.agent.trimming import Entries, TokenCounter, bounds_of
+from rxlanggraph.errors import AgentError, UsageError
+
+__all__ = ["Memory", "Turn"]
+
+# The turn that the present code writes to; from there outwards, those of other memories.
+_writing: ContextVar[Turn | None] = ContextVar("rxlanggraph_memory_turn", default=None)
+
+
+class Memory:
+    """The messages of a conversation, in one order that everyone agrees on.
+
+    Safe from any thread and any coroutine, from signal handlers and from finalizers. Nothing here
+    waits; what is bounded counts now and then, in the thread of whoever adds or looks.
+
+    Bounded, it forgets the oldest messages through LangChain's ``trim_messages``. A system message
+    at the beginning is kept, and a tool call and its results stay or go together. A turn of tool
+    calls that is not over is not cut: that alone may exceed the bound, until it is.
+
+    Args:
+        max_messages: How many messages it shows at most; None for any number.
+        max_tokens: How many tokens they have at most; None for any number.
+        token_counter: A plain function of a list of LangChain messages, or a chat model; called
+            without a lock, at times by several threads. None estimates, from the number of
+            characters.
+
+    Raises:
+        InvalidArgumentError: A number is out of its range, or there is a counter and nothing to
+            count.
+        InvalidTypeError: The counter can count nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_messages: int | None = None,
+        max_tokens: int | None = None,
+        token_counter: TokenCounter | None = None,
+    ) -> None:
+        self._bounds = bounds_of(max_messages, max_tokens, token_counter)
+        self._lock = threading.RLock()  # see the top of the module; guards the rest, and each Turn
+        self._entries: Entries = {}
+        # To count at each addition would make each take as long as there are messages: it is done
+        # when they have become a quarter more.
+        self._trim_at = _next_trim(max_messages or 0) if self._bounds else math.inf
+
+    def add(self, message: MessageLike) -> None:
+        """Add one message at the end. Any thread; never blocks, but to count where that is due.
+
+        Within a `Turn` it becomes part of that, and others see it when the turn is committed.
+
+        Args:
+            message: Anything that `Message.of` takes.
+
+        Raises:
+            InvalidArgumentError, InvalidTypeError: It is no message; nothing was added.
+            AgentError: The turn that this code belongs to is over; nothing was added.
+            Exception: Whatever a token counter raised; nothing was added.
+        """
+        one = Message.of(message)
+        turn = self._turn()
+        if turn is not None:
+            turn.add(one)
+            return
+        self._make_room()
+        with self._lock:
+            self._entries[object()] = one
+
+    def add_all(self, messages: Iterable[MessageLike]) -> None:
+        """Add messages at the end, with nobody else's between them. As `add` otherwise.
+
+        Raises:
+            InvalidArgumentError, InvalidTypeError: One is no message; none was added.
+            AgentError: The turn that this code belongs to is over; none was added.
+            Exception: Whatever a token counter raised; none was added.
+        """
+        entries = _keyed(messages)
+        turn = self._turn()
+        if turn is not None:
+            turn._write(entries)
+            return
+        self._make_room()
+        with self._lock:
+            self._entries.update(entries)
+
+    def get_messages(self) -> tuple[Message, ...]:
+        """Return the messages as they are at one moment; what comes later is not in it.
+
+        Any thread; blocks as long as a token counter does. Within a `Turn` that is not over, with
+        what the turn has added.
+
+        Raises:
+            Exception: Whatever a token counter raised.
+        """
+        turn = self._turn()
+        return self._shown() if turn is None else turn.get_messages()
+
+    def __len__(self) -> int:
+        """How many messages `get_messages` returns. Any thread."""
+        return len(self.get_messages())
+
+    def to_langchain(self) -> list[BaseMessage]:
+        """Return what `get_messages` returns, as LangChain's own messages. Any thread."""
+        return to_langchain(self.get_messages())
+
+    def load(self, messages: Iterable[MessageLike]) -> None:
+        """Have these messages in the place of all others. Any thread; never blocks.
+
+        At once, also within a `Turn`, of which what was added until then is dropped.
+
+        Raises:
+            InvalidArgumentError, InvalidTypeError: One is no message; nothing has changed.
+            AgentError: The turn that this code belongs to is over; nothing has changed.
+        """
+        loaded = _keyed(messages)
+        turn = self._turn()
+        with self._lock:
+            if turn is not None:
+                turn._drop()
+            self._entries = loaded
+
+    def clear(self) -> None:
+        """Forget everything, as ``load(())`` does."""
+        self.load(())
+
+    def turn(self) -> Turn:
+        """Make a `Turn`. Any thread; never blocks."""
+        return Turn(self)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _turn(self) -> Turn | None:
+        """The turn of this memory that the present code writes to, which may be over."""
+        turn = _writing.get()
+        while turn is not None and turn._memory is not self:
+            turn = turn._outer
+        return turn
+
+    def _make_room(self) -> None:
+        """Trim if it is time to. Before an addition: if counting fails, nothing was added."""
+        if not self._bounds:
+            return
+        with self._lock:
+            due = len(self._entries) >= self._trim_at
+        if due:
+            self._shown()
+
+    def _shown(self) -> tuple[Message, ...]:
+        """What there is room for; the rest is forgotten."""
+        with self._lock:
+            entries = self._entries.copy()
+        if not self._bounds:
+            return tuple(entries.values())
+        kept = self._fit(entries)
+        forgotten = entries.keys() - kept.keys()
+        with self._lock:
+            # In one step, so that no handler sees half of a tool's turn. Dropped after the lock.
+            dropped = list(map(self._entries.pop, forgotten, repeat(None)))
+            self._trim_at = _next_trim(len(kept))
+        del dropped
+        return tuple(kept.values())
+
+    def _fit(self, entries: Entries, written: int = 0) -> Entries:
+        for bound in self._bounds:
+            entries = bound.fit(entries, written)
+        return entries
+
+
+class Turn:
+    """The messages of one run, which come into a memory all at once or not at all.
+
+    In a ``with`` block, what its code adds to the memory is the turn's, also in the tasks, threads
+    and callbacks that it starts with its context, as asyncio does. They see the memory and what
+    the turn has added; nobody else sees the latter. The block's end commits the turn, an exception
+    discards it. What still tries to write afterwards gets an `AgentError`.
+
+    Safe from any thread. A turn within a turn of the same memory is one of its own. A block with a
+    ``yield`` in it is also that of the code which the generator yields to.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._lock = memory._lock  # shared; guards the rest
+        self._staged: Entries = {}
+        self._ended: Literal["committed", "discarded"] | None = None
+        self._entered = False
+        # Written when the block is entered, before anything can come through it.
+        self._outer: Turn | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it was committed or discarded. Any thread; never blocks."""
+        with self._lock:
+            return self._ended is not None
+
+    def __enter__(self) -> Self:
+        """Have the code of this block write to the turn.
+
+        Raises:
+            UsageError: It was entered before.
+        """
+        with self._lock:
+            if self._entered:
+                raise UsageError("a turn is for one block; make one for each: memory.turn()")
+            self._entered = True
+        self._outer = _writing.get()
+        _writing.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit the turn, or discard it if an exception leaves the block; unless it is over."""
+        # First, so that a handler that comes in meanwhile writes past the turn, and is not refused.
+        if _writing.get() is self:  # it is not where another task closes a generator
+            _writing.set(self._outer)
+        try:
+            if kind is None and not self.over:
+                self._memory._make_room()
+                self._end("committed")
+        finally:
+            self._end("discarded")
+
+    def add(self, message: MessageLike) -> None:
+        """Add one message to the turn. Any thread; never blocks.
+
+        Raises:
+            InvalidArgumentError, InvalidTypeError: It is no message; nothing was added.
+            AgentError: The turn is over; nothing was added.
+        """
+        self._write({object(): Message.of(message)})
+
+    def add_all(self, messages: Iterable[MessageLike]) -> None:
+        """Add messages to the turn, with nothing between them. Any thread; never blocks.
+
+        Raises:
+            InvalidArgumentError, InvalidTypeError: One is no message; none was added.
+            AgentError: The turn is over; none was added.
+        """
+        self._write(_keyed(messages))
+
+    def get_messages(self) -> tuple[Message, ...]:
+        """Return the memory's messages, and behind them the turn's. Any thread.
+
+        Of a bounded memory, the turn's are never cut.
+
+        Raises:
+            Exception: Whatever a token counter raised.
+        """
+        with self._lock:
+            staged = self._staged.copy()
+            entries = self._memory._entries | staged
+        return tuple(self._memory._fit(entries, len(staged)).values())
+
+    def commit(self) -> None:
+        """Put the turn's messages at the memory's end, with nobody's between. Any thread.
+
+        Raises:
+            AgentError: The turn is over.
+            Exception: Whatever a token counter raised; the turn goes on.
+        """
+        self._memory._make_room()
+        if not self._end("committed"):
+            raise self._refusal()
+
+    def discard(self) -> None:
+        """Drop the turn's messages; without effect once it is over. Any thread; never blocks."""
+        self._end("discarded")
+
+    def _end(self, how: Literal["committed", "discarded"]) -> bool:
+        """End it, unless that was done."""
+        with self._lock:
+            if self._ended is not None:
+                return False
+            # The end before the copy: what a handler adds in between is refused, not lost.
+            self._ended = how
+            if how == "committed":
+                self._memory._entries.update(self._staged)
+            self._staged.clear()
+            return True
+
+    def _write(self, entries: Entries) -> None:
+        with self._lock:
+            if self._ended is not None:
+                raise self._refusal()
+            self._staged.update(entries)
+
+    def _drop(self) -> None:
+        """Forget what was added until now. Under the lock."""
+        if self._ended is not None:
+            raise self._refusal()
+        self._staged.clear()
+
+    def _refusal(self) -> AgentError:
+        return AgentError(
+            f"this run is over, and its turn was {self._ended}: the memory takes nothing more "
+            "from it; let a run end after all that it has started, or write from outside it"
+        )
+
+
+def _keyed(messages: Iterable[MessageLike]) -> Entries:
+    return {object(): message for message in as_messages(messages)}
+
+
+def _next_trim(kept: int) -> float:
+    return kept + kept // 4 + 8

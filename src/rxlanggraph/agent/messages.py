@@ -1,0 +1,320 @@
+"""Message: one thing said in a conversation, and its way to LangChain and back."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass, field, replace
+from reprlib import repr as shortened
+from typing import Any, Literal, TypeAlias, get_args
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+)
+from langchain_core.messages.tool import default_tool_parser
+from uuid_utils import uuid7
+
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+
+__all__ = [
+    "Content",
+    "Message",
+    "MessageLike",
+    "Role",
+    "as_messages",
+    "from_langchain",
+    "to_langchain",
+]
+
+Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
+Content: TypeAlias = "str | list[str | dict[str, Any]]"
+MessageLike: TypeAlias = "Message | BaseMessage | Mapping[str, Any] | str"
+
+_ROLES = get_args(Role)
+_CLASSES: dict[str, type[BaseMessage]] = {
+    "user": HumanMessage,
+    "assistant": AIMessage,
+    "tool": ToolMessage,
+    "system": SystemMessage,
+}
+# What a Message has fields of its own for; of a tool's, the name too.
+_MAPPED = frozenset({"content", "id", "tool_call_id", "tool_calls", "type"})
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: who says what, what an assistant calls, which call a tool answers.
+
+    Immutable, so any thread may read it without a lock; what is a list or a mapping is copied
+    when the message is made, and to be left alone from then on. Equality compares every field; the
+    hash is that of the ``id``.
+
+    Attributes:
+        role: ``"user"``, ``"assistant"``, ``"tool"`` or ``"system"``.
+        content: Text, or a list of content blocks as LangChain has them. None becomes ``""``.
+        tool_calls: What an assistant calls, each as it was given: LangChain's ``name``, ``args``
+            and ``id``, or OpenAI's ``id`` and ``function``.
+        tool_call_id: The ``id`` of the call that a tool's message answers.
+        tool_name: Which tool that was.
+        id: Unique. A new one is sortable by creation (a UUIDv7, RFC 9562).
+        extra: What else the LangChain message had from which this one was made, for the way back:
+            token counts, artifacts, what a provider wants to see again.
+
+    Raises:
+        InvalidArgumentError: ``role`` is none of the four, a tool call or ``extra`` cannot be read,
+            or a field was given that a message of this role does not have.
+        InvalidTypeError: ``content`` is neither text nor content blocks, or an id or a name is no
+            string.
+    """
+
+    role: Role
+    content: Content
+    _: KW_ONLY
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    id: str = field(default_factory=lambda: str(uuid7()))
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the fields, and copy what somebody else could change."""
+        if self.role not in _ROLES:
+            raise InvalidArgumentError(
+                f"role must be {_either(_ROLES)}, not {shortened(self.role)}"
+            )
+        if not isinstance(self.content, str):
+            object.__setattr__(self, "content", _copied(self.content))
+        if self.tool_calls != ():
+            object.__setattr__(self, "tool_calls", _read_calls(self.role, self.tool_calls))
+        if self.role != "tool" and (self.tool_call_id, self.tool_name) != (None, None):
+            raise InvalidArgumentError(
+                "tool_call_id and tool_name belong to a message of a tool, "
+                f"not to one of the {self.role}"
+            )
+        for name in ("id", "tool_call_id", "tool_name"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and (value is not None or name == "id"):
+                raise InvalidTypeError(f"{name} must be a string, not {shortened(value)}")
+        if self.extra:
+            object.__setattr__(self, "extra", _read_extra(self))
+
+    def __hash__(self) -> int:
+        """Hash of the id: contents need not be hashable."""
+        return hash(self.id)
+
+    @staticmethod
+    def of(thing: MessageLike) -> Message:
+        """Return ``thing`` as a Message. Any thread; never blocks.
+
+        Args:
+            thing: A Message, taken as it is; a LangChain message; a mapping as OpenAI or LangChain
+                write messages; or text, which is then the user's.
+
+        Raises:
+            InvalidArgumentError: It has a role that is none of the four, or cannot be read.
+            InvalidTypeError: It is nothing of the kind.
+        """
+        if isinstance(thing, Message):
+            return thing
+        if isinstance(thing, str):
+            return Message("user", thing)
+        if isinstance(thing, BaseMessage):
+            return _from_langchain(thing)
+        if isinstance(thing, Mapping):
+            return _from_mapping(thing)
+        raise InvalidTypeError(
+            "a message must be a Message, a LangChain message, a mapping or text, "
+            f"not {shortened(thing)}"
+        )
+
+
+def is_message(thing: object) -> bool:
+    """Whether `Message.of` would take ``thing`` for a message. Any thread; never blocks."""
+    if isinstance(thing, Mapping):
+        return "role" in thing
+    return isinstance(thing, str | Message | BaseMessage)
+
+
+def as_messages(things: Iterable[MessageLike]) -> tuple[Message, ...]:
+    """Return each of ``things`` as `Message.of` does. Any thread; never blocks.
+
+    Raises:
+        InvalidArgumentError, InvalidTypeError: As `Message.of`; or ``things`` is a single message,
+            or cannot be iterated over.
+    """
+    single = isinstance(things, str | Mapping | BaseMessage)
+    if single or not isinstance(things, Iterable):
+        raise InvalidTypeError(f"a list of messages is needed, not {shortened(things)}")
+    return tuple(Message.of(thing) for thing in things)
+
+
+def to_langchain(messages: Iterable[Message]) -> list[BaseMessage]:
+    """Return ``messages`` as LangChain's. Any thread; never blocks.
+
+    They are the caller's own: to change one changes no Message. Each keeps its ``id``.
+    """
+    return [_to_langchain(message) for message in messages]
+
+
+def from_langchain(messages: Iterable[BaseMessage]) -> list[Message]:
+    """Return LangChain's ``messages`` as ours. Any thread; never blocks.
+
+    There and back they are what they were, but for an ``id`` where there was none, and for chunks,
+    which become whole messages.
+
+    Raises:
+        InvalidArgumentError: One is neither human, AI, tool nor system.
+        InvalidTypeError: One is no LangChain message.
+    """
+    return [_from_langchain(message) for message in messages]
+
+
+def _to_langchain(message: Message) -> BaseMessage:
+    fields = _copied_extra(message.extra)
+    fields |= {"id": message.id, "content": deepcopy(message.content)}
+    if message.role == "assistant":
+        calls, invalid = _parsed(message.tool_calls)
+        fields["tool_calls"] = calls
+        fields["invalid_tool_calls"] = [*fields.get("invalid_tool_calls", ()), *invalid]
+    elif message.role == "tool":
+        # LangChain's message of a tool must have one.
+        fields["tool_call_id"] = message.tool_call_id or ""
+        fields["name"] = message.tool_name
+    return _CLASSES[message.role](**fields)
+
+
+def _from_langchain(message: BaseMessage) -> Message:
+    if not isinstance(message, BaseMessage):
+        raise InvalidTypeError(f"a LangChain message is needed, not {shortened(message)}")
+    if isinstance(message, BaseMessageChunk):
+        message = message_chunk_to_message(message)
+    role: Any = next((role for role, cls in _CLASSES.items() if isinstance(message, cls)), None)
+    if role is None:
+        raise InvalidArgumentError(
+            f"a {type(message).__name__} has no role here; it must be one of {_either(_ROLES)}"
+        )
+    own: dict[str, Any] = {} if message.id is None else {"id": message.id}
+    if isinstance(message, AIMessage):
+        own["tool_calls"] = tuple(message.tool_calls)
+    elif isinstance(message, ToolMessage):
+        own |= {"tool_call_id": message.tool_call_id or None, "tool_name": message.name}
+    return Message(role, message.content, extra=_extra(message, role), **own)
+
+
+def _extra(message: BaseMessage, role: Role) -> dict[str, Any]:
+    mapped = _MAPPED | {"name"} if role == "tool" else _MAPPED
+    defaults = _defaults_of(type(message))
+    extra = {}
+    for name, value in message:
+        if name in mapped:
+            continue
+        default = defaults.get(name)
+        # An artifact may be anything, also what cannot be compared: its default is None.
+        if value is not default and (default is None or value != default):
+            extra[name] = value
+    return extra
+
+
+@functools.cache
+def _defaults_of(cls: type[BaseMessage]) -> dict[str, Any]:
+    """Of each field of ``cls``; to compare with alone. Made once: pydantic takes its time."""
+    fields = cls.model_fields.items()
+    return {name: field.get_default(call_default_factory=True) for name, field in fields}
+
+
+def _from_mapping(mapping: Mapping[str, Any]) -> Message:
+    fields = dict(mapping)
+    if "tool_name" in fields:
+        fields["name"] = fields.pop("tool_name")
+    if fields.get("role") == "tool":
+        fields.setdefault("tool_call_id", "")
+    calls = fields.pop("tool_calls", None)  # not for LangChain to read: to be kept as it is given
+    try:
+        (converted,) = convert_to_messages([fields])
+    except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{shortened(mapping)} is no message; it must have a content, "
+            f"and a role, {_either(_ROLES)}"
+        ) from error
+    message = _from_langchain(converted)
+    return replace(message, tool_calls=calls) if calls else message
+
+
+def _read_extra(message: Message) -> dict[str, Any]:
+    try:
+        own = _copied_extra(message.extra)
+        _to_langchain(message)  # taken here, converted later
+    except Exception as error:
+        raise InvalidArgumentError(
+            "extra must have what LangChain's message has besides, "
+            f"and be possible to copy, unlike {shortened(message.extra)}"
+        ) from error
+    return own
+
+
+def _copied_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
+    # An artifact may be anything, also what cannot be copied.
+    return {name: each if name == "artifact" else deepcopy(each) for name, each in extra.items()}
+
+
+def _copied(content: Any) -> Content:
+    if content is None:
+        return ""
+    try:
+        return _copied_blocks(content)
+    except Exception as error:  # of whatever is in there, or because it is too deep
+        raise InvalidTypeError(
+            f"content must be text or a list of content blocks, not {shortened(content)}; "
+            "convert it with str() or json.dumps()"
+        ) from error
+
+
+def _copied_blocks(content: Any) -> list[str | dict[str, Any]]:
+    if not isinstance(content, list | tuple) or not all(
+        isinstance(b, str | Mapping) for b in content
+    ):
+        raise TypeError("these are no content blocks")
+    return [block if isinstance(block, str) else deepcopy(dict(block)) for block in content]
+
+
+def _read_calls(role: Role, calls: Any) -> tuple[Mapping[str, Any], ...]:
+    try:
+        own = tuple(deepcopy(dict(call)) for call in calls or ())
+        good, bad = _parsed(own)
+        AIMessage("", tool_calls=good, invalid_tool_calls=bad)  # taken here, converted later
+    except Exception as error:
+        raise InvalidArgumentError(
+            "a tool call must have a name, args and an id as LangChain's, "
+            f"or an id and a function as OpenAI's, unlike those in {shortened(calls)}"
+        ) from error
+    if own and role != "assistant":
+        raise InvalidArgumentError(
+            f"tool_calls belong to a message of the assistant, not to one of the {role}"
+        )
+    return own
+
+
+def _parsed(calls: Iterable[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """The calls in LangChain's form, and those whose arguments are no JSON."""
+    good: list[Any] = []
+    bad: list[Any] = []
+    for call in calls:
+        if "function" not in call:
+            good.append(call)
+            continue
+        parsed, invalid = default_tool_parser([dict(call)])
+        good += parsed
+        bad += invalid
+    return good, bad
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,0 +1,299 @@
+"""OutputQueue: what an agent puts out, and who gets it.
+
+What breaks without it: an ``asyncio.Queue`` belongs to one loop, and a consumer of a filled one
+never waits, so that it takes everything; a getter that is cancelled just as it is handed an item
+takes it along; who looks whether the run is over, and then waits for an item, may wait for ever.
+
+A queue of our own, because culsans (0.11, upon aiologic 0.17) crosses loops well but serves whoever
+asks first: of three equal consumers of a filled queue on one loop, the first gets all of it, and on
+three loops they end thousands of items apart (benchmarks/agent_output.py).
+
+1. An item leaves the queue in the step in which its getter returns it, not before (`Promises`).
+2. Consumers have turns, whatever loops they are on (`Rounds`).
+3. Looking whether the run is over and lining up are one critical section, and whoever is in line
+   when that becomes true is woken.
+4. No lock is held while anybody is woken, or an observer called.
+5. `_lock` is an RLock: a signal handler that puts, or a finalizer that closes the coroutine of a
+   getter, may come in on top of the thread that holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from reactivex import Observable
+
+from rxlanggraph.agent.checks import check_seconds, check_whole
+from rxlanggraph.agent.output_stream import OutputStream
+from rxlanggraph.agent.promises import Getter, Promises
+from rxlanggraph.agent.publisher import Publisher
+from rxlanggraph.agent.room import Room
+from rxlanggraph.agent.rounds import Asker
+from rxlanggraph.agent.waiters import Waiter, Wakes, current_task
+
+__all__ = ["OutputQueue"]
+
+_T = TypeVar("_T")
+_Branches: TypeAlias = weakref.WeakValueDictionary[int, "OutputQueue[_T]"]
+
+
+class OutputQueue(Generic[_T]):
+    """A queue between any number of threads and loops, whose consumers are served in turn.
+
+    A consumer is the task that calls `get`, or a stream. In each round of turns each has one; one
+    that is just coming back from its last turn is waited for. So equal consumers of a filled queue
+    end within one item of each other.
+
+    A run begins and ends: `end` ends the waiting of getters, once the items are taken, also if the
+    next run begins at once. What is put between two runs counts to the first of them, what is put
+    before all runs to the first one. What a run leaves is kept for whoever reads. If nobody does
+    when the next run begins, it is dropped: if no task lives that has called `get`, no competing
+    stream is open, and nobody has called `get_nowait` since the last run began.
+
+    Args:
+        maxsize: How many items it holds; 0 for any number.
+        patience: Seconds for which a consumer that was served is expected to ask again before
+            anybody is served twice, if it was so quick the last time. One that stops, or becomes
+            slow, costs the others one such wait. 0 waits for nobody.
+
+    Raises:
+        InvalidArgumentError: ``maxsize`` or ``patience`` is out of its range.
+    """
+
+    def __init__(self, maxsize: int = 0, *, patience: float = 0.1) -> None:
+        check_whole("maxsize", maxsize, least=0)
+        check_seconds("patience", patience)
+        # Held over a few lines; under it, only the locks of the branches are taken. It guards the
+        # next three, what they contain, and the observers of the publisher.
+        self._lock = threading.RLock()
+        self._wakes: Wakes[Waiter] = Wakes(self._lose)
+        self._promises: Promises[_T] = Promises(patience, self._wakes)
+        self._room = Room(maxsize, self._promises, self._lock, self._wakes)
+        self._branches: _Branches[_T] = weakref.WeakValueDictionary()  # one for each broadcast
+        self._publisher: Publisher[_T] = Publisher("an output queue", self._lock)
+
+    def __repr__(self) -> str:
+        """How many items it has, and which run is on."""
+        with self._lock:
+            run = f"run {self._promises.run}{' ended' if self._promises.ended else ''}"
+            return f"<OutputQueue: {len(self._promises)} items, {run}>"
+
+    def qsize(self) -> int:
+        """How many items are there, also those that somebody is about to take. Any thread."""
+        with self._lock:
+            return len(self._promises)
+
+    def empty(self) -> bool:
+        """Whether there is no item. Any thread; never blocks."""
+        return self.qsize() == 0
+
+    def full(self) -> bool:
+        """Whether there is no room for an item. Any thread; never blocks."""
+        with self._lock:
+            return self._room.full()
+
+    @property
+    def observable(self) -> Observable[_T]:
+        """Every item put from the moment of subscribing, in that order; never completes.
+
+        Observers are called by a thread that puts, with one item at a time. One that raises is
+        unsubscribed, and logged.
+        """
+        return self._publisher.observable
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin a run, and end the one before: getters wait again. Any thread; never blocks.
+
+        If nobody reads, what is left of ended runs is dropped.
+        """
+        with self._lock:
+            first = self._promises.run == 0
+        if not first:
+            self.end()
+        with self._lock:
+            self._promises.begin()
+            self._room.announce()
+        self._wakes.send()
+
+    def end(self) -> None:
+        """End the run: what is there is still served, then nobody waits any longer.
+
+        Any thread; never blocks. Calling it again changes nothing.
+        """
+        with self._lock:
+            self._promises.end()
+            branches, self._branches = self._branches, weakref.WeakValueDictionary()
+        self._wakes.send()
+        for branch in _alive(branches):
+            branch.end()
+
+    # -- putting -------------------------------------------------------------------------------
+
+    async def put(self, item: _T) -> None:
+        """Put ``item`` as soon as there is room. Any loop. Cancelled, it has put nothing.
+
+        The putters of one loop are served in order.
+        """
+        with self._lock:
+            free = self._room.free()
+            branches = self._admit(item) if free else []
+        if not free:
+            branches = await self._room.enter(partial(self._admit, item))
+        self._announce(branches, asyncio.get_running_loop())
+
+    def put_nowait(self, item: _T) -> None:
+        """Put ``item`` now, ahead of those who wait to put. Any thread; as quick as the observers.
+
+        Raises:
+            asyncio.QueueFull: There is no room.
+        """
+        with self._lock:
+            full = self._room.full()
+            branches = [] if full else self._admit(item)
+        if full:
+            raise asyncio.QueueFull(
+                f"there are {self._room.size} items, and no room for more; use 'await put()'"
+            )
+        self._announce(branches)
+
+    def _admit(self, item: _T) -> list[OutputQueue[_T]]:
+        """Under the lock, which fixes one order for getters, broadcasts and observers."""
+        self._promises.add(item)
+        self._publisher.put(item)
+        branches = _alive(self._branches)
+        for branch in branches:
+            with branch._lock:
+                branch._admit(item)
+        return branches
+
+    def _announce(
+        self, branches: list[OutputQueue[_T]], here: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """Not under the lock: wake who got it, and have the observers called."""
+        for queue in (self, *branches):
+            queue._wakes.send(here)
+        self._publisher.flush()
+
+    # -- getting -------------------------------------------------------------------------------
+
+    def get(self, timeout: float | None = None) -> Coroutine[Any, Any, _T]:
+        """Get the next item when there is one and it is the caller's turn. Any loop.
+
+        Cancelled, it has taken nothing. Also on a filled queue the others on this loop have a turn
+        first. The consumer is the task that calls, also if ``wait_for`` awaits in one of its own.
+
+        Args:
+            timeout: Seconds; None waits until the run ends.
+
+        Raises:
+            OutputEndedError: The run has ended, and what it put out is taken.
+            RunTimeoutError: The time was over; a TimeoutError.
+            InvalidArgumentError: ``timeout`` is no number of seconds.
+        """
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        return self._get(current_task(), None, timeout)
+
+    def get_nowait(self) -> _T:
+        """Get an item that nobody waits for. Any thread; never blocks.
+
+        Raises:
+            asyncio.QueueEmpty: There is none, whether the run has ended or not.
+        """
+        with self._lock:
+            taken = self._promises.spare()
+            self._room.announce()
+        self._wakes.send()
+        if taken is None:
+            raise asyncio.QueueEmpty("there is no item that nobody waits for; use 'await get()'")
+        return taken[0]
+
+    def stream(self, timeout: float | None = None, *, broadcast: bool = False) -> OutputStream[_T]:
+        """Iterate over the items, ``async for``, until the run that is on ends.
+
+        Before the first run it waits for that; after one it gives what is left of it. Any thread
+        may open it, any loop iterate. One that competes is a consumer from now on, until it is
+        closed or let go of.
+
+        Args:
+            timeout: Seconds without an item after which it raises RunTimeoutError; None for ever.
+            broadcast: Get each item that is put from now on, and compete with nobody. What is not
+                read yet is kept, also if the queue is bounded.
+
+        Raises:
+            InvalidArgumentError: ``timeout`` is no number of seconds.
+        """
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        if broadcast:
+            return self._branch(timeout)
+        with self._lock:
+            get = partial(self._get, run=self._promises.readable(), timeout=timeout)
+            stream = OutputStream(get, self._close)
+            self._promises.attach(stream)
+        return stream
+
+    def _branch(self, timeout: float | None) -> OutputStream[_T]:
+        """Stream from a queue of its own that gets every item, too, until the run ends."""
+        branch: OutputQueue[_T] = OutputQueue(patience=0)
+
+        def close(_: object) -> None:
+            with self._lock:
+                self._branches.pop(id(branch), None)
+            branch.end()
+
+        with self._lock:
+            if self._promises.ended:
+                branch._promises.end()
+            self._branches[id(branch)] = branch
+        return OutputStream(partial(branch._get, run=None, timeout=timeout), close)
+
+    async def _get(self, who: Asker | None, run: int | None, timeout: float | None) -> _T:
+        who = who or current_task()
+        assert who is not None, "asyncio runs coroutines in tasks"
+        with self._lock:
+            getter, promised = self._promises.line_up(who, run, timeout)
+        del who  # a task that its loop has left behind must not keep itself alive
+        try:
+            self._wakes.send(getter.loop)
+            if promised:
+                await asyncio.sleep(0)
+            while True:
+                getter.prepare()
+                with self._lock:
+                    taken = self._promises.settle(getter)
+                    delay = None if taken else self._promises.delay(getter)
+                    self._room.announce()
+                self._wakes.send(getter.loop)
+                if taken is not None:
+                    return taken[0]
+                await getter.wait(delay)
+        except BaseException:
+            with self._lock:
+                self._promises.withdraw(getter)
+            self._wakes.send()
+            raise
+
+    def _lose(self, waiter: Waiter) -> None:
+        """Let go of ``waiter``: its loop is closed."""
+        with self._lock:
+            if isinstance(waiter, Getter):
+                self._promises.withdraw(waiter)
+            else:
+                self._room.lose(waiter.loop)
+
+    def _close(self, who: Asker) -> None:
+        with self._lock:
+            self._promises.close(who)
+        self._wakes.send()
+
+
+def _alive(branches: _Branches[_T]) -> list[OutputQueue[_T]]:
+    return [branch for ref in branches.valuerefs() if (branch := ref()) is not None]

@@ -1,0 +1,65 @@
+"""OutputStream: ``async for`` over what an agent puts out.
+
+A class rather than an async generator: a generator is over for good once one of its steps was
+cancelled or timed out, it cannot be waited for by two tasks, and what it holds is let go of when
+its loop finds the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Self, TypeVar
+
+from rxlanggraph.agent.rounds import Asker
+from rxlanggraph.errors import OutputEndedError
+
+__all__ = ["OutputStream"]
+
+_T = TypeVar("_T")
+
+
+class OutputStream(AsyncIterator[_T]):
+    """The items of an `OutputQueue` until a run ends; made by `OutputQueue.stream`.
+
+    It is one consumer, whichever tasks iterate. A step that is cancelled or timed out has taken
+    nothing, and the stream goes on with the next. One that is let go of is forgotten; `aclose`
+    does that at once.
+
+    Args:
+        get: Gets the next item for whom it is called with.
+        close: Forgets whom it is called with.
+    """
+
+    def __init__(
+        self, get: Callable[[Asker], Coroutine[Any, Any, _T]], close: Callable[[Asker], None]
+    ) -> None:
+        self._get = get
+        self._close = close
+        self._done = False  # any thread; only ever becomes True
+
+    def done(self) -> bool:
+        """Whether it has ended, or was closed. Any thread; never blocks."""
+        return self._done
+
+    def __aiter__(self) -> Self:
+        """Return the stream itself."""
+        return self
+
+    async def __anext__(self) -> _T:
+        """Get the next item. Any loop. Cancelled, it has taken nothing.
+
+        Raises:
+            StopAsyncIteration: The run has ended, or the stream was closed.
+            RunTimeoutError: There was no item in time.
+        """
+        if not self._done:
+            try:
+                return await self._get(self)
+            except OutputEndedError:
+                await self.aclose()
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End the stream, also for those who wait for its next item. Any loop; never waits."""
+        self._done = True
+        self._close(self)

@@ -1,0 +1,150 @@
+"""AgentPool: one agent for each ``thread_id`` of a stream, a bounded number of them at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rxlanggraph.agent.base import BaseAgent
+from rxlanggraph.agent.checks import check_whole
+from rxlanggraph.agent.guard import RunGuard
+from rxlanggraph.agent.keeping import Keeper, keeper_for
+from rxlanggraph.agent.line import Line, Place
+from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
+
+__all__ = ["AgentPool"]
+
+
+@dataclass(slots=True)
+class _Seat:
+    """Room for the agent of a thread."""
+
+    # Making the agent, loading, running and keeping are one for whoever comes with this thread_id.
+    guard: RunGuard = field(default_factory=lambda: RunGuard(AgentBusyError))
+    agent: BaseAgent | None = None  # owned by whoever is in the guard
+    users: int = 0  # guarded by the pool's lock
+
+
+class AgentPool:
+    """Answers each message with the agent of its thread: ``bridge.invoke(AgentPool(make))``.
+
+    Agents are made when their thread is first heard of. When there are ``max_agents``, the one
+    that has been idle for longest makes room; its memory has been kept, and the next message on
+    its thread finds it again. Safe from any thread and any number of loops.
+
+    Args:
+        agent_factory: Makes the agent of a thread, given its ``thread_id``. Must not block.
+        max_agents: How many there are at most; while all are busy, a message on another thread
+            waits.
+        keep_in: Where memories are kept after each run: a LangGraph store or checkpointer. None
+            keeps them in this process.
+
+    Raises:
+        InvalidArgumentError: ``max_agents`` is less than 1.
+        InvalidTypeError: ``agent_factory`` cannot be called; ``keep_in`` is neither a store nor a
+            checkpointer.
+    """
+
+    def __init__(
+        self,
+        agent_factory: Callable[[str], BaseAgent],
+        *,
+        max_agents: int = 100,
+        keep_in: Any = None,
+    ) -> None:
+        if not callable(agent_factory):
+            raise InvalidTypeError(
+                f"agent_factory must be a function of a thread_id, not {agent_factory!r}"
+            )
+        check_whole("max_agents", max_agents, least=1)
+        self.name = "agents"
+        self._make = agent_factory
+        self._max_agents = max_agents
+        self._keeper: Keeper = keeper_for(keep_in)
+        # A leaf, for a few lines; an RLock, since a finalizer may come here too. Guards the rest.
+        self._lock = threading.RLock()
+        self._seats: OrderedDict[str, _Seat] = OrderedDict()  # the least recently used first
+        self._line = Line(self._lock)
+
+    def __len__(self) -> int:
+        """How many agents there are. Any thread; never blocks."""
+        with self._lock:
+            return len(self._seats)
+
+    async def ainvoke(self, input: Any, config: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
+        """Have the agent of the thread named in ``config`` answer ``input``, when it is its turn.
+
+        Raises:
+            InvalidArgumentError: ``config`` names no ``thread_id``.
+            InvalidTypeError: The factory made something else than an agent.
+            Exception: Whatever factory, run or keeping raised; the memory is as it was before.
+        """
+        thread_id = ((config or {}).get("configurable") or {}).get("thread_id")
+        if thread_id is None:
+            raise InvalidArgumentError(
+                "a message for an AgentPool needs a thread_id: whose agent is to answer? "
+                "pass bridge.invoke(pool, thread_id=...)"
+            )
+        async with self._seated(thread_id) as seat, seat.guard.entered("enqueue"):
+            agent = seat.agent = seat.agent or await self._new_agent(thread_id)
+            answer = await agent.run(input, on_busy="enqueue", reset=True)
+            seat.agent = None  # unless all of its memory is kept, what is kept counts
+            await self._keeper.keep(thread_id, agent.memory.get_messages())
+            seat.agent = agent
+            return answer
+
+    async def _new_agent(self, thread_id: str) -> BaseAgent:
+        agent: object = self._make(thread_id)
+        if not isinstance(agent, BaseAgent):
+            raise InvalidTypeError(
+                f"the agent_factory {self._make!r} must return a BaseAgent, not {agent!r}"
+            )
+        agent.memory.load(await self._keeper.load(thread_id))
+        return agent
+
+    @asynccontextmanager
+    async def _seated(self, thread_id: str) -> AsyncIterator[_Seat]:
+        while isinstance(seat := self._take(thread_id), Place):
+            await self._line.wait(seat, self._call_next)
+        try:
+            yield seat
+        finally:
+            with self._lock:
+                seat.users -= 1
+            self._call_next()
+
+    def _take(self, thread_id: str) -> _Seat | Place:
+        """The seat of ``thread_id``; or, if there can be none now, a place in the line for one."""
+        place = Place()
+        with self._lock:
+            seat = self._seats.get(thread_id)
+            if seat is None:
+                if not self._make_room():
+                    self._line.join(place)
+                    return place
+                seat = self._seats[thread_id] = _Seat()
+            self._seats.move_to_end(thread_id)
+            seat.users += 1
+            return seat
+
+    def _make_room(self) -> bool:
+        """Let the agent go that has been idle for longest, if need be. Under the lock."""
+        if len(self._seats) < self._max_agents:
+            return True
+        idle = next((key for key, seat in self._seats.items() if not seat.users), None)
+        if idle is None:
+            return False
+        del self._seats[idle]
+        return True
+
+    def _call_next(self) -> None:
+        """Have the next one look again that can still come."""
+        while True:
+            with self._lock:
+                place = self._line.next()
+            if place is None or place.call():
+                return

@@ -1,0 +1,233 @@
+"""Promises: which getter an item is for, without its leaving the queue.
+
+What breaks without it: a getter that is handed its item, and cancelled before it runs, takes the
+item with it. Here it is told that there is one for it, and takes the first there is in the step in
+which it returns it. If it does not come to that, the promise is somebody else's, and nothing has
+happened to the item.
+
+There are never more promises than items. They are given in turn (`Rounds`). Each getter is of a
+run, and over with it: also if the next run has begun when it comes to look.
+
+All of this is guarded by the lock of its owner, but written so that a handler or a finalizer may
+come in between two lines, to put, to get without waiting, or to withdraw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+from rxlanggraph.agent.rounds import Asker, Consumer, Rounds, oldest
+from rxlanggraph.agent.waiters import Waiter, Wakes
+from rxlanggraph.errors import OutputEndedError, RunTimeoutError
+
+__all__ = ["STUCK_SECONDS", "Getter", "Promises"]
+
+_T = TypeVar("_T")
+
+STUCK_SECONDS = 1.0
+"""After which a promise to a loop that does not run is taken back, if others wait.
+
+A guess: far longer than a loop that is merely busy needs for a step.
+"""
+
+
+class Getter(Waiter):
+    """One who waits for an item, of ``run`` or an earlier one. Made on its loop."""
+
+    __slots__ = ("consumer", "deadline", "run", "timeout")
+
+    def __init__(self, consumer: Consumer[Getter], run: int, timeout: float | None) -> None:
+        super().__init__()
+        self.consumer = consumer
+        self.run = run
+        self.timeout = timeout
+        self.deadline = math.inf if timeout is None else monotonic() + timeout
+
+
+class Promises(Generic[_T]):
+    """The items of a queue, the runs they are of, and who is to have them.
+
+    Args:
+        patience: As in `Rounds`.
+        wakes: Where getters are lined up that have to look again; the owner sends them.
+    """
+
+    def __init__(self, patience: float, wakes: Wakes[Any]) -> None:
+        self._wakes = wakes
+        self._rounds: Rounds[Getter] = Rounds(patience)
+        self._items: deque[tuple[int, _T]] = deque()  # each with the number of its run
+        self._promised: dict[Getter, float] = {}  # since when; the oldest first
+        self.run = 0
+        """The number of the run that is on, or was on last."""
+        self.ended = False
+        """Whether it has ended."""
+        self._polled = False  # in this run, by one who does not wait
+        self._serving = self._again = False
+
+    def __len__(self) -> int:
+        """How many items there are, promised ones included."""
+        return len(self._items)
+
+    def add(self, item: _T) -> None:
+        """Put ``item`` at the end."""
+        self._items.append((self.run, item))
+        self.serve()
+
+    def begin(self) -> None:
+        """Begin the next run; what is left of those before is dropped if nobody reads."""
+        if self.run and not self._polled and not self._rounds.attended():
+            self._promised.clear()
+            self._items.clear()
+        self._polled = False
+        self.run += 1
+        self.ended = False
+
+    def end(self) -> None:
+        """End the run; whoever waits is to look whether anything is left."""
+        self.ended = True
+        self._nudge()
+
+    def readable(self) -> int:
+        """The run that one who comes now reads: the first, if none has begun."""
+        return max(self.run, 1)
+
+    def attach(self, who: Asker) -> None:
+        """Have what is there kept for ``who``, who is going to ask for it."""
+        self._rounds.consumer(who)
+
+    def line_up(self, who: Asker, run: int | None, timeout: float | None) -> tuple[Getter, bool]:
+        """Return a getter for ``who``, and whether it is promised an item at once.
+
+        ``run`` is None for the one that is on.
+        """
+        getter = Getter(self._rounds.consumer(who), run or self.readable(), timeout)
+        getter.consumer.loop = getter.loop
+        self._rounds.ask(getter.consumer, getter)
+        self.serve()
+        return getter, getter in self._promised
+
+    def settle(self, getter: Getter) -> tuple[_T] | None:
+        """Take the item that ``getter`` is promised; None if it is not.
+
+        Raises:
+            OutputEndedError: Nothing is left for it, and nothing will come.
+            RunTimeoutError: Its time is over.
+        """
+        if getter not in self._promised:
+            self.serve()
+        if self._over(getter):
+            raise OutputEndedError(
+                "the run has ended, and what it put out is taken; get again in the next run"
+            )
+        if getter in self._promised:
+            return self._pop(getter)
+        if monotonic() >= getter.deadline:
+            raise RunTimeoutError(f"there was no item for this consumer in {getter.timeout} s")
+        return None
+
+    def delay(self, getter: Getter) -> float | None:
+        """Seconds after which ``getter`` has to look again, though nobody wakes it."""
+        now = monotonic()
+        delays = [getter.deadline - now]
+        turn = self._rounds.delay(getter.consumer)
+        if turn is not None:
+            delays.append(turn)
+        ended = self.ended or self.run > getter.run
+        first = oldest(self._promised)
+        if ended and first is not None and len(self._items) <= len(self._promised):
+            delays.append(self._promised.get(first, now) + STUCK_SECONDS - now)
+        delay = min(delays)
+        return None if delay == math.inf else delay
+
+    def withdraw(self, getter: Getter) -> None:
+        """Let go of ``getter``: its promise is the next one's."""
+        self._promised.pop(getter, None)
+        self._rounds.leave(getter.consumer, getter)
+        self.serve()
+
+    def close(self, who: Asker) -> None:
+        """Forget ``who``; what it waits for is over."""
+        for getter in self._rounds.close(self._rounds.consumer(who)):
+            self._wakes.add(getter)
+        self.serve()
+
+    def spare(self) -> tuple[_T] | None:
+        """Take an item that nobody waits for; None if there is none."""
+        self._polled = True
+        return None if self._rounds.waiting() else self._pop()
+
+    def _over(self, getter: Getter) -> bool:
+        ended = self.ended or self.run > getter.run
+        return getter.consumer.closed or (ended and self._run_of_next() > getter.run)
+
+    def _run_of_next(self) -> float:
+        try:
+            return self._items[0][0]
+        except IndexError:
+            return math.inf
+
+    def _pop(self, getter: Getter | None = None) -> tuple[_T] | None:
+        # The item before the promise: a handler in between finds too few free, never too many; and
+        # no promise that it could take back.
+        if getter is not None:
+            self._promised[getter] = math.inf
+        try:
+            entry = self._items.popleft()
+        except IndexError:
+            return None
+        if getter is not None:
+            del self._promised[getter]
+        elif len(self._items) < len(self._promised):
+            self._items.appendleft(entry)
+            return None
+        run, item = entry
+        if self._run_of_next() > run and (self.ended or self.run > run):
+            self._nudge()
+        self.serve()
+        return (item,)
+
+    def _nudge(self) -> None:
+        for getter in self._rounds.asking():
+            self._wakes.add(getter)
+
+    # -- giving promises -----------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Promise what is there to those whose turn it is. Never inside itself."""
+        self._again = True
+        while self._again and not self._serving:
+            # In this order: whoever comes in between the two lines does all of it.
+            self._again = False
+            self._serving = True
+            try:
+                self._promise()
+            finally:
+                self._serving = False
+
+    def _promise(self) -> None:
+        if not self._rounds.waiting():
+            return
+        while len(self._items) <= len(self._promised) and self._reclaim():
+            pass
+        while len(self._items) > len(self._promised):
+            getter = self._rounds.next()
+            if getter is None:
+                return
+            self._promised[getter] = monotonic()
+            self._wakes.add(getter)
+
+    def _reclaim(self) -> bool:
+        """Take the oldest promise back from a loop that does not run, as others wait."""
+        getter = oldest(self._promised)
+        if getter is None:
+            return False
+        closed = getter.loop.is_closed()
+        if not closed and monotonic() - self._promised.get(getter, math.inf) < STUCK_SECONDS:
+            return False
+        if not closed:  # in line first: a finalizer in between takes it out of both
+            self._rounds.ask(getter.consumer, getter)
+        self._promised.pop(getter, None)
+        return True

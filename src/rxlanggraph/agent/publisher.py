@@ -1,0 +1,82 @@
+"""Publisher: a hot Observable that any number of threads feed, in one order.
+
+What breaks without it: RxPY's ``Subject`` calls its observers from every thread that comes, several
+at a time; one that raises keeps the item from those behind it, and raises into whoever brought it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import Generic, TypeVar
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from rxlanggraph.operators.emitter import Emitter
+
+__all__ = ["Publisher"]
+
+_log = logging.getLogger("rxlanggraph")
+_T = TypeVar("_T")
+
+
+class Publisher(Generic[_T]):
+    """Passes each item on to all who are subscribed: to each in order, one at a time.
+
+    A late subscriber gets what is put from then on. One that raises is unsubscribed, and logged;
+    neither the others nor whoever brought the item notice. It never completes.
+
+    Putting and flushing are two steps, so that the owner can fix the order under its own lock
+    and have the observers called outside of it.
+
+    Args:
+        what: What is published, for the log.
+        lock: The owner's, an RLock (invariant 5). Guards the list of observers too.
+    """
+
+    def __init__(self, what: str, lock: threading.RLock) -> None:
+        self._what = what
+        self._lock = lock
+        self._emitters: list[Emitter[_T]] = []
+        self._observable: Observable[_T] = Observable(self._subscribe)
+
+    @property
+    def observable(self) -> Observable[_T]:
+        """To be subscribed to from any thread, with any observer."""
+        return self._observable
+
+    def put(self, item: _T) -> None:
+        """Line ``item`` up for everyone. Any thread; never blocks; calls nobody."""
+        with self._lock:
+            for emitter in self._emitters.copy():
+                emitter.put_next(item)
+
+    def flush(self) -> None:
+        """Have the observers called with what is lined up. Not under the lock: their code runs.
+
+        Any thread. An observer that is busy in another thread is not waited for: that thread
+        goes on to what is lined up here.
+        """
+        with self._lock:
+            emitters = self._emitters.copy()
+        for emitter in emitters:
+            try:
+                emitter.flush()
+            except Exception:
+                self._forget(emitter)
+                _log.exception("an observer of %s raised; it is unsubscribed", self._what)
+
+    def _subscribe(
+        self, observer: abc.ObserverBase[_T], _scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        emitter = Emitter(observer, self._lock)
+        with self._lock:
+            self._emitters.append(emitter)
+        return Disposable(lambda: self._forget(emitter))
+
+    def _forget(self, emitter: Emitter[_T]) -> None:
+        emitter.stop()
+        with self._lock, contextlib.suppress(ValueError):  # forgotten already
+            self._emitters.remove(emitter)

@@ -1,0 +1,314 @@
+"""StateMachine: what an agent is doing, as told by everything that works for it.
+
+What breaks without it: a state that is saved before an await and put back after it overwrites what
+others have set meanwhile. One that is guarded by an ``asyncio.Lock`` for as long as a block lasts
+lets two tasks that nest in opposite orders wait for each other for ever; and between threads that
+lock guards nothing. So nothing is saved here, and nothing held: the blocks that are open are on a
+list, and the state is read off its end.
+
+`_lock` is a leaf, held over a few lines and never over a clock, an observer or the text of an
+exception: those are the user's code. It is an RLock, because a signal handler, or a finalizer that
+ends a generator inside its block, may come in on top of the thread that holds it (invariant 5).
+Each section is right if another one runs whole between any two of its lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from reprlib import repr as shortened
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING
+
+from rxlanggraph.agent.checks import check_whole
+from rxlanggraph.agent.publisher import Publisher
+from rxlanggraph.errors import (
+    IllegalTransitionError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from reactivex import Observable
+
+__all__ = ["LEGAL", "AgentState", "StateContext", "StateMachine", "Transition"]
+
+
+class AgentState(enum.Enum):
+    """What an agent is doing."""
+
+    IDLE = "IDLE"
+    THINKING = "THINKING"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    ERROR = "ERROR"
+
+
+_WORKING = frozenset({AgentState.THINKING, AgentState.RUNNING})
+_BLOCKS = _WORKING | {AgentState.FINISHED}
+
+LEGAL: Mapping[AgentState, frozenset[AgentState]] = MappingProxyType(
+    {
+        AgentState.IDLE: _WORKING,
+        AgentState.THINKING: _BLOCKS,
+        AgentState.RUNNING: _BLOCKS,
+        AgentState.FINISHED: _BLOCKS,
+        AgentState.ERROR: frozenset(),
+    }
+)
+"""Which states a block may enter, by the state that is on.
+
+Three more kinds of transition are legal at any time: leaving a block, which shows what is still
+open; to ERROR, by an exception or `StateMachine.fail`; and out of ERROR, by `StateMachine.reset`
+alone. While an agent is in ERROR, blocks are judged by the state that it hides.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One change of an agent's state.
+
+    Attributes:
+        before: The state that it left.
+        after: The state that it is in from then on.
+        at: When, in seconds since the epoch; never less than that of the transition before.
+        cause: The text of the exception that led to ERROR, otherwise None.
+    """
+
+    before: AgentState
+    after: AgentState
+    at: float
+    cause: str | None = None
+
+
+class StateContext:
+    """Being in a state for a block, ``with`` or ``async with``; made by `StateMachine.context`.
+
+    Any thread, any loop; entering and leaving never wait, so that they cannot be cancelled half
+    way. For one block at a time: make one for each.
+    """
+
+    __slots__ = ("_inside", "_machine", "_state")
+
+    def __init__(self, machine: StateMachine, state: AgentState) -> None:
+        self._machine = machine
+        self._state = state
+        self._inside = False  # guarded by the machine's lock
+
+    def __enter__(self) -> None:
+        """Enter the state.
+
+        Raises:
+            IllegalTransitionError: It may not follow the one that is on; nothing has changed.
+            UsageError: This context is in use already; nothing has changed.
+        """
+        self._machine._enter(self)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave it; an Exception sets ERROR, being cancelled or interrupted does not."""
+        self._machine._leave(self, error if isinstance(error, Exception) else None)
+
+    async def __aenter__(self) -> None:
+        """Enter the state, as `__enter__` does; no other task runs meanwhile."""
+        self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave it, as `__exit__` does; no other task runs meanwhile."""
+        self.__exit__(kind, error, trace)
+
+
+class StateMachine:
+    """The state of one agent: that of the most recent block still open, ERROR if one failed.
+
+    Safe from any thread, from signal handlers and from finalizers; nothing here blocks. Each
+    change is atomic: it is seen by everyone, recorded and published, or it is not there.
+
+    Args:
+        name: Of the agent, for errors and the log.
+        history: How many transitions are kept; the oldest go first.
+        clock: Tells the time in seconds.
+
+    Raises:
+        InvalidArgumentError: ``history`` is no number from 0.
+    """
+
+    def __init__(
+        self, name: str, *, history: int = 100, clock: Callable[[], float] = time.time
+    ) -> None:
+        check_whole("history", history, least=0)
+        self._name = name
+        self._clock = clock
+        self._lock = threading.RLock()  # see the top of the module; guards the rest
+        self._open: list[StateContext] = []
+        self._failure: str | None = None
+        self._shown = AgentState.IDLE  # where the last transition that is recorded led
+        self._latest = 0.0
+        self._recording = False
+        self._history: deque[Transition] = deque(maxlen=history)
+        self._changes: Publisher[Transition] = Publisher(f"the state of agent {name!r}", self._lock)
+
+    @property
+    def state(self) -> AgentState:
+        """The state now. Any thread; never blocks."""
+        with self._lock:
+            return self._now()
+
+    @property
+    def changes(self) -> Observable[Transition]:
+        """Every transition from the moment of subscribing, in order, one at a time; never ends.
+
+        Observers are called by the thread that changes the state, or by one that is calling them
+        already. One that raises is unsubscribed and logged, and harms nobody else.
+        """
+        return self._changes.observable
+
+    def history(self) -> tuple[Transition, ...]:
+        """The last transitions, the oldest first. Any thread; never blocks."""
+        with self._lock:
+            recent = list(self._history)  # a copy in one step: no finalizer gets in between
+        return tuple(recent)
+
+    def context(self, state: AgentState) -> StateContext:
+        """Make a context to be in ``state`` for a block. Any thread; never blocks.
+
+        Contexts of several tasks and threads may overlap in any order. Leaving one that is not
+        the newest changes nothing that shows; leaving the last one restores IDLE. In ERROR they
+        come and go as ever, and show after `reset`.
+
+        Raises:
+            InvalidArgumentError: ``state`` is no AgentState.
+        """
+        if not isinstance(state, AgentState):
+            raise InvalidArgumentError(
+                f"state must be an AgentState, such as AgentState.RUNNING, not {shortened(state)}"
+            )
+        return StateContext(self, state)
+
+    def fail(self, error: BaseException) -> None:
+        """Be in ERROR, because of ``error``, until `reset`. Any thread; never blocks.
+
+        The first failure counts: while the agent is in ERROR, another one changes nothing.
+
+        Raises:
+            InvalidTypeError: ``error`` is no exception.
+        """
+        if not isinstance(error, BaseException):
+            raise InvalidTypeError(f"error must be an exception, not {shortened(error)}")
+        cause, at = _text(error), self._clock()
+        with self._lock:
+            if self._failure is None:
+                self._failure = cause
+            self._record(at)
+        self._changes.flush()
+
+    def reset(self) -> None:
+        """Leave ERROR, to what is open then, else to IDLE. Any thread; never blocks.
+
+        Where there is no ERROR, nothing changes.
+        """
+        at = self._clock()
+        with self._lock:
+            self._failure = None
+            self._record(at)
+        self._changes.flush()
+
+    def _enter(self, context: StateContext) -> None:
+        at = self._clock()
+        with self._lock:
+            if context._inside:
+                raise UsageError(
+                    f"this context of agent {self._name!r} is in use; "
+                    "a block needs one of its own: call state_context() for each"
+                )
+            context._inside = True
+        try:
+            with self._lock:
+                # A handler that comes in after this look has the effect of one that came later.
+                self._check(context._state, self._below())
+                self._open.append(context)
+                self._record(at)
+            self._changes.flush()
+        except BaseException:  # refused; or Ctrl-C, or an observer's SystemExit: there is no block
+            self._leave(context, None)
+            raise
+
+    def _leave(self, context: StateContext, error: Exception | None) -> None:
+        cause, at = None if error is None else _text(error), self._clock()
+        with self._lock:
+            if cause is not None and self._failure is None:
+                self._failure = cause
+            with contextlib.suppress(ValueError):  # it was refused
+                self._open.remove(context)
+            context._inside = False
+            self._record(at)
+        self._changes.flush()
+
+    def _now(self) -> AgentState:
+        """What shows. Under the lock."""
+        return self._below() if self._failure is None else AgentState.ERROR
+
+    def _below(self) -> AgentState:
+        """What shows unless there is an ERROR. Under the lock."""
+        try:
+            return self._open[-1]._state
+        except IndexError:
+            return AgentState.IDLE
+
+    def _check(self, state: AgentState, below: AgentState) -> None:
+        if state in LEGAL[below]:
+            return
+        legal = " or ".join(each.name for each in AgentState if each in LEGAL[below])
+        raise IllegalTransitionError(
+            f"agent {self._name!r} cannot go from {below.name} to {state.name}: "
+            f"from there a block may enter {legal}; IDLE comes when all blocks are left, "
+            "ERROR by an exception or fail()"
+        )
+
+    def _record(self, at: float) -> None:
+        """Record what shows now, if it is something new, and line it up. Under the lock.
+
+        A handler on top of this very section finds `_recording` set, and leaves its change to the
+        next look here; on top of a look, it records the change itself.
+        """
+        while self._now() is not self._shown and not self._recording:
+            self._recording = True
+            try:
+                self._record_one(at)
+            finally:
+                self._recording = False
+
+    def _record_one(self, at: float) -> None:
+        failure = self._failure
+        before, after = self._shown, self._below() if failure is None else AgentState.ERROR
+        if after is before:
+            return
+        if at > self._latest:
+            self._latest = at
+        transition = Transition(before, after, self._latest, failure)
+        self._shown = after
+        self._history.append(transition)
+        self._changes.put(transition)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception_only(error)).strip()
+    except Exception:  # of an exception that cannot be told: that must not keep a block open
+        return type(error).__name__
