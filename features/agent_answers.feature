@@ -18,14 +18,14 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
 
   Scenario: An agent that was given nothing takes a request in and answers None
     Given a runnable agent that was given nothing
-    When it is run with "hello"
+    When it is asked "hello"
     Then the answer is None, it is IDLE, and its memory is
       | role | content |
       | user | hello   |
 
   Scenario Outline: <Who> answers, and the memory has the turn
     Given a runnable agent with <who>
-    When it is run with "hello"
+    When it is asked "hello"
     Then the answer is "olleh", it is IDLE, and its memory is
       | role      | content |
       | user      | hello   |
@@ -44,7 +44,7 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
 
   Scenario: A chain that ends in a number answers with it, and the memory has the request alone
     Given a runnable agent with a chain that ends in a number
-    When it is run with "hello"
+    When it is asked "hello"
     Then the answer is 5, it is IDLE, and its memory is
       | role | content |
       | user | hello   |
@@ -64,6 +64,14 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
     Given a runnable agent with a chat model that says how many messages it was given
     When it is run twice, with "one" and "two"
     Then the answers are "1" and "3"
+
+  Scenario: Of a graph whose checkpointer remembers more than the agent, the new reply alone is added
+    Given a runnable agent with a graph with a checkpointer
+    When it is run with "before", forgets, and is run with "hello"
+    Then the answer is "olleh", it is IDLE, and its memory is
+      | role      | content |
+      | user      | hello   |
+      | assistant | olleh   |
 
   Scenario: A step that returns None is called again, but not more often than max_steps
     Given a runnable agent that returns None from 4 steps

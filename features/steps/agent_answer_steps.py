@@ -93,7 +93,7 @@ def step_impl(context: Context) -> None:
 # -- who answers -----------------------------------------------------------------------------------
 
 
-@when('it is run with "{request}"')
+@when('it is asked "{request}"')
 def step_impl(context: Context, request: str) -> None:
     context.answer = run(context.agent.run(request))
 
@@ -115,6 +115,13 @@ def step_impl(context: Context, states: str) -> None:
 @then('the output was seen to be "{item}"')
 def step_impl(context: Context, item: str) -> None:
     assert context.outputs == [item], context.outputs
+
+
+@when('it is run with "{before}", forgets, and is run with "{request}"')
+def step_impl(context: Context, before: str, request: str) -> None:
+    run(context.agent.run(before))
+    context.agent.memory.clear()
+    context.answer = run(context.agent.run(request))
 
 
 @when('it is run twice, with "{first}" and "{second}"')

@@ -114,6 +114,9 @@ class _Graph:
         if not self.of_messages:
             return Answer(await self._graph.ainvoke(request, config), ())
         state = await self._graph.ainvoke({"messages": to_langchain(messages)}, config)
+        said = from_langchain(state["messages"])
         sent = {message.id for message in messages}
-        replies = tuple(m for m in from_langchain(state["messages"]) if m.id not in sent)
+        # A checkpointer may remember more than the agent does: new is what follows what was sent.
+        last = max((place for place, message in enumerate(said) if message.id in sent), default=-1)
+        replies = tuple(said[last + 1 :])
         return Answer(replies[-1].content if replies else None, replies)

@@ -232,7 +232,12 @@ class BaseAgent:
             raise RunTimeoutError(f"the run of {self!r} did not end within {seconds} s") from error
 
     def run_sync(
-        self, request: Any = None, timeout: float | None = None, *, on_busy: BusyPolicy = "raise"
+        self,
+        request: Any = None,
+        timeout: float | None = None,
+        *,
+        on_busy: BusyPolicy = "raise",
+        reset: bool = False,
     ) -> Any:
         """As `run`, for a thread without a loop: on a loop made for this call. Blocks.
 
@@ -246,7 +251,7 @@ class BaseAgent:
             raise BlockingCallError(
                 "run_sync() would block the event loop of this thread; use 'await agent.run()'"
             )
-        return asyncio.run(self.run(request, timeout, on_busy=on_busy))
+        return asyncio.run(self.run(request, timeout, on_busy=on_busy, reset=reset))
 
     async def ainvoke(self, input: Any, config: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
         """Answer ``input`` when it is its turn: what makes ``bridge.invoke(agent)`` work.
