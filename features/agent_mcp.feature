@@ -227,7 +227,7 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
   Scenario: A run that does not end at its deadline either is left behind, and its caller has an answer
     Given a client of today at an MCP server of agents, one of which will not be cancelled
     When the client calls that one, which has a twentieth of a second
-    Then the tool fails with "did not end within 0.1 s, though cancelled"
+    Then the tool fails with "did not end within 0.05 s"
     And the log says that it goes on
 
   # -- what can be served ------------------------------------------------------------------------

@@ -74,6 +74,27 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
       | raises           | ConnectionError  |
       | returns no agent | InvalidTypeError |
 
+  Scenario: Each thread has a conversation of its own in the graph of its agent, too
+    Given a pool whose agents have one name, and one graph with a checkpointer
+    When 3 rounds of a request on each of 4 threads are sent
+    Then the graph has counted the requests of each thread: 1, 2 and 3
+
+  Scenario Outline: An agent that would wait for itself is refused at once: <way>
+    Given a pool whose agents ask each other, and wait for ever
+    When the agent of thread "a" is asked to ask <way>
+    Then it has failed with AgentBusyError, which says "own thread 'a'"
+    And the agent of thread "a" answers the next request
+
+    Examples:
+      | way                         |
+      | its own thread              |
+      | thread "b", which asks "a"  |
+
+  Scenario: An agent may ask the agents of other threads, and its own when its run is over
+    Given a pool whose agents ask each other, and wait for ever
+    When the agent of thread "a" asks thread "b", and leaves a task that asks "a" when it is over
+    Then both have answered
+
   Scenario: A message without a thread is refused, with the remedy
     Given an open bridge on its own loop
     And a pool of at most 3 agents that keeps memories in this process

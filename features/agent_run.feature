@@ -48,14 +48,6 @@ Feature: An agent runs one request at a time
     And the agent's gate opens
     Then the run before it and a run after it are answered
 
-  Scenario: A run whose loop is closed lets the next one in
-    Given a runnable agent that never answers "lost"
-    When a loop is closed in the middle of its run
-    Then the next run is answered with "answer"
-    When the run that was cut off is thrown away
-    Then the agent is IDLE now
-    And the next run is answered with "answer"
-
   Scenario Outline: An agent that is asked by its own run, <how>, refuses at once to wait for itself
     Given a runnable agent that asks itself <how>
     When it is asked to answer

@@ -1,8 +1,8 @@
 *** Settings ***
-Documentation       Real LangGraph graphs, fed by eight threads at once through one bridge, in a
-...                 process of their own. When it is over nothing is left: no registry entry, no
-...                 asyncio task, no thread, no future that nobody resolves. The last test is the
-...                 control: today's way under the same load leaves all of that.
+Documentation       Real LangGraph graphs, and agents, fed by eight threads at once through one
+...                 bridge, in a process of their own. When it is over nothing is left: no registry
+...                 entry, no asyncio task, no thread, no future that nobody resolves. The last test
+...                 is the control: today's way under the same load leaves all of that.
 Resource            resources/processes.resource
 Test Timeout        3 minutes
 Test Teardown       No Process Is Left
@@ -44,6 +44,20 @@ Sync Nodes And Functions Leave No Thread Behind
     ${left}=    Weather The Storm    sync_nodes
     Should Be Equal As Integers    ${left}[succeeded]    1600
 
+Thousands Of Runs Of A Pool's Agents Leave Nothing In It But Its Agents And Their Memories
+    ${left}=    Weather The Storm Of Agents    pool
+    Nothing Has Grown    ${left}
+    Should Be Equal As Integers    ${left}[agents]    20
+
+Thousands Of Runs Of One Agent Leave Nothing In It
+    ${left}=    Weather The Storm Of Agents    one
+    Nothing Has Grown    ${left}
+
+Control: Memories Without A Bound Are Seen To Grow
+    ${left}=    Weather The Storm Of Agents    unbounded
+    Should Be Equal As Integers    ${left}[grown][rxlanggraph.agent.messages.Message]    3428
+    Should Be True    ${left}[blocks] >= 2000
+
 Control: Today's Way Misses What Arrives Meanwhile, Leaves It Running, And Raises
     Run Program    todays_way.py
     ${left}=    What It Printed As Json
@@ -66,3 +80,22 @@ Weather The Storm
     Should Be Empty    ${left}[threads]
     Should Be Equal As Integers    ${left}[nodes]    0
     RETURN    ${left}
+
+Weather The Storm Of Agents
+    [Documentation]    Have agents answer 2000 requests, twice; check all that does not grow anyway.
+    [Arguments]    ${scenario}
+    Run Program    agent_storm.py    ${scenario}
+    It Said Nothing
+    ${left}=    What It Printed As Json
+    Should Be Equal As Integers    ${left}[answered]    1714
+    Should Be Equal As Integers    ${left}[failed]    286
+    Should Be Equal As Integers    ${left}[tasks]    0
+    Should Be Empty    ${left}[threads]
+    RETURN    ${left}
+
+Nothing Has Grown
+    [Documentation]    Neither in objects of any type, nor in blocks of memory: one for each run
+    ...                would be 2000.
+    [Arguments]    ${left}
+    Should Be Empty    ${left}[grown]
+    Should Be True    ${left}[blocks] < 2000

@@ -19,7 +19,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from mcp import Client
 
 from rxlanggraph import errors
-from rxlanggraph.agent import BaseAgent, mcp, mcp_calls, mcp_sdk
+from rxlanggraph.agent import BaseAgent, mcp, mcp_sdk, runs
 from support.command import environment
 from support.mcp_agents import (
     IMAGE,
@@ -66,7 +66,7 @@ def step_impl(context: Context, era: str) -> None:
 
     context.era, context.serve, context.make = era, mcp.mcp_server, make
     hear_the_log(context)
-    patch(context, mcp_calls, "_CANCEL_SECONDS", 0.05)
+    patch(context, runs, "_CANCEL_SECONDS", 0.05)
 
 
 def hear_the_log(context: Context) -> None:

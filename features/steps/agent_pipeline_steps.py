@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import defaultdict
+from collections.abc import Awaitable
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import reactivex as rx
@@ -16,8 +18,8 @@ from langgraph.store.memory import InMemoryStore
 from reactivex import operators as ops
 
 from rxlanggraph import StreamMessage
-from rxlanggraph.agent import AgentPool
-from support.agent_pools import Made
+from rxlanggraph.agent import AgentPool, BaseAgent
+from support.agent_pools import Asked, Made, counting_graph
 from support.tasks import run
 from support.waiting import LIMIT, Gate, in_threads
 
@@ -186,6 +188,72 @@ def step_impl(context: Context) -> None:
     first, cancelled, *others = context.answers
     assert (first, *others) == ("request 0", "request 2", "request 3"), context.answers
     assert isinstance(cancelled, asyncio.CancelledError), cancelled
+
+
+# -- a graph for all -------------------------------------------------------------------------------
+
+
+@given("a pool whose agents have one name, and one graph with a checkpointer")
+def step_impl(context: Context) -> None:
+    graph = counting_graph()
+    context.pool = AgentPool(lambda thread_id: BaseAgent("all alike", graph=graph))
+
+
+@when("{rounds:d} rounds of a request on each of {threads:d} threads are sent")
+def step_impl(context: Context, rounds: int, threads: int) -> None:
+    async def main() -> list[list[Any]]:
+        return [
+            await asyncio.gather(*[ask(context.pool, thread) for thread in range(threads)])
+            for _ in range(rounds)
+        ]
+
+    context.answers = run(main())
+
+
+@then("the graph has counted the requests of each thread: 1, 2 and 3")
+def step_impl(context: Context) -> None:
+    assert context.answers == [["1"] * 4, ["2"] * 4, ["3"] * 4], context.answers
+
+
+# -- agents that ask their pool --------------------------------------------------------------------
+
+
+@given("a pool whose agents ask each other, and wait for ever")
+def step_impl(context: Context) -> None:
+    context.asked = Asked()
+
+
+@when('the agent of thread "a" is asked to ask {way}')
+def step_impl(context: Context, way: str) -> None:
+    threads = ["a", "a"] if way == "its own thread" else ["a", "b", "a"]
+    context.result = SimpleNamespace(error=run(caught(context.asked(threads))))
+
+
+async def caught(answer: Awaitable[Any]) -> Exception:
+    try:
+        answered = await answer
+    except Exception as error:
+        return error
+    raise AssertionError(f"it has answered {answered!r}")
+
+
+@then('the agent of thread "a" answers the next request')
+def step_impl(context: Context) -> None:
+    assert run(context.asked(["a"])) == "a has answered"
+
+
+@when('the agent of thread "a" asks thread "b", and leaves a task that asks "a" when it is over')
+def step_impl(context: Context) -> None:
+    async def main() -> list[Any]:
+        first = await asyncio.create_task(context.asked(["a", "b"], leave="a"))
+        return [first, await context.asked.left[0]]
+
+    context.answers = run(main())
+
+
+@then("both have answered")
+def step_impl(context: Context) -> None:
+    assert context.answers == ["b has answered", "a has answered"], context.answers
 
 
 # -- failures --------------------------------------------------------------------------------------

@@ -148,28 +148,6 @@ def step_impl(context: Context) -> None:
     assert "lost" not in list(context.agent.log)
 
 
-@when("a loop is closed in the middle of its run")
-def step_impl(context: Context) -> None:
-    loop = asyncio.new_event_loop()
-    context.cut_off = loop.create_task(context.agent.run("lost"))
-    context.cut_off._log_destroy_pending = False
-    while not len(context.agent.log):
-        loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
-
-
-@when("the run that was cut off is thrown away")
-def step_impl(context: Context) -> None:
-    """As the collector does: by closing it, outside its own context."""
-    cut_off, context.cut_off = context.cut_off, None
-    cut_off.get_coro().close()
-
-
-@then('the next run is answered with "{answer}"')
-def step_impl(context: Context, answer: str) -> None:
-    assert run(context.agent.run("next")) == answer
-
-
 @then('the caller gets an AgentBusyError that says "{text}"')
 def step_impl(context: Context, text: str) -> None:
     assert isinstance(context.answer, AgentBusyError), context.answer

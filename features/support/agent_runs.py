@@ -120,6 +120,10 @@ class LosingOne(Watched):
     async def work(self) -> Any:
         if self.request == "lost":
             await asyncio.Event().wait()
+        if self.request == "wait":
+            await self.gate.wait_async()
+            self.output_queue.put_nowait("still open")
+            return self.request
         return "answer"
 
 
@@ -263,6 +267,7 @@ AGENTS: dict[str, Callable[[], BaseAgent]] = {
     'never answers "lost"': LosingOne,
     "has a deaf task, and 0.05 s": lambda: Deaf(timeout=0.05),
     "has a step that is not async": lambda: NotAsync("not-async"),
+    'never answers "lost", and has a gate': LosingOne,
     "uses a tool": UsingTool,
     "starts tasks": Starting,
     "asks itself directly": lambda: AskingItself("directly"),

@@ -167,7 +167,7 @@ def made_tools(*agents: BaseAgent) -> MCPServer[Any]:
 
 def _awaiting(agent: BaseAgent) -> Callable[[str], Awaitable[Any]]:
     async def ask(message: str) -> Any:
-        return await agent.process_mcp_message(message, "mcp")
+        return await agent.run(message, on_busy="enqueue")
 
     return ask
 

@@ -341,7 +341,7 @@ class Engine:
             return ""
         parts = []
         if task.task is not None:
-            started = tasks_where(task.task.get_loop(), current_run, lambda run: run is task)
+            started = tasks_where(task.task.get_loop(), current_run, task)
             tasks = [task.task, *(each for each in started if each is not task.task)]
             parts += [format_task(each, self.home.thread_id) for each in tasks]
         parts.append(format_frames(self.threads.frames(task)))

@@ -6,14 +6,11 @@ import asyncio
 import gc
 import sys
 import traceback
-from collections.abc import Callable
 from contextvars import Context, ContextVar
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
-__all__ = ["format_frames", "format_task", "tasks_where"]
-
-_T = TypeVar("_T")
+__all__ = ["context_of", "format_frames", "format_task", "tasks_where"]
 
 
 def format_frames(frames: list[FrameType]) -> str:
@@ -47,18 +44,19 @@ def format_task(task: asyncio.Task[Any], loop_thread: int | None) -> str:
 
 
 def tasks_where(
-    loop: asyncio.AbstractEventLoop, variable: ContextVar[_T], matches: Callable[[_T | None], bool]
+    loop: asyncio.AbstractEventLoop, variable: ContextVar[Any], value: object
 ) -> list[asyncio.Task[Any]]:
-    """The unfinished tasks of ``loop`` in whose context the value of ``variable`` matches.
+    """The unfinished tasks of ``loop`` in whose context ``variable`` is ``value``.
 
     Any thread; never blocks. A task inherits the context of the one that made it, so this finds
     what a run has started, however deep: LangGraph runs each node in a task of its own.
     """
     tasks = asyncio.all_tasks(loop)
-    return [task for task in tasks if matches(_context_of(task).get(variable))]
+    return [task for task in tasks if context_of(task).get(variable) is value]
 
 
-def _context_of(task: asyncio.Task[Any]) -> Context:
+def context_of(task: asyncio.Task[Any]) -> Context:
+    """The context that ``task`` runs in. Any thread; never blocks."""
     if sys.version_info >= (3, 12):
         return task.get_context()
     # Python 3.11 has no other way to ask, and this is for a report on what is stuck.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.pregel import Pregel
 
-from rxlanggraph.agent.messages import Message, from_langchain, to_langchain
-from rxlanggraph.errors import InvalidTypeError
+from rxlanggraph.agent.messages import Message, from_langchain, is_message, to_langchain
+from rxlanggraph.errors import AgentError, InvalidTypeError
 
 __all__ = ["Answer", "Answerer", "answerer_for"]
 
@@ -30,7 +32,9 @@ class Answerer(Protocol):
     of_messages: bool
     """Whether requests are messages, which the agent remembers."""
 
-    async def answer(self, request: Any, messages: Sequence[Message], thread_id: str) -> Answer:
+    async def answer(
+        self, request: Any, messages: Sequence[Message], config: RunnableConfig
+    ) -> Answer:
         """Answer ``request``, the last of ``messages``. On the loop of the run; cancellable."""
 
 
@@ -51,8 +55,10 @@ def answerer_for(llm: Any, graph: Any) -> Answerer | None:
         return _Graph(graph)
     if llm is None:
         return None
+    if isinstance(llm, Pregel):
+        raise InvalidTypeError(f"llm must be no graph, as {llm!r} is; pass graph=")
     if hasattr(llm, "ainvoke"):
-        return _Model(llm.ainvoke)
+        return _Model(llm)
     if callable(llm):
         return _Function(llm)
     raise InvalidTypeError(
@@ -65,11 +71,13 @@ class _Model:
 
     of_messages = True
 
-    def __init__(self, ainvoke: Callable[[list[BaseMessage]], Awaitable[Any]]) -> None:
-        self._ainvoke = ainvoke
+    def __init__(self, model: Any) -> None:
+        self._model = model
 
-    async def answer(self, request: Any, messages: Sequence[Message], thread_id: str) -> Answer:
-        return _reply(await self._ainvoke(to_langchain(messages)))
+    async def answer(
+        self, request: Any, messages: Sequence[Message], config: RunnableConfig
+    ) -> Answer:
+        return _reply(await self._model.ainvoke(to_langchain(messages), config))
 
 
 class _Function:
@@ -80,7 +88,9 @@ class _Function:
     def __init__(self, function: Callable[[Sequence[Message]], Any]) -> None:
         self._function = function
 
-    async def answer(self, request: Any, messages: Sequence[Message], thread_id: str) -> Answer:
+    async def answer(
+        self, request: Any, messages: Sequence[Message], config: RunnableConfig
+    ) -> Answer:
         reply = self._function(messages)
         if not inspect.isawaitable(reply):
             raise InvalidTypeError(
@@ -91,11 +101,15 @@ class _Function:
 
 
 def _reply(reply: Any) -> Answer:
+    if isinstance(reply, AIMessage) and reply.tool_calls:
+        names = ", ".join(call["name"] for call in reply.tool_calls)
+        raise AgentError(
+            f"the model asks for tools ({names}), and there is nobody to call them: give the agent "
+            "a graph that does, such as langchain.agents.create_agent(), or a step of its own"
+        )
     if isinstance(reply, str):
         reply = Message("assistant", reply)
-    elif isinstance(reply, BaseMessage):
-        (reply,) = from_langchain([reply])
-    elif isinstance(reply, Mapping):
+    elif is_message(reply):
         reply = Message.of(reply)
     if not isinstance(reply, Message):  # of a chain that ends in a parser: an answer, no message
         return Answer(reply, ())
@@ -108,15 +122,44 @@ class _Graph:
     def __init__(self, graph: Any) -> None:
         self._graph = graph
         self.of_messages = "messages" in getattr(graph, "channels", ())
+        # That of a graph which this one may become part of is none of its own.
+        self._keeps = getattr(graph, "checkpointer", None) not in (None, False, True)
 
-    async def answer(self, request: Any, messages: Sequence[Message], thread_id: str) -> Answer:
-        config = {"configurable": {"thread_id": thread_id}}  # where a checkpointer looks for it
+    async def answer(
+        self, request: Any, messages: Sequence[Message], config: RunnableConfig
+    ) -> Answer:
         if not self.of_messages:
-            return Answer(await self._graph.ainvoke(request, config), ())
-        state = await self._graph.ainvoke({"messages": to_langchain(messages)}, config)
+            return Answer(_uninterrupted(await self._graph.ainvoke(request, config)), ())
+        kept = await self._kept(config)
+        news = list(messages[_spoken(messages) :] if kept else messages)
+        state = _uninterrupted(await self._graph.ainvoke({"messages": to_langchain(news)}, config))
+        if "messages" not in state:  # the graph has an output schema of its own
+            return Answer(state, ())
         said = from_langchain(state["messages"])
-        sent = {message.id for message in messages}
-        # A checkpointer may remember more than the agent does: new is what follows what was sent.
-        last = max((place for place, message in enumerate(said) if message.id in sent), default=-1)
+        known = {message.id for message in kept} | {message.id for message in messages}
+        last = max((place for place, message in enumerate(said) if message.id in known), default=-1)
         replies = tuple(said[last + 1 :])
         return Answer(replies[-1].content if replies else None, replies)
+
+    async def _kept(self, config: RunnableConfig) -> Sequence[BaseMessage]:
+        """The messages that the graph remembers itself."""
+        if not self._keeps:
+            return ()
+        state = await self._graph.aget_state(config)
+        kept: Sequence[BaseMessage] = state.values.get("messages", ())
+        return kept
+
+
+def _spoken(messages: Sequence[Message]) -> int:
+    """Where what has come since the last answer begins."""
+    places = range(len(messages), 0, -1)
+    return next((place for place in places if messages[place - 1].role in ("assistant", "tool")), 0)
+
+
+def _uninterrupted(state: Any) -> Any:
+    if isinstance(state, Mapping) and "__interrupt__" in state:
+        raise AgentError(
+            f"the graph waits for an answer to {state['__interrupt__']!r}, and an agent cannot "
+            "give it: use the graph itself where somebody is asked"
+        )
+    return state

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncIterator, Awaitable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rxlanggraph.agent.answering import answerer_for
 from rxlanggraph.agent.checks import check_name, check_whole
 from rxlanggraph.agent.content import text_of
 from rxlanggraph.agent.guard import BusyPolicy, RunGuard
 from rxlanggraph.agent.memory import Memory
-from rxlanggraph.agent.messages import Message, is_message
+from rxlanggraph.agent.messages import Message, is_message, requested
 from rxlanggraph.agent.output import OutputQueue
-from rxlanggraph.agent.runs import is_within, one_run
+from rxlanggraph.agent.runs import deadline, is_within, one_run, see_through
 from rxlanggraph.agent.states import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.errors import (
     AgentBusyError,
@@ -28,10 +27,10 @@ from rxlanggraph.errors import (
     BlockingCallError,
     InvalidArgumentError,
     InvalidTypeError,
-    RunTimeoutError,
 )
 
 if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
     from reactivex import Observable
 
     from rxlanggraph.agent.messages import Content, Role
@@ -39,6 +38,13 @@ if TYPE_CHECKING:
 __all__ = ["BaseAgent"]
 
 _log = logging.getLogger("rxlanggraph")
+
+
+class _Asked(NamedTuple):
+    """What a run is for. A new one for each: it is known by its identity."""
+
+    request: Any
+    config: RunnableConfig | None = None
 
 
 class BaseAgent:
@@ -90,8 +96,7 @@ class BaseAgent:
         self._answerer = answerer_for(llm, graph)
         self._states = StateMachine(name)
         self._guard = RunGuard(self._busy)
-        # Owned by the run that is in:
-        self._request: Any = None
+        self._asked: _Asked | None = None  # owned by the run that is in
 
     def __repr__(self) -> str:
         """Name the agent and its state."""
@@ -118,7 +123,10 @@ class BaseAgent:
 
     @property
     def state_changes(self) -> Observable[Transition]:
-        """Every change of state from the moment of subscribing. In the changing thread."""
+        """Every change of state from the moment of subscribing. In the changing thread.
+
+        Observers are called within no run and no turn of the memory: what they start is their own.
+        """
         return self._states.changes
 
     def state_history(self) -> tuple[Transition, ...]:
@@ -171,7 +179,10 @@ class BaseAgent:
 
     @property
     def outputs(self) -> Observable[Any]:
-        """Every item put into `output_queue` from the moment of subscribing, as an Observable."""
+        """Every item put into `output_queue` from the moment of subscribing, as an Observable.
+
+        Observers are called within no run and no turn of the memory: what they start is their own.
+        """
         return self.output_queue.observable
 
     def stream(
@@ -195,11 +206,14 @@ class BaseAgent:
         Any loop of any thread; one run at a time. What is added to the memory meanwhile becomes
         part of it at the end, in one go. Cancelled, timed out or failed, the run leaves the
         memory as it was, and nothing that it has started goes on: the agent can be used again.
+        Tasks that will not be cancelled are waited for during five seconds, and then named in the
+        log; a step that will not be is waited for.
 
         Args:
-            request: A string, a `Message`, a LangChain message or a mapping of one, which the
-                memory takes; or whatever a graph without messages, or a step of yours, takes.
-                None for an answer to what the memory has.
+            request: A string, a `Message`, a LangChain message, a mapping or a pair of role and
+                content; a list of these, also as the ``messages`` of a mapping: the memory takes
+                them. Or whatever a graph without messages, or a step of yours, takes. None for an
+                answer to what the memory has.
             timeout: Seconds, waiting for its turn included; None takes the agent's.
             on_busy: What happens while another run is in: ``"raise"``, or ``"enqueue"`` to wait.
             reset: Leave ERROR first. An agent in ERROR works all the same, but shows it.
@@ -215,21 +229,9 @@ class BaseAgent:
             Exception: Whatever `step` raised; the agent is then in ERROR.
         """
         seconds = self.timeout if timeout is None else _seconds(timeout)
-        if is_within(self):
-            raise AgentBusyError(
-                f"{self!r} was asked by its own run, which would wait for itself; "
-                "ask another agent, or answer in step()"
-            )
-        deadline = asyncio.timeout(None if seconds == math.inf else seconds)
-        try:
-            async with deadline, self._guard.entered(on_busy):
-                if reset:
-                    self.reset()
-                return await self._run(request)
-        except TimeoutError as error:
-            if not deadline.expired():
-                raise  # the step's own
-            raise RunTimeoutError(f"the run of {self!r} did not end within {seconds} s") from error
+        self._refuse_own_run()
+        async with deadline(self.name, seconds), self._guard.entered(on_busy):
+            return await self._run(_Asked(request), reset=reset)
 
     def run_sync(
         self,
@@ -240,6 +242,8 @@ class BaseAgent:
         reset: bool = False,
     ) -> Any:
         """As `run`, for a thread without a loop: on a loop made for this call. Blocks.
+
+        A sync model that is out of time keeps it waiting: its thread cannot be cancelled.
 
         A client that belongs to one loop (many HTTP clients do) wants one that stays: use
         ``bridge.create_future_task(agent, request).result()`` then.
@@ -253,12 +257,26 @@ class BaseAgent:
             )
         return asyncio.run(self.run(request, timeout, on_busy=on_busy, reset=reset))
 
-    async def ainvoke(self, input: Any, config: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - as LangGraph has it
+        config: RunnableConfig | None = None,
+        *,
+        reset: bool = False,
+    ) -> Any:
         """Answer ``input`` when it is its turn: what makes ``bridge.invoke(agent)`` work.
 
-        As `run` with ``on_busy="enqueue"``. ``config`` is LangGraph's; nothing of it is used.
+        As `run`, but waiting for its turn does not count: the agent's timeout is for the run.
+
+        Args:
+            input: The request.
+            config: LangGraph's: handed to the graph or the Runnable that answers. Without a
+                ``thread_id`` in it, that is the agent's name.
+            reset: Leave ERROR first.
         """
-        return await self.run(input, on_busy="enqueue")
+        self._refuse_own_run()
+        async with self._guard.entered("enqueue"), deadline(self.name, self.timeout):
+            return await self._run(_Asked(input, config), reset=reset)
 
     async def step(self) -> Any:
         """Do one step of a run; override it to make an agent of your own.
@@ -273,7 +291,7 @@ class BaseAgent:
             return None
         messages = self.memory.get_messages()
         with self.state_context(AgentState.THINKING):
-            answer = await self._answerer.answer(self._request, messages, self.name)
+            answer = await self._answerer.answer(self.request, messages, self._config())
         self.memory.add_all(answer.messages)
         await self.output_queue.put(answer.value)
         return answer.value
@@ -281,7 +299,8 @@ class BaseAgent:
     @property
     def request(self) -> Any:
         """What the run that is in was asked; None between runs."""
-        return self._request
+        asked = self._asked
+        return None if asked is None else asked.request
 
     async def process_mcp_message(
         self,
@@ -293,7 +312,8 @@ class BaseAgent:
     ) -> Any:
         """Answer a message of another agent, as a run of its own, when it is its turn.
 
-        Any loop. Cancelling it cancels the run.
+        Any loop. Cancelling it cancels the run. A run that will not be cancelled is left behind
+        after five seconds more, and named in the log; it keeps the agent busy until it ends.
 
         Args:
             content: The text, in any form that MCP knows; see `text_of`.
@@ -311,7 +331,9 @@ class BaseAgent:
             text = text_of(content)
         except AgentMessageError as error:
             raise AgentMessageError(f"from {sender!r} to {self!r}: {error}") from error
-        return await self.run(text, timeout, on_busy="enqueue", reset=True)
+        seconds = self.timeout if timeout is None else _seconds(timeout)
+        run = self.run(text, seconds, on_busy="enqueue", reset=True)
+        return await see_through(self.name, run, seconds)
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -321,19 +343,35 @@ class BaseAgent:
             "or use another agent"
         )
 
-    async def _run(self, request: Any) -> Any:
-        self._request = request
+    def _refuse_own_run(self) -> None:
+        if is_within(self):
+            raise AgentBusyError(
+                f"{self!r} was asked by its own run, which would wait for itself; "
+                "ask another agent, or answer in step()"
+            )
+
+    async def _run(self, asked: _Asked, *, reset: bool) -> Any:
+        if reset:
+            self.reset()
+        self._asked = asked
         self.output_queue.begin()
         try:
             async with one_run(self, self.memory), self.state_context(AgentState.RUNNING):
                 # Also a run that never waits can be cancelled, and lets others see that it is on.
                 await asyncio.sleep(0)
-                if self._remembers(request):
-                    self.memory.add(request)
+                if self._remembers(asked.request):
+                    self.memory.add_all(requested(asked.request))
                 return await self._steps()
         finally:
-            self.output_queue.end()
-            self._request = None
+            if self._asked is asked:  # else its loop is gone, and another run took its place
+                self._asked = None
+                self.output_queue.end()
+
+    def _config(self) -> RunnableConfig:
+        given = None if self._asked is None else self._asked.config
+        config: RunnableConfig = {**given} if given else {}
+        config["configurable"] = {"thread_id": self.name, **config.get("configurable", {})}
+        return config
 
     def _remembers(self, request: Any) -> bool:
         if request is None:
@@ -344,17 +382,26 @@ class BaseAgent:
 
     async def _steps(self) -> Any:
         if type(self).step is BaseAgent.step:
-            return await self.step()  # which is all there is to do, also if the answer is None
+            # Which is all there is to do, also if the answer is None.
+            return await self._one_step()
         for _ in range(self.max_steps):
-            started: object = self.step()
-            if not isinstance(started, Awaitable):
-                raise InvalidTypeError(
-                    f"{type(self).__name__}.step must be 'async def'; it returned {started!r}"
-                )
-            if (answer := await started) is not None:
+            answer = await self._one_step()
+            if answer is not None:
                 return answer
         _log.warning("%r gave no answer in %d steps", self, self.max_steps)
         return None
+
+    async def _one_step(self) -> Any:
+        step: object = self.step()
+        if not isinstance(step, Awaitable):
+            raise InvalidTypeError(
+                f"{type(self).__name__}.step must be 'async def'; it returned {step!r}"
+            )
+        answer = await step
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError  # which the step has swallowed: the run is over
+        return answer
 
 
 def _seconds(timeout: object) -> float:

@@ -22,6 +22,9 @@ __all__ = ["BusyPolicy", "RunGuard"]
 BusyPolicy: TypeAlias = Literal["raise", "enqueue"]
 
 
+_LOOK_SECONDS = 1.0
+
+
 class RunGuard:
     """Lets one caller in at a time. Safe from any thread and any number of loops.
 
@@ -60,18 +63,31 @@ class RunGuard:
             self._leave(place)
 
     async def _enter(self, place: Place, *, wait: bool) -> None:
-        with self._lock:
-            # A run whose loop was closed in its middle never leaves: nobody goes on with it.
-            free = self._holder is None or self._holder.gone
-            if free:
-                self._holder = place
-            elif wait:
-                self._line.join(place)
-        if free:
+        if self._take(place, wait=wait):
             return
         if not wait:
             raise self._busy()
-        await self._line.wait(place, lambda: self._leave(place))
+        while not await self._line.wait(place, lambda: self._leave(place), _LOOK_SECONDS):
+            with self._lock:
+                holder = self._holder
+            # A run whose loop was closed in its middle never leaves: nobody goes on with it.
+            if holder is not None and holder.gone:
+                self._leave(holder)
+
+    def _take(self, place: Place, *, wait: bool) -> bool:
+        """Whether ``place`` is in now; else it is in the line, if it is to wait."""
+        while True:
+            with self._lock:
+                holder = self._holder
+            gone = holder is not None and holder.gone
+            with self._lock:
+                if self._holder is not holder:  # the collector has just ended its run, say
+                    continue
+                if holder is None or gone:
+                    self._holder = place
+                elif wait:
+                    self._line.join(place)
+                return self._holder is place
 
     def _leave(self, place: Place) -> None:
         """Hand on to the next one that can still come."""

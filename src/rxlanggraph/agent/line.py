@@ -29,9 +29,10 @@ class Place:
         """Whether nobody can be here any more: the loop is closed. Any thread; never blocks."""
         return self._loop.is_closed()
 
-    async def wait(self) -> None:
-        """Wait to be called. On its loop; can be cancelled."""
-        await self._called
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait to be called; False if nobody did in time. On its loop; can be cancelled."""
+        await asyncio.wait({self._called}, timeout=seconds)
+        return self._called.done()
 
     def call(self) -> bool:
         """Call whoever waits here; False if they are `gone`. Any thread; never blocks."""
@@ -65,16 +66,21 @@ class Line:
         """Take out the first place, to be called without the lock. Under the lock."""
         return self._places.popleft() if self._places else None
 
-    async def wait(self, place: Place, hand_on: Callable[[], None]) -> None:
-        """Wait for one's turn at ``place``, which has joined. On its loop.
+    async def wait(
+        self, place: Place, hand_on: Callable[[], None], seconds: float | None = None
+    ) -> bool:
+        """Wait for one's turn at ``place``, which has joined; False if it is still to come.
+
+        On its loop.
 
         Args:
             place: The caller's.
             hand_on: Gives the turn to the next one: called if the caller was cancelled, and its
                 turn had come already.
+            seconds: How long to wait; None until the turn comes.
         """
         try:
-            await place.wait()
+            return await place.wait(seconds)
         except BaseException:
             with self._lock:
                 called = place not in self._places

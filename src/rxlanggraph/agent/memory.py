@@ -213,8 +213,10 @@ class Turn:
         self._staged: Entries = {}
         self._ended: Literal["committed", "discarded"] | None = None
         self._entered = False
-        # Written when the block is entered, before anything can come through it.
+        # Written when the block is entered, before anything can come through it; the second
+        # one again at its end.
         self._outer: Turn | None = None
+        self._before: Turn | None = None
 
     @property
     def over(self) -> bool:
@@ -232,7 +234,10 @@ class Turn:
             if self._entered:
                 raise UsageError("a turn is for one block; make one for each: memory.turn()")
             self._entered = True
-        self._outer = _writing.get()
+        outer = self._before = _writing.get()
+        while outer is not None and outer.over:  # or turns that follow each other make a chain
+            outer = outer._outer
+        self._outer = outer
         _writing.set(self)
         return self
 
@@ -245,7 +250,8 @@ class Turn:
         """Commit the turn, or discard it if an exception leaves the block; unless it is over."""
         # First, so that a handler that comes in meanwhile writes past the turn, and is not refused.
         if _writing.get() is self:  # it is not where another task closes a generator
-            _writing.set(self._outer)
+            _writing.set(self._before)
+            self._before = None
         try:
             if kind is None and not self.over:
                 self._memory._make_room()

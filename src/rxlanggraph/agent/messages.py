@@ -31,6 +31,8 @@ __all__ = [
     "Role",
     "as_messages",
     "from_langchain",
+    "is_message",
+    "requested",
     "to_langchain",
 ]
 
@@ -137,10 +139,29 @@ class Message:
 
 
 def is_message(thing: object) -> bool:
-    """Whether `Message.of` would take ``thing`` for a message. Any thread; never blocks."""
+    """Whether `requested` would take ``thing`` for messages. Any thread; never blocks."""
     if isinstance(thing, Mapping):
-        return "role" in thing
-    return isinstance(thing, str | Message | BaseMessage)
+        return "role" in thing or "messages" in thing
+    return isinstance(thing, str | Message | BaseMessage) or _is_pair(thing)
+
+
+def requested(request: Any) -> tuple[Message, ...]:
+    """Return the messages of a request, in any of the forms that LangGraph takes. Any thread.
+
+    Raises:
+        InvalidArgumentError, InvalidTypeError: There are none in it.
+    """
+    if isinstance(request, Mapping) and "messages" in request:
+        request = request["messages"]
+    things = request if isinstance(request, list) else [request]
+    return as_messages(
+        {"role": thing[0], "content": thing[1]} if _is_pair(thing) else thing for thing in things
+    )
+
+
+def _is_pair(thing: object) -> bool:
+    """Whether it is a role and a content, as LangChain takes them for a message."""
+    return isinstance(thing, tuple) and len(thing) == 2 and isinstance(thing[0], str)
 
 
 def as_messages(things: Iterable[MessageLike]) -> tuple[Message, ...]:

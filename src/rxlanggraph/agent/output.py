@@ -101,26 +101,24 @@ class OutputQueue(Generic[_T]):
     def observable(self) -> Observable[_T]:
         """Every item put from the moment of subscribing, in that order; never completes.
 
-        Observers are called by a thread that puts, with one item at a time. One that raises is
-        unsubscribed, and logged.
+        Observers are called by a thread that puts, with one item at a time, in an empty context:
+        what they start is no part of the run that has put. One that raises is unsubscribed, and
+        logged.
         """
         return self._publisher.observable
 
     # -- runs ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Begin a run, and end the one before: getters wait again. Any thread; never blocks.
+        """Begin a run, and end the one that is on: getters wait again. Any thread; never blocks.
 
         If nobody reads, what is left of ended runs is dropped.
         """
         with self._lock:
-            first = self._promises.run == 0
-        if not first:
-            self.end()
-        with self._lock:
+            branches = self._end() if self._promises.run else []
             self._promises.begin()
             self._room.announce()
-        self._wakes.send()
+        self._tell(branches)
 
     def end(self) -> None:
         """End the run: what is there is still served, then nobody waits any longer.
@@ -128,10 +126,22 @@ class OutputQueue(Generic[_T]):
         Any thread; never blocks. Calling it again changes nothing.
         """
         with self._lock:
-            self._promises.end()
-            branches, self._branches = self._branches, weakref.WeakValueDictionary()
+            branches = self._end()
+        self._tell(branches)
+
+    def _end(self) -> list[OutputQueue[_T]]:
+        """Under the lock. Returns the broadcasts to end: not those that wait for the next run."""
+        self._promises.end()
+        run = self._promises.run
+        over = [branch for branch in _alive(self._branches) if branch._promises.run <= run]
+        for branch in over:
+            self._branches.pop(id(branch), None)
+        return over
+
+    def _tell(self, branches: list[OutputQueue[_T]]) -> None:
+        """Not under the lock: wake who waits, and end the broadcasts of a run that has ended."""
         self._wakes.send()
-        for branch in _alive(branches):
+        for branch in branches:
             branch.end()
 
     # -- putting -------------------------------------------------------------------------------
@@ -216,11 +226,15 @@ class OutputQueue(Generic[_T]):
         return taken[0]
 
     def stream(self, timeout: float | None = None, *, broadcast: bool = False) -> OutputStream[_T]:
-        """Iterate over the items, ``async for``, until the run that is on ends.
+        """Iterate over the items, ``async for``, until the end of one run.
 
-        Before the first run it waits for that; after one it gives what is left of it. Any thread
-        may open it, any loop iterate. One that competes is a consumer from now on, until it is
-        closed or let go of.
+        That run is the one that is on. Between two runs it is the last one, as long as something
+        is left of it, or nobody has met its end in `get` or a stream that competes; else the next
+        one, as before the first. For a broadcast it is always the next one then. So one may run
+        and then read, or have a task run and read meanwhile, again and again.
+
+        Any thread may open it, any loop iterate. One that competes is a consumer from now on,
+        until it is closed or let go of.
 
         Args:
             timeout: Seconds without an item after which it raises RunTimeoutError; None for ever.
@@ -235,13 +249,13 @@ class OutputQueue(Generic[_T]):
         if broadcast:
             return self._branch(timeout)
         with self._lock:
-            get = partial(self._get, run=self._promises.readable(), timeout=timeout)
+            get = partial(self._get, run=self._promises.streamable(), timeout=timeout)
             stream = OutputStream(get, self._close)
             self._promises.attach(stream)
         return stream
 
     def _branch(self, timeout: float | None) -> OutputStream[_T]:
-        """Stream from a queue of its own that gets every item, too, until the run ends."""
+        """Stream from a queue of its own that gets every item, too, until a run ends."""
         branch: OutputQueue[_T] = OutputQueue(patience=0)
 
         def close(_: object) -> None:
@@ -250,8 +264,7 @@ class OutputQueue(Generic[_T]):
             branch.end()
 
         with self._lock:
-            if self._promises.ended:
-                branch._promises.end()
+            branch._promises.run = self._promises.upcoming()
             self._branches[id(branch)] = branch
         return OutputStream(partial(branch._get, run=None, timeout=timeout), close)
 

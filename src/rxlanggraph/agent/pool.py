@@ -14,6 +14,8 @@ from rxlanggraph.agent.checks import check_whole
 from rxlanggraph.agent.guard import RunGuard
 from rxlanggraph.agent.keeping import Keeper, keeper_for
 from rxlanggraph.agent.line import Line, Place
+from rxlanggraph.agent.messages import Message
+from rxlanggraph.agent.runs import is_within
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
 
 __all__ = ["AgentPool"]
@@ -25,7 +27,9 @@ class _Seat:
 
     # Making the agent, loading, running and keeping are one for whoever comes with this thread_id.
     guard: RunGuard = field(default_factory=lambda: RunGuard(AgentBusyError))
-    agent: BaseAgent | None = None  # owned by whoever is in the guard
+    # Owned by whoever is in the guard:
+    agent: BaseAgent | None = None
+    kept: tuple[Message, ...] = ()  # of its memory: what was kept or loaded last
     users: int = 0  # guarded by the pool's lock
 
 
@@ -37,11 +41,13 @@ class AgentPool:
     its thread finds it again. Safe from any thread and any number of loops.
 
     Args:
-        agent_factory: Makes the agent of a thread, given its ``thread_id``. Must not block.
+        agent_factory: Makes the agent of a thread, given its ``thread_id``. Must not block. If it
+            has a memory with messages, a new conversation begins with them.
         max_agents: How many there are at most; while all are busy, a message on another thread
-            waits.
+            waits. An agent that asks others of its pool takes a place while it waits for theirs.
         keep_in: Where memories are kept after each run: a LangGraph store or checkpointer. None
-            keeps them in this process.
+            keeps them in this process, as long as the pool. LangGraph writes a conversation as a
+            whole each time: have the factory bound it, by ``memory=Memory(max_messages=...)``.
 
     Raises:
         InvalidArgumentError: ``max_agents`` is less than 1.
@@ -78,7 +84,10 @@ class AgentPool:
     async def ainvoke(self, input: Any, config: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
         """Have the agent of the thread named in ``config`` answer ``input``, when it is its turn.
 
+        ``config`` is passed on to the agent. Cancelling cancels the run, or the waiting for it.
+
         Raises:
+            AgentBusyError: A run of that same agent asks this, and would wait for itself.
             InvalidArgumentError: ``config`` names no ``thread_id``.
             InvalidTypeError: The factory made something else than an agent.
             Exception: Whatever factory, run or keeping raised; the memory is as it was before.
@@ -89,21 +98,37 @@ class AgentPool:
                 "a message for an AgentPool needs a thread_id: whose agent is to answer? "
                 "pass bridge.invoke(pool, thread_id=...)"
             )
+        self._refuse_itself(thread_id)
         async with self._seated(thread_id) as seat, seat.guard.entered("enqueue"):
-            agent = seat.agent = seat.agent or await self._new_agent(thread_id)
-            answer = await agent.run(input, on_busy="enqueue", reset=True)
+            agent = seat.agent or await self._settle(seat, thread_id)
+            answer = await agent.ainvoke(input, config, reset=True)
             seat.agent = None  # unless all of its memory is kept, what is kept counts
-            await self._keeper.keep(thread_id, agent.memory.get_messages())
-            seat.agent = agent
+            messages = agent.memory.get_messages()
+            await self._keeper.keep(thread_id, messages, seat.kept)
+            seat.agent, seat.kept = agent, messages
             return answer
 
-    async def _new_agent(self, thread_id: str) -> BaseAgent:
+    def _refuse_itself(self, thread_id: str) -> None:
+        with self._lock:
+            seat = self._seats.get(thread_id)
+        agent = seat and seat.agent  # if this is part of its run, it is there until that is over
+        if agent is not None and is_within(agent):
+            raise AgentBusyError(
+                f"{agent!r} asked its pool for its own thread {thread_id!r}, and would wait for "
+                "itself; ask on another thread, or answer in step()"
+            )
+
+    async def _settle(self, seat: _Seat, thread_id: str) -> BaseAgent:
+        """Make the agent of ``seat``, and have it remember what was kept. In the seat's guard."""
         agent: object = self._make(thread_id)
         if not isinstance(agent, BaseAgent):
             raise InvalidTypeError(
                 f"the agent_factory {self._make!r} must return a BaseAgent, not {agent!r}"
             )
-        agent.memory.load(await self._keeper.load(thread_id))
+        kept = await self._keeper.load(thread_id)
+        if kept:
+            agent.memory.load(kept)
+        seat.agent, seat.kept = agent, kept
         return agent
 
     @asynccontextmanager

@@ -64,6 +64,7 @@ class Promises(Generic[_T]):
         """The number of the run that is on, or was on last."""
         self.ended = False
         """Whether it has ended."""
+        self._met = 0  # the last run whose end was told to somebody
         self._polled = False  # in this run, by one who does not wait
         self._serving = self._again = False
 
@@ -86,13 +87,27 @@ class Promises(Generic[_T]):
         self.ended = False
 
     def end(self) -> None:
-        """End the run; whoever waits is to look whether anything is left."""
+        """End the run, the first if none has begun; who waits is to look whether any is left."""
+        self.run = self.readable()
         self.ended = True
         self._nudge()
 
     def readable(self) -> int:
         """The run that one who comes now reads: the first, if none has begun."""
         return max(self.run, 1)
+
+    def upcoming(self) -> int:
+        """The run that is on; the next one if none is."""
+        return self.run if self.run and not self.ended else self.run + 1
+
+    def streamable(self) -> int:
+        """The run that a stream reads which is opened now.
+
+        That may be one which has ended, if something is left of it, or nobody has met its end: who
+        runs first and reads then is to have what there is, and the end, however little it was.
+        """
+        unread = self.ended and (self._items or self._met < self.run)
+        return self.run if unread else self.upcoming()
 
     def attach(self, who: Asker) -> None:
         """Have what is there kept for ``who``, who is going to ask for it."""
@@ -118,7 +133,10 @@ class Promises(Generic[_T]):
         """
         if getter not in self._promised:
             self.serve()
-        if self._over(getter):
+        over = self._over(getter.run)
+        if over:
+            self._met = max(self._met, getter.run)
+        if over or getter.consumer.closed:
             raise OutputEndedError(
                 "the run has ended, and what it put out is taken; get again in the next run"
             )
@@ -135,9 +153,9 @@ class Promises(Generic[_T]):
         turn = self._rounds.delay(getter.consumer)
         if turn is not None:
             delays.append(turn)
-        ended = self.ended or self.run > getter.run
         first = oldest(self._promised)
-        if ended and first is not None and len(self._items) <= len(self._promised):
+        none_spare = len(self._items) <= len(self._promised)
+        if first is not None and none_spare and self._ended(getter.run):
             delays.append(self._promised.get(first, now) + STUCK_SECONDS - now)
         delay = min(delays)
         return None if delay == math.inf else delay
@@ -159,9 +177,12 @@ class Promises(Generic[_T]):
         self._polled = True
         return None if self._rounds.waiting() else self._pop()
 
-    def _over(self, getter: Getter) -> bool:
-        ended = self.ended or self.run > getter.run
-        return getter.consumer.closed or (ended and self._run_of_next() > getter.run)
+    def _ended(self, run: int) -> bool:
+        return self.run > run or (self.run == run and self.ended)
+
+    def _over(self, run: int) -> bool:
+        """Whether it has ended, and nothing is left of it."""
+        return self._ended(run) and self._run_of_next() > run
 
     def _run_of_next(self) -> float:
         try:
@@ -184,7 +205,7 @@ class Promises(Generic[_T]):
             self._items.appendleft(entry)
             return None
         run, item = entry
-        if self._run_of_next() > run and (self.ended or self.run > run):
+        if self._over(run):
             self._nudge()
         self.serve()
         return (item,)

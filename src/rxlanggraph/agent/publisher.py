@@ -2,11 +2,14 @@
 
 What breaks without it: RxPY's ``Subject`` calls its observers from every thread that comes, several
 at a time; one that raises keeps the item from those behind it, and raises into whoever brought it.
+And what an observer starts belongs, by the context that it inherits, to the run that brought the
+item: it is cancelled with that run, and refused once it is over.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import threading
 from typing import Generic, TypeVar
@@ -27,6 +30,10 @@ class Publisher(Generic[_T]):
 
     A late subscriber gets what is put from then on. One that raises is unsubscribed, and logged;
     neither the others nor whoever brought the item notice. It never completes.
+
+    Observers are called in an empty context: they see no context variable of whoever brought the
+    item, and what they start is no part of its run. It could be anybody's, as any thread that is
+    calling them already may call them with the items of the others.
 
     Putting and flushing are two steps, so that the owner can fix the order under its own lock
     and have the observers called outside of it.
@@ -56,11 +63,15 @@ class Publisher(Generic[_T]):
     def flush(self) -> None:
         """Have the observers called with what is lined up. Not under the lock: their code runs.
 
-        Any thread. An observer that is busy in another thread is not waited for: that thread
-        goes on to what is lined up here.
+        Any thread; in an empty context. An observer that is busy in another thread is not waited
+        for: that thread goes on to what is lined up here.
         """
         with self._lock:
             emitters = self._emitters.copy()
+        if emitters:
+            contextvars.Context().run(self._emit, emitters)
+
+    def _emit(self, emitters: list[Emitter[_T]]) -> None:
         for emitter in emitters:
             try:
                 emitter.flush()

@@ -1,0 +1,33 @@
+Feature: A run whose loop is gone, and one that waits, hold up nobody
+
+  Scenario: A run whose loop is closed lets the next one in
+    Given a runnable agent that never answers "lost"
+    When a loop is closed in the middle of its run
+    Then the next run is answered with "answer"
+    When the run that was cut off is thrown away
+    Then the agent is IDLE now
+    And the next run is answered with "answer"
+
+  Scenario: Who waits behind a run whose loop is closed gets in
+    Given a runnable agent that never answers "lost"
+    And those in line look every 0.01 s whether the loop of the run is closed
+    When a loop is closed in the middle of its run while somebody waits
+    Then the one who waited is answered with "answer"
+    When the run that was cut off is thrown away
+    Then the next run is answered with "answer"
+
+  Scenario: A run that was cut off, and is thrown away during the next, leaves that alone
+    Given a runnable agent that never answers "lost", and has a gate
+    When a loop is closed in the middle of its run
+    And the run that was cut off is thrown away during the next run
+    Then that run has kept its request, and its output was open
+
+  Scenario: A run that a collector throws away as another looks at it lets one in alone
+    Given a guard with a caller in whose loop is being closed, and one in line
+    When another comes, and finds the first gone just as a collector throws it away
+    Then only one of the two is in
+
+  Scenario: Waiting for one's turn in a pipeline does not count against the agent's timeout
+    Given a runnable agent that answers when the gate opens
+    When a message that has 0.02 s for its run waits for longer behind another one
+    Then both are answered

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.agent import guard
+from rxlanggraph.errors import AgentBusyError
+from support.agent_runs import call_from
+from support.patching import patch
+from support.tasks import run
+from support.waiting import LIMIT, thread
+
+
+def begin_lost_run(context: Context) -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    context.cut_off = loop.create_task(context.agent.run("lost"))
+    context.cut_off._log_destroy_pending = False
+    while not len(context.agent.log):
+        loop.run_until_complete(asyncio.sleep(0))
+    return loop
+
+
+def throw_away(context: Context) -> None:
+    cut_off, context.cut_off = context.cut_off, None
+    cut_off.get_coro().close()
+
+
+@when("a loop is closed in the middle of its run")
+def step_impl(context: Context) -> None:
+    begin_lost_run(context).close()
+
+
+@when("the run that was cut off is thrown away")
+def step_impl(context: Context) -> None:
+    """As the collector does: by closing it, outside its own context."""
+    throw_away(context)
+
+
+@then('the next run is answered with "{answer}"')
+def step_impl(context: Context, answer: str) -> None:
+    assert run(context.agent.run("next")) == answer
+
+
+@given("those in line look every {seconds:f} s whether the loop of the run is closed")
+def step_impl(context: Context, seconds: float) -> None:
+    patch(context, guard, "_LOOK_SECONDS", seconds)
+
+
+@when("a loop is closed in the middle of its run while somebody waits")
+def step_impl(context: Context) -> None:
+    agent = context.agent
+    loop = begin_lost_run(context)
+    waiting = thread(call_from, "tasks", 1, lambda _: agent.run("next", on_busy="enqueue"))
+    while not agent._guard._line._places:
+        loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    (context.answer,) = waiting.result(LIMIT)
+
+
+@then('the one who waited is answered with "{answer}"')
+def step_impl(context: Context, answer: str) -> None:
+    assert context.answer == answer, context.answer
+
+
+@when("the run that was cut off is thrown away during the next run")
+def step_impl(context: Context) -> None:
+    agent = context.agent
+
+    async def main() -> None:
+        following = asyncio.create_task(agent.run("wait"))
+        await asyncio.to_thread(agent.log.wait_for, 2)
+        throw_away(context)
+        agent.gate.open()
+        context.answer = await following
+        context.output = [item async for item in agent.stream()]
+
+    run(main())
+
+
+@then("that run has kept its request, and its output was open")
+def step_impl(context: Context) -> None:
+    assert context.answer == "wait", context.answer
+    assert context.output == ["still open"], context.output
+
+
+@given("a guard with a caller in whose loop is being closed, and one in line")
+def step_impl(context: Context) -> None:
+    context.guard = guard.RunGuard(AgentBusyError)
+    context.inside = []
+
+
+@when("another comes, and finds the first gone just as a collector throws it away")
+def step_impl(context: Context) -> None:
+    entered, inside = context.guard, context.inside
+
+    async def enter(name: str) -> None:
+        async with entered.entered("enqueue"):
+            inside.append(name)
+            await asyncio.Event().wait()
+
+    class Collected(asyncio.SelectorEventLoop):
+        """Asked whether it is closed, it has the collector run first."""
+
+        def is_closed(self) -> bool:
+            if super().is_closed() and cut_off:
+                cut_off.pop().get_coro().close()
+            return super().is_closed()
+
+    cut_off: list[Any] = []
+    loop = Collected()
+    first = loop.create_task(enter("first"))
+    first._log_destroy_pending = False
+    loop.run_until_complete(asyncio.sleep(0))
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(enter("in line"))]
+        await asyncio.sleep(0)
+        loop.close()
+        cut_off.append(first)
+        tasks.append(asyncio.create_task(enter("another")))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        context.inside = list(inside)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    run(main())
+
+
+@then("only one of the two is in")
+def step_impl(context: Context) -> None:
+    assert context.inside == ["first", "in line"], context.inside
+
+
+@when("a message that has {seconds:f} s for its run waits for longer behind another one")
+def step_impl(context: Context, seconds: float) -> None:
+    agent = context.agent
+
+    async def main() -> None:
+        first = asyncio.create_task(agent.run("first"))
+        await asyncio.to_thread(agent.log.wait_for, 1)
+        agent.timeout = seconds
+        second = asyncio.create_task(agent.ainvoke("second"))
+        await asyncio.wait({second}, timeout=2 * seconds)
+        agent.gate.open()
+        context.answers = await asyncio.gather(first, second)
+
+    run(main())
+
+
+@then("both are answered")
+def step_impl(context: Context) -> None:
+    assert context.answers == ["answer", "answer"], context.answers
