@@ -33,14 +33,14 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
     And its output was "olleh", and ended
 
     Examples:
-      | Who                       | who                       |
-      | A chat model              | a chat model              |
-      | A Runnable                | a Runnable                |
-      | A chain that ends in text | a chain that ends in text |
+      | Who                            | who                            |
+      | A chat model                   | a chat model                   |
+      | A Runnable                     | a Runnable                     |
+      | A chain that ends in text      | a chain that ends in text      |
       | A chain that ends in a mapping | a chain that ends in a mapping |
-      | An async function         | an async function         |
-      | A graph of messages       | a graph of messages       |
-      | A graph with a checkpointer | a graph with a checkpointer |
+      | An async function              | an async function              |
+      | A graph of messages            | a graph of messages            |
+      | A graph with a checkpointer    | a graph with a checkpointer    |
 
   Scenario: A chain that ends in a number answers with it, and the memory has the request alone
     Given a runnable agent with a chain that ends in a number

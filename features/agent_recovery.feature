@@ -7,11 +7,11 @@ Feature: Whatever happens to a run of an agent, the agent can be used again
     And each time the next run is answered
 
     Examples:
-      | agent                                      |
-      | a runnable agent with a chat model                 |
-      | a runnable agent with a graph of messages                      |
-      | a runnable agent that uses a tool            |
-      | a runnable agent that starts tasks           |
+      | agent                                     |
+      | a runnable agent with a chat model        |
+      | a runnable agent with a graph of messages |
+      | a runnable agent that uses a tool         |
+      | a runnable agent that starts tasks        |
 
   Scenario Outline: After a run that <ended> the agent is <state>, and answers the next request
     Given a runnable agent that does as it is told, within 0.05 s
