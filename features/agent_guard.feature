@@ -4,6 +4,7 @@ Feature: A run whose loop is gone, and one that waits, hold up nobody
     Given a runnable agent that never answers "lost"
     When a loop is closed in the middle of its run
     Then the next run is answered with "answer"
+    And the agent is IDLE now
     When the run that was cut off is thrown away
     Then the agent is IDLE now
     And the next run is answered with "answer"
@@ -15,6 +16,20 @@ Feature: A run whose loop is gone, and one that waits, hold up nobody
     Then the one who waited is answered with "answer"
     When the run that was cut off is thrown away
     Then the next run is answered with "answer"
+
+  Scenario: A caller in line whose loop is stopped when its turn comes keeps nobody, and comes later
+    Given a runnable agent that answers when the gate opens
+    And those in line look every 0.01 s whether the loop of the run is closed
+    When it is run, and another caller lines up on a loop that is then stopped
+    And the gate opens once two more have come, of whom one waits and one does not
+    Then the one who waits is answered with "answer", and so is a newcomer who does not
+    When the loop that was stopped goes on
+    Then the one who waited on it is answered with "answer"
+
+  Scenario: A caller of a pool whose loop is stopped when its turn comes keeps nobody, and comes later
+    Given a pool of one agent, which answers when the gate opens
+    When callers of three more threads line up on two loops, the first of which is stopped
+    Then all of them are answered
 
   Scenario: A run that was cut off, and is thrown away during the next, leaves that alone
     Given a runnable agent that never answers "lost", and has a gate

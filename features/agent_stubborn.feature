@@ -5,11 +5,20 @@ Feature: Runs that will not end, that end together, and that never cease leave n
     When it is run, and does not end in time
     Then it is out of time after one step
 
-  Scenario: A message over MCP has its deadline also where a step will not end
-    Given an agent that will not be cancelled until the gate opens
+  Scenario Outline: A step that will not be cancelled keeps neither its caller nor the agent
+    Given an agent that thinks until the gate opens, and will not be cancelled
     And tasks of a run that has ended are waited for during 0.05 s
-    When a message over MCP gives it 0.05 s
-    Then its sender gets a time-out, and the agent is busy until the gate opens
+    When <way> does not end, the next one is asked, the gate opens, and another one is asked
+    Then the first caller got <error>, and the two others were answered
+    And the agent was IDLE whenever none of them was in
+    And the memory has the turns of these two alone, and the log names the step left behind
+
+    Examples:
+      | way                       | error           |
+      | a run of 0.05 s           | RunTimeoutError |
+      | a message of MCP's        | RunTimeoutError |
+      | a message of a pipeline's | RunTimeoutError |
+      | a run that is cancelled   | CancelledError  |
 
   Scenario: A second cancellation does not cut the clean-up of the first short
     Given an agent that fails, with a task that takes its time to clean up

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.agent import guard
+from rxlanggraph.agent import AgentPool, guard
+from rxlanggraph.agent.line import Line
 from rxlanggraph.errors import AgentBusyError
-from support.agent_runs import call_from
+from support.agent_runs import AGENTS, call_from, outcome
 from support.patching import patch
 from support.tasks import run
 from support.waiting import LIMIT, thread
@@ -21,6 +23,13 @@ def begin_lost_run(context: Context) -> asyncio.AbstractEventLoop:
     while not len(context.agent.log):
         loop.run_until_complete(asyncio.sleep(0))
     return loop
+
+
+async def in_line(line: Line, count: int) -> None:
+    """Return when so many callers wait for their turn."""
+    async with asyncio.timeout(LIMIT):
+        while len(line._places) < count:  # noqa: ASYNC110 - a line tells nobody
+            await asyncio.sleep(0)
 
 
 def throw_away(context: Context) -> None:
@@ -54,8 +63,7 @@ def step_impl(context: Context) -> None:
     agent = context.agent
     loop = begin_lost_run(context)
     waiting = thread(call_from, "tasks", 1, lambda _: agent.run("next", on_busy="enqueue"))
-    while not agent._guard._line._places:
-        loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(in_line(agent._guard._line, 1))
     loop.close()
     (context.answer,) = waiting.result(LIMIT)
 
@@ -63,6 +71,83 @@ def step_impl(context: Context) -> None:
 @then('the one who waited is answered with "{answer}"')
 def step_impl(context: Context, answer: str) -> None:
     assert context.answer == answer, context.answer
+
+
+@when("it is run, and another caller lines up on a loop that is then stopped")
+def step_impl(context: Context) -> None:
+    agent = context.agent
+    context.first = thread(agent.run_sync, "first", LIMIT)
+    agent.log.wait_for(1)
+    context.loop = asyncio.new_event_loop()
+    context.asleep = context.loop.create_task(agent.run("asleep", LIMIT, on_busy="enqueue"))
+    context.add_cleanup(context.loop.close)
+    context.loop.run_until_complete(in_line(agent._guard._line, 1))
+
+
+@when("the gate opens once two more have come, of whom one waits and one does not")
+def step_impl(context: Context) -> None:
+    agent = context.agent
+
+    async def main() -> None:
+        waiting = asyncio.create_task(agent.run("waits", LIMIT, on_busy="enqueue"))
+        await in_line(agent._guard._line, 2)
+        context.refused = await outcome(agent.run("does not wait"))
+        agent.gate.open()
+        context.waited = await waiting
+
+    run(main())
+    context.newcomer = run(agent.run("newcomer"))
+
+
+@then('the one who waits is answered with "{answer}", and so is a newcomer who does not')
+def step_impl(context: Context, answer: str) -> None:
+    assert context.first.result(LIMIT) == answer
+    assert isinstance(context.refused, AgentBusyError), context.refused
+    assert context.waited == context.newcomer == answer, (context.waited, context.newcomer)
+
+
+@when("the loop that was stopped goes on")
+def step_impl(context: Context) -> None:
+    context.answer = context.loop.run_until_complete(context.asleep)
+
+
+@then('the one who waited on it is answered with "{answer}"')
+def step_impl(context: Context, answer: str) -> None:
+    assert context.answer == answer, context.answer
+
+
+@given("a pool of one agent, which answers when the gate opens")
+def step_impl(context: Context) -> None:
+    context.agent = AGENTS["answers when the gate opens"]()
+    context.pool = AgentPool(lambda _: context.agent, max_agents=1)
+
+
+@when("callers of three more threads line up on two loops, the first of which is stopped")
+def step_impl(context: Context) -> None:
+    pool, agent = context.pool, context.agent
+
+    def ask(thread_id: str) -> Coroutine[Any, Any, Any]:
+        return pool.ainvoke(thread_id, {"configurable": {"thread_id": thread_id}})
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(ask("in"))]
+        await asyncio.to_thread(agent.log.wait_for, 1)
+        await asyncio.to_thread(loop.run_until_complete, in_line(pool._line, 1))
+        tasks += [asyncio.create_task(ask(name)) for name in ("one", "two")]
+        await in_line(pool._line, 3)
+        agent.gate.open()
+        context.answers = await asyncio.gather(*tasks)
+
+    loop = asyncio.new_event_loop()
+    context.add_cleanup(loop.close)
+    asleep = loop.create_task(ask("asleep"))
+    run(main())
+    context.answers.append(loop.run_until_complete(asleep))
+
+
+@then("all of them are answered")
+def step_impl(context: Context) -> None:
+    assert context.answers == ["answer"] * 4, context.answers
 
 
 @when("the run that was cut off is thrown away during the next run")

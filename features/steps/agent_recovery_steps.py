@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from behave import given, then, when
@@ -15,6 +14,7 @@ from support.agent_runs import (
     call_from,
     outcome,
 )
+from support.listening import listening
 from support.patching import patch
 from support.tasks import run
 from support.waiting import thread
@@ -112,25 +112,6 @@ def step_impl(context: Context) -> None:
     (task,) = context.deaf
     (warning,) = context.warnings
     assert task.get_name() in warning and "goes on" in warning, warning
-
-
-class listening(logging.Handler):
-    """The messages that a logger is given in a block."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._logger = logging.getLogger(name)
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
-
-    def __enter__(self) -> list[str]:
-        self._logger.addHandler(self)
-        return self.messages
-
-    def __exit__(self, *_: object) -> None:
-        self._logger.removeHandler(self)
 
 
 @when("it is asked again, with reset")

@@ -1,16 +1,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 from unittest import mock
 
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.errors import AgentBusyError, RunTimeoutError
+from rxlanggraph.agent import AgentState
+from rxlanggraph.errors import RunTimeoutError
 from support.agent_runs import outcome
 from support.agent_stubborn import CleaningUp, FailingTogether, GoingOn, Staying, Swallowing
+from support.listening import listening
 from support.tasks import run
+from support.waiting import LIMIT
+
+WAYS: dict[str, Callable[[Staying], Coroutine[Any, Any, Any]]] = {
+    "a run of 0.05 s": lambda agent: agent.run("stay"),
+    "a message of MCP's": lambda agent: agent.process_mcp_message("stay", "me"),
+    "a message of a pipeline's": lambda agent: agent.ainvoke("stay"),
+}
 
 # -- what will not be cancelled --------------------------------------------------------------------
 
@@ -20,7 +30,7 @@ def step_impl(context: Context) -> None:
     context.agent = Swallowing(timeout=0.05)
 
 
-@given("an agent that will not be cancelled until the gate opens")
+@given("an agent that thinks until the gate opens, and will not be cancelled")
 def step_impl(context: Context) -> None:
     context.agent = Staying()
 
@@ -41,24 +51,50 @@ def step_impl(context: Context) -> None:
     assert context.agent.steps == 1, context.agent.steps
 
 
-@when("a message over MCP gives it {seconds:f} s")
-def step_impl(context: Context, seconds: float) -> None:
+@when("{way} does not end, the next one is asked, the gate opens, and another one is asked")
+def step_impl(context: Context, way: str) -> None:
     agent = context.agent
 
+    async def cancelled() -> None:
+        running = asyncio.create_task(agent.run("stay", LIMIT))
+        await asyncio.to_thread(agent.log.wait_for, 1)
+        running.cancel()
+        await running
+
     async def main() -> None:
-        context.answer = await outcome(agent.process_mcp_message("hello", "me", timeout=seconds))
-        context.busy = await outcome(agent.run("too early"))
+        try:
+            await WAYS.get(way, lambda _: cancelled())(agent)
+        except (Exception, asyncio.CancelledError) as error:
+            context.error = error
+        context.states = [agent.state]
+        context.answers = [await agent.run("next", LIMIT)]
+        context.states.append(agent.state)
         agent.gate.open()
-        context.after = await agent.run("in line", on_busy="enqueue")
+        await agent.stayed.wait()
+        context.states.append(agent.state)
+        context.answers.append(await agent.run("last", LIMIT))
+        context.states.append(agent.state)
 
-    run(main())
+    with listening("rxlanggraph") as context.warnings:
+        run(main())
 
 
-@then("its sender gets a time-out, and the agent is busy until the gate opens")
+@then("the first caller got {error:w}, and the two others were answered")
+def step_impl(context: Context, error: str) -> None:
+    assert type(context.error).__name__ == error, context.error
+    assert context.answers == ["answer", "answer"], context.answers
+
+
+@then("the agent was IDLE whenever none of them was in")
 def step_impl(context: Context) -> None:
-    assert isinstance(context.answer, RunTimeoutError), context.answer
-    assert isinstance(context.busy, AgentBusyError), context.busy
-    assert context.after == "answer", context.after
+    assert context.states == [AgentState.IDLE] * 4, context.states
+
+
+@then("the memory has the turns of these two alone, and the log names the step left behind")
+def step_impl(context: Context) -> None:
+    contents = [message.content for message in context.agent.memory.get_messages()]
+    assert contents == ["next", "last"], contents
+    assert any("_answer" in str(warning) for warning in context.warnings), context.warnings
 
 
 @when("its caller cancels it during that clean-up")
@@ -119,7 +155,8 @@ def step_impl(context: Context) -> None:
     agent = context.agent
 
     async def main() -> None:
-        await asyncio.create_task(agent.run("first"))
+        agent.running = asyncio.create_task(agent.run("first"))
+        await agent.running
         await agent.ended.wait()
         await asyncio.gather(*agent.tasks)
 

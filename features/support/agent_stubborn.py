@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from rxlanggraph.agent import runs
+from rxlanggraph.agent import AgentState, runs
 from support.agent_runs import Watched
 
 __all__ = ["CleaningUp", "FailingTogether", "GoingOn", "Staying", "Swallowing"]
@@ -22,13 +22,24 @@ class Swallowing(Watched):
 
 
 class Staying(Watched):
-    """Will not be cancelled until the gate opens."""
+    """Asked to stay, thinks until the gate opens, and will not be cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__(timeout=0.05)
+        self.stayed = asyncio.Event()
 
     async def work(self) -> str:
-        while not self.gate.is_open:
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.gate.wait_async()
-        return "answer"
+        if self.request != "stay":
+            return "answer"
+        try:
+            async with self.state_context(AgentState.THINKING):
+                while not self.gate.is_open:
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await self.gate.wait_async()
+                raise LookupError("too late to be heard")
+        finally:
+            assert self.request == "stay"
+            self.stayed.set()
 
 
 class CleaningUp(Watched):
@@ -74,6 +85,7 @@ class GoingOn(Watched):
         self.left = count
         self.deepest = 0
         self.ended = asyncio.Event()
+        self.running: asyncio.Task[Any]
 
     async def work(self) -> str:
         current = runs._current.get()
@@ -81,12 +93,12 @@ class GoingOn(Watched):
         self.deepest = max(self.deepest, len(list(current.chain())))
         self.left -= 1
         if self.left:
-            self.tasks.append(asyncio.create_task(self._next(asyncio.current_task())))
+            self.tasks.append(asyncio.create_task(self._next(self.running)))
         else:
             self.ended.set()
         return "answer"
 
-    async def _next(self, before: asyncio.Task[Any] | None) -> None:
-        assert before is not None
+    async def _next(self, before: asyncio.Task[Any]) -> None:
+        self.running = self.tasks[-1]
         await asyncio.wait({before})
         await self.run("next")

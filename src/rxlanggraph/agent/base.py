@@ -10,22 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rxlanggraph.agent.answering import answerer_for
-from rxlanggraph.agent.checks import check_name, check_whole
+from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
 from rxlanggraph.agent.content import text_of
 from rxlanggraph.agent.guard import BusyPolicy, RunGuard
 from rxlanggraph.agent.memory import Memory
 from rxlanggraph.agent.messages import Message, is_message, requested
 from rxlanggraph.agent.output import OutputQueue
-from rxlanggraph.agent.runs import deadline, is_within, one_run, see_through
+from rxlanggraph.agent.runs import Run, carry_out, current_run, deadline, is_within
 from rxlanggraph.agent.states import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.errors import (
     AgentBusyError,
     AgentMessageError,
     BlockingCallError,
-    InvalidArgumentError,
     InvalidTypeError,
 )
 
@@ -38,13 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["BaseAgent"]
 
 _log = logging.getLogger("rxlanggraph")
-
-
-class _Asked(NamedTuple):
-    """What a run is for. A new one for each: it is known by its identity."""
-
-    request: Any
-    config: RunnableConfig | None = None
 
 
 class BaseAgent:
@@ -88,7 +80,7 @@ class BaseAgent:
         self.name = name
         self.description = description
         self.max_steps = max_steps
-        self.timeout = _seconds(timeout)
+        self.timeout = check_timeout(timeout)
         self.llm = llm
         self.graph = graph
         self.memory = Memory() if memory is None else memory
@@ -96,7 +88,7 @@ class BaseAgent:
         self._answerer = answerer_for(llm, graph)
         self._states = StateMachine(name)
         self._guard = RunGuard(self._busy)
-        self._asked: _Asked | None = None  # owned by the run that is in
+        self._run_in: Run | None = None  # owned by that run
 
     def __repr__(self) -> str:
         """Name the agent and its state."""
@@ -119,7 +111,7 @@ class BaseAgent:
             InvalidArgumentError: ``state`` is no `AgentState`.
             IllegalTransitionError: On entering: not from the state that the agent is in.
         """
-        return self._states.context(state)
+        return self._states.context(state, current_run(self))
 
     @property
     def state_changes(self) -> Observable[Transition]:
@@ -206,8 +198,8 @@ class BaseAgent:
         Any loop of any thread; one run at a time. What is added to the memory meanwhile becomes
         part of it at the end, in one go. Cancelled, timed out or failed, the run leaves the
         memory as it was, and nothing that it has started goes on: the agent can be used again.
-        Tasks that will not be cancelled are waited for during five seconds, and then named in the
-        log; a step that will not be is waited for.
+        A step, or a task, that will not be cancelled is waited for during five seconds, then left
+        behind and named in the log.
 
         Args:
             request: A string, a `Message`, a LangChain message, a mapping or a pair of role and
@@ -228,10 +220,10 @@ class BaseAgent:
             InvalidTypeError: ``request`` is to be a message, and is none; the agent is in ERROR.
             Exception: Whatever `step` raised; the agent is then in ERROR.
         """
-        seconds = self.timeout if timeout is None else _seconds(timeout)
+        seconds = self.timeout if timeout is None else check_timeout(timeout)
         self._refuse_own_run()
         async with deadline(self.name, seconds), self._guard.entered(on_busy):
-            return await self._run(_Asked(request), reset=reset)
+            return await self._run(Run(self, request), reset=reset)
 
     def run_sync(
         self,
@@ -243,7 +235,8 @@ class BaseAgent:
     ) -> Any:
         """As `run`, for a thread without a loop: on a loop made for this call. Blocks.
 
-        A sync model that is out of time keeps it waiting: its thread cannot be cancelled.
+        A sync model that is out of time keeps it waiting, as its thread cannot be cancelled; so
+        does a step that will not be.
 
         A client that belongs to one loop (many HTTP clients do) wants one that stays: use
         ``bridge.create_future_task(agent, request).result()`` then.
@@ -276,7 +269,7 @@ class BaseAgent:
         """
         self._refuse_own_run()
         async with self._guard.entered("enqueue"), deadline(self.name, self.timeout):
-            return await self._run(_Asked(input, config), reset=reset)
+            return await self._run(Run(self, input, config), reset=reset)
 
     async def step(self) -> Any:
         """Do one step of a run; override it to make an agent of your own.
@@ -298,9 +291,9 @@ class BaseAgent:
 
     @property
     def request(self) -> Any:
-        """What the run that is in was asked; None between runs."""
-        asked = self._asked
-        return None if asked is None else asked.request
+        """What the run that this code is part of was asked, else the one that is in, else None."""
+        run = current_run(self) or self._run_in
+        return None if run is None else run.request
 
     async def process_mcp_message(
         self,
@@ -312,8 +305,7 @@ class BaseAgent:
     ) -> Any:
         """Answer a message of another agent, as a run of its own, when it is its turn.
 
-        Any loop. Cancelling it cancels the run. A run that will not be cancelled is left behind
-        after five seconds more, and named in the log; it keeps the agent busy until it ends.
+        Any loop. Cancelling it cancels the run.
 
         Args:
             content: The text, in any form that MCP knows; see `text_of`.
@@ -331,9 +323,7 @@ class BaseAgent:
             text = text_of(content)
         except AgentMessageError as error:
             raise AgentMessageError(f"from {sender!r} to {self!r}: {error}") from error
-        seconds = self.timeout if timeout is None else _seconds(timeout)
-        run = self.run(text, seconds, on_busy="enqueue", reset=True)
-        return await see_through(self.name, run, seconds)
+        return await self.run(text, timeout, on_busy="enqueue", reset=True)
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -350,26 +340,32 @@ class BaseAgent:
                 "ask another agent, or answer in step()"
             )
 
-    async def _run(self, asked: _Asked, *, reset: bool) -> Any:
+    async def _run(self, run: Run, *, reset: bool) -> Any:
         if reset:
             self.reset()
-        self._asked = asked
+        if self._run_in is not None:  # that one was cut off: its loop is gone
+            self._states.abandon(self._run_in)
+        self._run_in = run
         self.output_queue.begin()
         try:
-            async with one_run(self, self.memory), self.state_context(AgentState.RUNNING):
-                # Also a run that never waits can be cancelled, and lets others see that it is on.
-                await asyncio.sleep(0)
-                if self._remembers(asked.request):
-                    self.memory.add_all(requested(asked.request))
-                return await self._steps()
+            with self._states.context(AgentState.RUNNING, run):
+                return await carry_out(run, self.memory, self._answer)
+        except BaseException:
+            self._states.abandon(run)  # of what has not ended, and may never
+            raise
         finally:
-            if self._asked is asked:  # else its loop is gone, and another run took its place
-                self._asked = None
+            if self._run_in is run:  # else its loop is gone, and another run took its place
+                self._run_in = None
                 self.output_queue.end()
 
+    async def _answer(self) -> Any:
+        if self._remembers(self.request):
+            self.memory.add_all(requested(self.request))
+        return await self._steps()
+
     def _config(self) -> RunnableConfig:
-        given = None if self._asked is None else self._asked.config
-        config: RunnableConfig = {**given} if given else {}
+        run = current_run(self)
+        config: RunnableConfig = {**run.config} if run and run.config else {}
         config["configurable"] = {"thread_id": self.name, **config.get("configurable", {})}
         return config
 
@@ -402,9 +398,3 @@ class BaseAgent:
         if task is not None and task.cancelling():
             raise asyncio.CancelledError  # which the step has swallowed: the run is over
         return answer
-
-
-def _seconds(timeout: object) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise InvalidArgumentError(f"timeout must be a number of seconds above 0, not {timeout!r}")
-    return float(timeout)

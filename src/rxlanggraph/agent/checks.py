@@ -7,7 +7,7 @@ from reprlib import repr as shortened
 
 from rxlanggraph.errors import InvalidArgumentError
 
-__all__ = ["check_name", "check_seconds", "check_whole"]
+__all__ = ["check_name", "check_seconds", "check_timeout", "check_whole"]
 
 
 def check_name(argument: str, value: object) -> None:
@@ -44,3 +44,18 @@ def check_seconds(argument: str, value: object) -> None:
         raise InvalidArgumentError(
             f"{argument} must be a number of seconds from 0, not {shortened(value)}"
         )
+
+
+def check_timeout(timeout: object) -> float:
+    """Insist that ``timeout`` is a number of seconds above 0, and return it. Any thread.
+
+    ``math.inf`` is one: for ever.
+
+    Raises:
+        InvalidArgumentError: It is something else.
+    """
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise InvalidArgumentError(
+            f"timeout must be a number of seconds above 0, not {shortened(timeout)}"
+        )
+    return float(timeout)

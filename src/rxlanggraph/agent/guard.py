@@ -37,6 +37,7 @@ class RunGuard:
         # A leaf, for a few lines; an RLock, as a finalizer may leave a run on top of them.
         self._lock = threading.RLock()  # guards the rest
         self._holder: Place | None = None
+        self._inside = False  # whether the holder has gone in, or was only called
         self._line = Line(self._lock)
 
     @asynccontextmanager
@@ -63,39 +64,61 @@ class RunGuard:
             self._leave(place)
 
     async def _enter(self, place: Place, *, wait: bool) -> None:
+        self._free()
         if self._take(place, wait=wait):
             return
         if not wait:
             raise self._busy()
-        while not await self._line.wait(place, lambda: self._leave(place), _LOOK_SECONDS):
-            with self._lock:
-                holder = self._holder
-            # A run whose loop was closed in its middle never leaves: nobody goes on with it.
-            if holder is not None and holder.gone:
-                self._leave(holder)
+        while not self._confirm(place):
+            await self._line.wait(place, lambda: self._leave(place), _LOOK_SECONDS)
+            self._free()
 
     def _take(self, place: Place, *, wait: bool) -> bool:
         """Whether ``place`` is in now; else it is in the line, if it is to wait."""
-        while True:
-            with self._lock:
-                holder = self._holder
-            gone = holder is not None and holder.gone
-            with self._lock:
-                if self._holder is not holder:  # the collector has just ended its run, say
-                    continue
-                if holder is None or gone:
-                    self._holder = place
-                elif wait:
-                    self._line.join(place)
-                return self._holder is place
+        with self._lock:
+            if self._holder is None:
+                self._holder, self._inside = place, True
+                return True
+            if wait:
+                self._line.join(place)
+            return False
 
-    def _leave(self, place: Place) -> None:
-        """Hand on to the next one that can still come."""
+    def _confirm(self, place: Place) -> bool:
+        """Whether ``place``, of which the turn may have come, is in now."""
+        with self._lock:
+            if self._holder is None:  # everybody in the line was asleep
+                self._line.leave(place)
+                self._holder = place
+            if self._holder is place:
+                self._inside = True
+            return self._holder is place
+
+    def _free(self) -> None:
+        """Hand on what is held by one who cannot use it.
+
+        A run whose loop was closed in its middle never leaves: nobody goes on with it. One whose
+        turn came on a loop that is stopped has not begun: it goes back to the end of the line.
+        """
+        with self._lock:
+            holder, inside = self._holder, self._inside
+        if holder is None:
+            return
+        if holder.gone:
+            self._leave(holder)
+        elif not inside and holder.asleep:
+            self._leave(holder, unless_inside=True)
+
+    def _leave(self, place: Place, *, unless_inside: bool = False) -> None:
+        """Hand on to the next one that can still come; if not inside, back into the line."""
         while True:
             with self._lock:
-                if self._holder is not place:  # another one took over
-                    return
+                if self._holder is not place or (unless_inside and self._inside):
+                    return  # another one took over; or its loop was started again
+                self._holder = None  # at once: a collector may be ending the run of ``place``
                 self._holder = following = self._line.next()
+                self._inside = False
+                if unless_inside:
+                    self._line.join(place)
             if following is None or following.call():
                 return
-            place = following
+            place, unless_inside = following, False

@@ -29,10 +29,16 @@ class Place:
         """Whether nobody can be here any more: the loop is closed. Any thread; never blocks."""
         return self._loop.is_closed()
 
-    async def wait(self, seconds: float | None) -> bool:
-        """Wait to be called; False if nobody did in time. On its loop; can be cancelled."""
+    @property
+    def asleep(self) -> bool:
+        """Whether nobody comes from here for now: the loop is stopped. Any thread; never blocks."""
+        return not self._loop.is_running()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait to be called, or for so long. On its loop; can be cancelled."""
+        if self._called.done():  # by a call that came to nothing
+            self._called = self._loop.create_future()
         await asyncio.wait({self._called}, timeout=seconds)
-        return self._called.done()
 
     def call(self) -> bool:
         """Call whoever waits here; False if they are `gone`. Any thread; never blocks."""
@@ -66,26 +72,30 @@ class Line:
         """Take out the first place, to be called without the lock. Under the lock."""
         return self._places.popleft() if self._places else None
 
+    def leave(self, place: Place) -> bool:
+        """Take ``place`` out; False if it was taken out before. Under the lock."""
+        try:
+            self._places.remove(place)
+        except ValueError:
+            return False
+        return True
+
     async def wait(
         self, place: Place, hand_on: Callable[[], None], seconds: float | None = None
-    ) -> bool:
-        """Wait for one's turn at ``place``, which has joined; False if it is still to come.
-
-        On its loop.
+    ) -> None:
+        """Wait for one's turn at ``place``, which has joined. On its loop.
 
         Args:
             place: The caller's.
             hand_on: Gives the turn to the next one: called if the caller was cancelled, and its
                 turn had come already.
-            seconds: How long to wait; None until the turn comes.
+            seconds: How long to wait at most; None until the turn comes.
         """
         try:
-            return await place.wait(seconds)
+            await place.wait(seconds)
         except BaseException:
             with self._lock:
-                called = place not in self._places
-                if not called:
-                    self._places.remove(place)
+                called = not self.leave(place)
             if called:
                 hand_on()
             raise

@@ -171,5 +171,5 @@ class AgentPool:
         while True:
             with self._lock:
                 place = self._line.next()
-            if place is None or place.call():
+            if place is None or (place.call() and not place.asleep):
                 return

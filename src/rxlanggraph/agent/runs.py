@@ -13,40 +13,61 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rxlanggraph.agent.memory import Memory
 from rxlanggraph.errors import RunTimeoutError
 from rxlanggraph.stacks import context_of
 
-__all__ = ["deadline", "is_within", "one_run", "see_through"]
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+__all__ = ["Run", "carry_out", "current_run", "deadline", "is_within"]
 
 _log = logging.getLogger("rxlanggraph")
 _CANCEL_SECONDS = 5.0
 _T = TypeVar("_T")
 
 
-class _Run:
-    """One run, known to all that it has started, through their context."""
+class Run:
+    """One run, known by its identity, and to all that it has started through their context.
 
-    __slots__ = ("outer", "over", "owner")
+    Args:
+        owner: The agent.
+        request: What it was asked.
+        config: LangGraph's, for who answers.
+    """
 
-    def __init__(self, owner: object, outer: _Run | None) -> None:
+    __slots__ = ("config", "outer", "over", "owner", "request", "task")
+
+    def __init__(self, owner: object, request: Any, config: RunnableConfig | None = None) -> None:
         self.owner = owner
-        self.outer = outer
+        self.request = request
+        self.config = config
         self.over = False  # set once, by the run itself; read by any thread
+        self.task: asyncio.Task[Any] | None = None  # owned by the one who carries it out
+        outer = _current.get()
+        while outer is not None and outer.over:  # or runs that start each other would make a chain
+            outer = outer.outer
+        self.outer: Run | None = outer
 
-    def chain(self) -> Iterator[_Run]:
+    def chain(self) -> Iterator[Run]:
         """This run, and those that it is part of."""
-        run: _Run | None = self
+        run: Run | None = self
         while run is not None:
             yield run
             run = run.outer
 
 
-_current: ContextVar[_Run | None] = ContextVar("rxlanggraph_agent_run", default=None)
+_current: ContextVar[Run | None] = ContextVar("rxlanggraph_agent_run", default=None)
+
+
+def current_run(owner: object) -> Run | None:
+    """The run of ``owner`` that this code was started by; it may be over. Any thread."""
+    run = _current.get()
+    return next((r for r in run.chain() if r.owner is owner), None) if run is not None else None
 
 
 def is_within(owner: object) -> bool:
@@ -55,36 +76,42 @@ def is_within(owner: object) -> bool:
     return run is not None and any(r.owner is owner and not r.over for r in run.chain())
 
 
-@contextlib.asynccontextmanager
-async def one_run(owner: object, memory: Memory) -> AsyncIterator[None]:
-    """Be a run of ``owner`` for a block.
+async def carry_out(run: Run, memory: Memory, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Await ``work`` as ``run``, in a task of its own.
 
-    What the block adds to ``memory`` is added at its end, in one go. If it does not end well,
-    nothing is added, and what it has started and not awaited is cancelled, and waited for.
+    What it adds to ``memory`` is added at its end, in one go. If it does not end well, nothing is
+    added: it is cancelled, then what it has started and not awaited, and each is waited for. What
+    will not end is left behind, and named in the log: no deadline holds otherwise.
     """
-    outer = _current.get()
-    while outer is not None and outer.over:  # or runs that start each other would make a long chain
-        outer = outer.outer
-    run = _Run(owner, outer)
     token = _current.set(run)
     try:
         with memory.turn():
-            yield
+            run.task = asyncio.create_task(work())
+            run.task.add_done_callback(_look_at)
+            await asyncio.wait({run.task})
+            answer: _T = run.task.result()
+            return answer
     except GeneratorExit:  # its loop is gone: nothing of it goes on, and nothing can be awaited
+        if run.task is not None:
+            run.task._log_destroy_pending = False  # type: ignore[attr-defined] # the caller's does
         raise
     except BaseException:
         await _end_tasks(run)
         raise
     finally:
         run.over = True
+        run.task = None  # or they would hold each other until a collector comes
         with contextlib.suppress(ValueError):  # closed by a collector, in another context
             _current.reset(token)
 
 
-async def _end_tasks(run: _Run) -> None:
-    """Cancel what ``run`` has started and not awaited, and wait for its end."""
-    own = asyncio.current_task()
-    while left := [task for task in _tasks.of(run) if task is not own and not task.done()]:
+async def _end_tasks(run: Run) -> None:
+    """Cancel the run's task, then what it has started and not awaited, and wait for their end."""
+    if run.task is not None and not run.task.done():
+        run.task.cancel()
+        await _wait_out([run.task])
+    known = (asyncio.current_task(), run.task)
+    while left := [task for task in _tasks.of(run) if not (task in known or task.done())]:
         for task in left:
             task.cancel()
         if await _wait_out(left):
@@ -112,9 +139,9 @@ class _TasksOfRuns(threading.local):
     """
 
     def __init__(self) -> None:
-        self._seen: dict[_Run, list[asyncio.Task[Any]]] | None = None
+        self._seen: dict[Run, list[asyncio.Task[Any]]] | None = None
 
-    def of(self, run: _Run) -> list[asyncio.Task[Any]]:
+    def of(self, run: Run) -> list[asyncio.Task[Any]]:
         if self._seen is None:
             loop = asyncio.get_running_loop()
             self._seen = defaultdict(list)
@@ -146,34 +173,9 @@ async def deadline(whose: str, seconds: float) -> AsyncIterator[None]:
     except TimeoutError as error:
         if not timeout.expired():
             raise  # the block's own
-        raise _out_of_time(whose, seconds) from error
-
-
-async def see_through(whose: str, work: Coroutine[Any, Any, _T], seconds: float) -> _T:
-    """Await ``work``, which has a `deadline`, in a task of its own.
-
-    Cancelled, cancels it. One that will not end then is left behind, and named in the log.
-
-    Raises:
-        RunTimeoutError: It is out of time, was cancelled, and has not ended.
-    """
-    task = asyncio.create_task(work)
-    task.add_done_callback(_look_at)
-    limit = None if seconds == math.inf else seconds + _CANCEL_SECONDS
-    try:
-        await asyncio.wait({task}, timeout=limit)
-    except asyncio.CancelledError:
-        task.cancel()
-        await _wait_out([task])
-        raise
-    if task.done():
-        return task.result()
-    _log.warning("%r is over its time, was cancelled, and goes on", task)
-    raise _out_of_time(whose, seconds)
-
-
-def _out_of_time(whose: str, seconds: float) -> RunTimeoutError:
-    return RunTimeoutError(f"the run of agent {whose!r} did not end within {seconds} s")
+        raise RunTimeoutError(
+            f"the run of agent {whose!r} did not end within {seconds} s"
+        ) from error
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:

@@ -95,11 +95,12 @@ class StateContext:
     way. For one block at a time: make one for each.
     """
 
-    __slots__ = ("_inside", "_machine", "_state")
+    __slots__ = ("_inside", "_machine", "_owner", "_state")
 
-    def __init__(self, machine: StateMachine, state: AgentState) -> None:
+    def __init__(self, machine: StateMachine, state: AgentState, owner: object) -> None:
         self._machine = machine
         self._state = state
+        self._owner = owner
         self._inside = False  # guarded by the machine's lock
 
     def __enter__(self) -> None:
@@ -185,12 +186,16 @@ class StateMachine:
             recent = list(self._history)  # a copy in one step: no finalizer gets in between
         return tuple(recent)
 
-    def context(self, state: AgentState) -> StateContext:
+    def context(self, state: AgentState, owner: object = None) -> StateContext:
         """Make a context to be in ``state`` for a block. Any thread; never blocks.
 
         Contexts of several tasks and threads may overlap in any order. Leaving one that is not
         the newest changes nothing that shows; leaving the last one restores IDLE. In ERROR they
         come and go as ever, and show after `reset`.
+
+        Args:
+            state: What the block is in.
+            owner: Whatever the block is part of; see `abandon`.
 
         Raises:
             InvalidArgumentError: ``state`` is no AgentState.
@@ -199,7 +204,21 @@ class StateMachine:
             raise InvalidArgumentError(
                 f"state must be an AgentState, such as AgentState.RUNNING, not {shortened(state)}"
             )
-        return StateContext(self, state)
+        return StateContext(self, state, owner)
+
+    def abandon(self, owner: object) -> None:
+        """Leave the blocks of ``owner`` that are open still. Any thread; never blocks.
+
+        For work that ended without leaving them, or never will. That they are left later on
+        changes nothing.
+        """
+        at = self._clock()
+        with self._lock:
+            for context in [each for each in self._open if each._owner is owner]:
+                with contextlib.suppress(ValueError):  # it has just been left
+                    self._open.remove(context)
+            self._record(at)
+        self._changes.flush()
 
     def fail(self, error: BaseException) -> None:
         """Be in ERROR, because of ``error``, until `reset`. Any thread; never blocks.
@@ -252,9 +271,9 @@ class StateMachine:
     def _leave(self, context: StateContext, error: Exception | None) -> None:
         cause, at = None if error is None else _text(error), self._clock()
         with self._lock:
-            if cause is not None and self._failure is None:
+            if cause is not None and self._failure is None and context in self._open:
                 self._failure = cause
-            with contextlib.suppress(ValueError):  # it was refused
+            with contextlib.suppress(ValueError):  # it was refused, or abandoned
                 self._open.remove(context)
             context._inside = False
             self._record(at)
