@@ -211,10 +211,6 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
       | era   | served                |
       | today | served by mcp_server  |
       | 2025  | served by mcp_server  |
-
-    @tdd_expected_fail
-    Examples: today's way: the SDK's cancel scope cancels whatever the clean-up waits for
-      | era   | served                |
       | today | made tools themselves |
       | 2025  | made tools themselves |
 

@@ -96,8 +96,8 @@ class Calls:
 
 
 async def _ended(run: asyncio.Task[Any]) -> None:
-    # Without the shield the SDK's cancel scope would go on to cancel whatever this task waits for,
-    # turn by turn of the loop, and with it the clean-up of the run.
+    # Without the shield the SDK's cancel scope would go on to cancel this wait, turn by turn of the
+    # loop, and the call would be over before its run.
     with CancelScope(shield=True):
         await asyncio.wait({run})  # which it lets come within five seconds
 
