@@ -102,7 +102,9 @@ Feature: rxlanggraph run can be stopped at any time without losing what has been
       {"n": 1, "wait": false}
       {"n": 2, "wait": false}
       """
+    And it tells of each line that has to wait for its turn
     When it has written 1 record and started 0 runs
+    And 2 lines have had to wait for their turn
     And it gets SIGINT
     Then it ends with status 130
     And it says "read 2: 1 ok, 0 failed, 0 broken, 1 not run"

@@ -15,6 +15,20 @@ HASTY = (
     "import sys; from rxlanggraph.cli import job, main;"
     "job._CANCEL_SECONDS = job._CLOSE_SECONDS = 0.1; sys.exit(main())"
 )
+# A line that waits is seen by nobody outside.
+TELLING = """
+import sys
+from rxlanggraph.cli import limits, main
+
+wait = limits.Rate.wait
+
+def wait_and_tell(self, ended):
+    print("its turn is to come", file=sys.stderr, flush=True)
+    return wait(self, ended)
+
+limits.Rate.wait = wait_and_tell
+sys.exit(main())
+"""
 
 
 @given('"{line}" is running on lines that stay open')
@@ -31,6 +45,17 @@ def step_impl(context: Context, line: str) -> None:
 @given("cancelling is given up after a moment")
 def step_impl(context: Context) -> None:
     context.start = (sys.executable, "-c", HASTY, *command.arguments(context.line))
+
+
+@given("it tells of each line that has to wait for its turn")
+def step_impl(context: Context) -> None:
+    context.start = (sys.executable, "-c", TELLING, *command.arguments(context.line))
+
+
+@when("{count:d} lines have had to wait for their turn")
+def step_impl(context: Context, count: int) -> None:
+    for _ in range(count):
+        read_until(context, "its turn is to come")
 
 
 @when("it has written {records:d} record and started {runs:d} run")
