@@ -8,6 +8,7 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
+from rxlanggraph import entries, locking
 from rxlanggraph import registry as registry_module
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from support import naive, registry_inside
@@ -19,7 +20,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "a plain set": naive.PlainSet,
     "a set under a plain lock": naive.LockedSet,
 }
-FILES = {registry_module.__file__, naive.__file__}
+FILES = {str(module.__file__) for module in (registry_module, entries, locking, naive)}
 
 
 def noting_errors(context: Context, fn: Callable[[], object]) -> None:

@@ -12,10 +12,13 @@ from rxlanggraph import (
     backlog,
     bridge,
     cleanup,
+    ending,
     engine,
+    entries,
     futures,
     handoff,
     homes,
+    locking,
     registry,
     runs,
 )
@@ -26,7 +29,20 @@ from support.tasks import PATIENCE
 
 __all__ = ["ACTIONS", "enter_bridge"]
 
-_MODULES = (backlog, bridge, cleanup, engine, futures, handoff, homes, registry, runs)
+_MODULES = (
+    backlog,
+    bridge,
+    cleanup,
+    ending,
+    engine,
+    entries,
+    futures,
+    handoff,
+    homes,
+    locking,
+    registry,
+    runs,
+)
 FILES = {str(module.__file__) for module in _MODULES}
 # Seconds that a clean-up waits. It waits in vain where its own thread, below the handler, holds
 # what the loop needs to go on: there it only has to come back, and all has to end after that.

@@ -365,7 +365,7 @@ def naive_resolving() -> None:
     assert len(future.told) == 1, future.told
 
 
-REGISTRY = ("registry",)
+REGISTRY = ("registry", "entries", "locking")
 HANDOFF = ("handoff", "homes")
 Model = tuple[Callable[[], None], tuple[str, ...], int]
 # What is searched, the modules whose lines are places to switch, and with how many preemptions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from rxlanggraph.registry import letting_go
+from rxlanggraph.locking import letting_go
 from rxlanggraph.runs import Run
 
 __all__ = ["Backlog"]

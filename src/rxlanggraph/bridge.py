@@ -8,13 +8,12 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from reactivex import Observable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
-from rxlanggraph.cleanup import CleanupReport, cleanup_steps, close_steps, drive, drive_async
+from rxlanggraph.ending import Ending
 from rxlanggraph.engine import Engine
 from rxlanggraph.errors import (
     BlockingCallError,
@@ -36,7 +35,7 @@ Retry: TypeAlias = "int | AsyncRetrying | None"
 _names = itertools.count(1)
 
 
-class RxPyLangGraphBridge:
+class RxPyLangGraphBridge(Ending):
     """Runs messages through LangGraph graphs on one asyncio loop, for threads and Rx streams.
 
     Every run is in `registry` from before its submitter has its future until it has really ended.
@@ -305,130 +304,6 @@ class RxPyLangGraphBridge:
             thread_id=thread_id,
             errors=errors,
         )
-
-    # -- ending --------------------------------------------------------------------------------
-
-    def cleanup_tasks(self, timeout: float | None = 5.0) -> CleanupReport:
-        """Cancel everything in flight, and wait until it has ended; the bridge stays usable.
-
-        What arrives meanwhile is cancelled too. When this returns, nothing that was admitted
-        before still runs, unless the report names it. Any thread but the loop's own, also in a
-        signal handler; blocks.
-
-        Args:
-            timeout: Seconds to wait; None waits for ever, 0 does not wait.
-
-        Raises:
-            BlockingCallError: Called on the loop's own thread; nothing was cancelled.
-        """
-        self._refuse_own_loop("cleanup_tasks", "await bridge.cleanup_tasks_async()", timeout)
-        return drive(cleanup_steps(self._engine, timeout), self._engine.registry)
-
-    async def cleanup_tasks_async(self, timeout: float | None = 5.0) -> CleanupReport:
-        """Do what `cleanup_tasks` does, awaiting. Any loop.
-
-        Cancelling it stops the waiting; what was cancelled stays so. A run that awaits it on its
-        own bridge is cancelled like all others.
-
-        Args:
-            timeout: Seconds to wait; None waits for ever.
-        """
-        return await drive_async(cleanup_steps(self._engine, timeout), self._engine.registry)
-
-    def close(
-        self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
-    ) -> CleanupReport:
-        """Seal admission, drain, cancel the rest, and end the loop or give it back.
-
-        Any thread but the loop's own, also in a signal handler or a finalizer; blocks. Calling it
-        again waits again and changes nothing else.
-
-        Args:
-            timeout: Seconds that runs in flight get to end by themselves; None for ever.
-            cancel_timeout: Seconds that cancelled ones get after that.
-
-        Raises:
-            BlockingCallError: Called on the loop's own thread with something to wait for; nothing
-                was closed. With both timeouts 0 it may be called anywhere.
-        """
-        waits = None if timeout is None or cancel_timeout is None else timeout + cancel_timeout
-        self._refuse_own_loop(
-            "close", "await bridge.aclose(), or close(0, cancel_timeout=0),", waits
-        )
-        engine = self._engine
-        report = drive(close_steps(engine, timeout, cancel_timeout), engine.registry)
-        if not self._on_own_loop():
-            engine.wait_left(cancel_timeout)
-        engine.threads.shutdown(wait=not report.stuck)
-        return report
-
-    async def aclose(
-        self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
-    ) -> CleanupReport:
-        """Do what `close` does, awaiting. Any loop but one that the bridge owns.
-
-        Cancelling it ends the loop, or gives it back, without more waiting.
-
-        Args:
-            timeout: As in `close`.
-            cancel_timeout: As in `close`.
-
-        Raises:
-            BlockingCallError: Awaited on the loop that the bridge owns and would have to end.
-        """
-        engine = self._engine
-        if self._on_own_loop() and engine.home.owned:
-            raise BlockingCallError(
-                f"aclose() on the loop that {self.name} owns would wait for the end of that very "
-                "loop; close the bridge from the thread or loop that made it"
-            )
-        report = await drive_async(close_steps(engine, timeout, cancel_timeout), engine.registry)
-        await asyncio.wait([asyncio.wrap_future(engine.home.left)], timeout=cancel_timeout)
-        engine.threads.shutdown(wait=not report.stuck)
-        return report
-
-    def __enter__(self) -> Self:
-        """Return the bridge itself."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """`close`; without draining if an exception leaves the block."""
-        if exc_type is None:
-            self.close()
-        else:
-            self.close(0)
-
-    async def __aenter__(self) -> Self:
-        """Return the bridge itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """`aclose`; without draining if an exception leaves the block."""
-        if exc_type is None:
-            await self.aclose()
-        else:
-            await self.aclose(0)
-
-    def _on_own_loop(self) -> bool:
-        running = asyncio._get_running_loop()
-        return running is not None and running is self._engine.home.loop
-
-    def _refuse_own_loop(self, method: str, remedy: str, timeout: float | None) -> None:
-        if timeout != 0 and self._on_own_loop():
-            raise BlockingCallError(
-                f"{method}() would block the event loop of {self.name}, and wait for what only "
-                f"that loop can end; use '{remedy}' there"
-            )
 
 
 def _check_count(argument: str, value: object) -> None:

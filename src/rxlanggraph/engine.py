@@ -24,8 +24,9 @@ from rxlanggraph.backlog import Backlog
 from rxlanggraph.errors import LoopUnavailableError, RunTimeoutError
 from rxlanggraph.handoff import Handoff
 from rxlanggraph.homes import AdoptedLoop, Home, OwnedLoop
+from rxlanggraph.locking import letting_go
 from rxlanggraph.messages import Status, StreamMessage
-from rxlanggraph.registry import TaskRegistry, Trackable, letting_go
+from rxlanggraph.registry import TaskRegistry, Trackable
 from rxlanggraph.runs import Phase, Run, current_run
 from rxlanggraph.stacks import format_frames, format_task, tasks_where
 from rxlanggraph.tasks import keep_quiet, start_task

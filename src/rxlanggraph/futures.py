@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from rxlanggraph.registry import letting_go
+from rxlanggraph.locking import letting_go
 
 __all__ = ["LightFuture"]
 

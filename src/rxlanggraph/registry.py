@@ -25,18 +25,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import Literal, TypeVar, overload
 
-from rxlanggraph.errors import (
-    BlockingCallError,
-    InvalidTypeError,
-    RegistryClosedError,
-    WrongThreadError,
+from rxlanggraph.entries import (
+    Entry,
+    Outcome,
+    RegistryStatistics,
+    Sweep,
+    TaskInfo,
+    Trackable,
+    cancel,
+    check_asyncio,
+    check_may_wait,
+    info_of,
+    outcome_of,
 )
+from rxlanggraph.errors import RegistryClosedError
+from rxlanggraph.locking import letting_go
 
 __all__ = [
     "Outcome",
@@ -45,78 +53,10 @@ __all__ = [
     "TaskInfo",
     "TaskRegistry",
     "Trackable",
-    "letting_go",
 ]
 
-Trackable: TypeAlias = "Future[Any] | asyncio.Future[Any]"
-Outcome = Literal["succeeded", "failed", "cancelled"]
-TaskState = Literal["pending", "running", "cancelling", "finished"]
 _T = TypeVar("_T")
 RegistryState = Literal["open", "closing", "closed"]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskInfo:
-    """One task in flight, as it was when the snapshot was taken.
-
-    Attributes:
-        id: Counts admissions to this registry from 1; never used twice.
-        name: As given to ``add``.
-        thread_id: As given to ``add``: the conversation that the task works on.
-        age: Seconds since it was admitted.
-        state: ``pending`` (not started, or not known to be), ``running``, ``cancelling`` (asked to
-            stop, not ended yet) or ``finished`` (about to leave).
-    """
-
-    id: int
-    name: str | None
-    thread_id: str | None
-    age: float
-    state: TaskState
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryStatistics:
-    """Counters of one registry, read in one critical section.
-
-    Attributes:
-        submitted: Tasks ever admitted. Always the sum of the next four, unless unfinished tasks
-            were discarded by hand: those are counted here alone.
-        succeeded: Tasks that left with a result.
-        failed: Tasks that left with an exception.
-        cancelled: Tasks that left cancelled.
-        in_flight: Tasks admitted that have not left.
-        peak_in_flight: The largest ``in_flight`` ever.
-    """
-
-    submitted: int
-    succeeded: int
-    failed: int
-    cancelled: int
-    in_flight: int
-    peak_in_flight: int
-
-
-# What the table keeps of a task: (task, id, name, thread_id, admitted at). A plain tuple: making a
-# named one takes five times as long, which is a tenth of a future's whole life in here.
-_Entry: TypeAlias = "tuple[Trackable, int, str | None, str | None, float]"
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """What left between `TaskRegistry.begin_sweep` and `TaskRegistry.end_sweep`, and what did not.
-
-    Attributes:
-        succeeded: Tasks that left with a result.
-        failed: Tasks that left with an exception.
-        cancelled: Tasks that left cancelled.
-        remaining: The tasks still in flight at the end, each with its info.
-    """
-
-    succeeded: int
-    failed: int
-    cancelled: int
-    remaining: tuple[tuple[Trackable, TaskInfo], ...]
 
 
 class TaskRegistry:
@@ -135,9 +75,9 @@ class TaskRegistry:
         # An RLock by invariant 5. It guards every field below; it is a leaf: nothing is locked
         # while it is held. Held over dict look-ups and counters alone, and over one copy.
         self._lock = threading.RLock() if lock is None else lock
-        self._entries: dict[Trackable, _Entry] = {}
+        self._entries: dict[Trackable, Entry] = {}
         # Tasks that were popped but whose future is being resolved: gone for len(), not for idle.
-        self._leaving: dict[Trackable, _Entry] = {}
+        self._leaving: dict[Trackable, Entry] = {}
         self._closed = False
         self._sweeps = 0
         # How many left, by how; None for those that were let go of unfinished.
@@ -174,7 +114,7 @@ class TaskRegistry:
             WrongThreadError: An asyncio task of a loop that runs in another thread.
         """
         if not isinstance(task, Future):
-            self._check_asyncio(task)
+            check_asyncio(task)
         welcome = self.enter(task, name, thread_id)
         task.add_done_callback(self._on_done)
         if not welcome:
@@ -216,7 +156,7 @@ class TaskRegistry:
 
         Any thread; never blocks; neither cancels nor awaits the task.
         """
-        self.leave(task, _outcome_of(task) if task.done() else None)
+        self.leave(task, outcome_of(task) if task.done() else None)
 
     def leave(
         self,
@@ -256,7 +196,7 @@ class TaskRegistry:
 
     def _left(self, task: Trackable) -> None:
         # Invariant 4: called by the future without its lock, and takes ours for the table only.
-        self.leave(task, _outcome_of(task))
+        self.leave(task, outcome_of(task))
 
     def _gone(self, task: Trackable) -> None:
         with self._lock:
@@ -297,7 +237,7 @@ class TaskRegistry:
         with self._lock:
             entries = list(self._entries.values())
         now = monotonic()
-        return tuple(_info(entry, now) for entry in entries)
+        return tuple(info_of(entry, now) for entry in entries)
 
     def tasks(self) -> list[Trackable]:
         """The futures and tasks in flight themselves. Any thread; never blocks."""
@@ -332,7 +272,7 @@ class TaskRegistry:
             self._closed = True
             entries = list(self._entries.values())
         now = monotonic()
-        return tuple(_info(entry, now) for entry in entries)
+        return tuple(info_of(entry, now) for entry in entries)
 
     def cancel_all(self) -> int:
         """Ask every task in flight to cancel. To be cancelled is not to have ended: then wait.
@@ -344,7 +284,7 @@ class TaskRegistry:
         """
         tasks = self.tasks()
         for task in tasks:
-            _cancel(task)
+            cancel(task)
         return len(tasks)
 
     def begin_sweep(self) -> RegistryStatistics:
@@ -385,7 +325,7 @@ class TaskRegistry:
             succeeded = self._ended["succeeded"] - begun.succeeded
             failed = self._ended["failed"] - begun.failed
             cancelled = self._ended["cancelled"] - begun.cancelled
-        remaining = tuple((entry[0], _info(entry, now)) for entry in entries)
+        remaining = tuple((entry[0], info_of(entry, now)) for entry in entries)
         return Sweep(succeeded, failed, cancelled, remaining)
 
     def wait_idle(self, timeout: float | None = None) -> bool:
@@ -409,7 +349,7 @@ class TaskRegistry:
         try:
             if timeout is not None and timeout <= 0:
                 return False
-            self._refuse_own_loop()
+            check_may_wait(self.tasks)
             with letting_go(self._lock):
                 return gate.acquire(timeout=-1 if timeout is None else timeout)
         finally:
@@ -455,85 +395,3 @@ class TaskRegistry:
         with self._lock:
             if wake in self._idle_waiters:
                 self._idle_waiters.remove(wake)
-
-    def _refuse_own_loop(self) -> None:
-        running = asyncio._get_running_loop()
-        if running is None:
-            return
-        for task in self.tasks():
-            if _loop_of(task) is running:
-                raise BlockingCallError(
-                    "wait_idle() would block the event loop that the tasks it waits for run on; "
-                    "use 'await registry.wait_idle_async()' there"
-                )
-
-    def _check_asyncio(self, task: object) -> None:
-        if not asyncio.isfuture(task):
-            raise InvalidTypeError(
-                f"a TaskRegistry tracks futures and tasks, not {task!r}; "
-                "start the coroutine first (loop.create_task, run_coroutine_threadsafe)"
-            )
-        loop = task.get_loop()
-        if loop.is_running() and asyncio._get_running_loop() is not loop:
-            raise WrongThreadError(
-                f"{task!r} belongs to a loop that runs in another thread; add it on that loop, "
-                "or hand the coroutine over with run_coroutine_threadsafe and add that future"
-            )
-
-
-@contextlib.contextmanager
-def letting_go(lock: threading.RLock) -> Iterator[None]:
-    """Hold ``lock`` at no level in this block: for waiting, inside a signal handler too.
-
-    A handler may have interrupted its own thread while that held the lock; if it waited with it,
-    the loop would need the lock to end what the handler waits for. Others may then run between
-    two lines of the interrupted section: which it bears, by invariant 5.
-    """
-    levels = 0
-    with contextlib.suppress(RuntimeError):  # not held, or not any more
-        while True:
-            lock.release()
-            levels += 1
-    try:
-        yield
-    finally:
-        for _ in range(levels):
-            lock.acquire()
-
-
-def _outcome_of(task: Trackable) -> Outcome:
-    # A done future never changes, so its fields may be read without its lock. The public
-    # cancelled() and exception() take that lock once each: half the price of the whole registry.
-    # Both kinds of future have had these two fields, with these values, since Python 3.2.
-    if task._exception is not None:
-        return "failed"
-    return "succeeded" if task._state == "FINISHED" else "cancelled"
-
-
-def _loop_of(task: Trackable) -> asyncio.AbstractEventLoop | None:
-    get_loop: Callable[[], asyncio.AbstractEventLoop] | None = getattr(task, "get_loop", None)
-    return None if get_loop is None else get_loop()
-
-
-def _cancel(task: Trackable) -> None:
-    loop = None if isinstance(task, Future) else _loop_of(task)
-    if loop is None or loop is asyncio._get_running_loop():
-        task.cancel()
-        return
-    with contextlib.suppress(RuntimeError):  # a closed loop runs nothing that could be cancelled
-        loop.call_soon_threadsafe(task.cancel)
-
-
-def _state_of(task: Trackable) -> TaskState:
-    if task.cancelled():
-        return "cancelling"
-    if task.done():
-        return "finished"
-    if isinstance(task, asyncio.Task):
-        return "cancelling" if task.cancelling() else "running"
-    return "running" if isinstance(task, Future) and task.running() else "pending"
-
-
-def _info(entry: _Entry, now: float) -> TaskInfo:
-    task, number, name, thread_id, since = entry
-    return TaskInfo(number, name, thread_id, now - since, _state_of(task))

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
-from rxlanggraph.registry import letting_go
+from rxlanggraph.locking import letting_go
 from rxlanggraph.runs import Phase, Run, current_run
 
 __all__ = ["WorkerThreads"]
