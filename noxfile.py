@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
@@ -27,6 +28,13 @@ TOLERATED = [
     "ignore::ResourceWarning:behave.reporter.junit",
     "ignore::DeprecationWarning:behave.reporter.junit",
 ]
+# Into how many commands a session of Behave is split, of which two run at a time.
+PARTS = 8
+# The longest suites of Robot, which begin first.
+LONG_SUITES = {"agent_mcp", "durable_kills", "state_faults"}
+# The package with its optional parts. There is no psycopg[binary] for Python without the GIL.
+WHOLE = ".[sqlite,sql,postgresql,redis]"
+WITHOUT_POSTGRESQL = ".[sqlite,sql,redis]"
 
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
@@ -89,8 +97,7 @@ def find_pythons() -> list[str]:
 
 
 FOUND = find_pythons()
-# Interleavings are searched once: it takes minutes, and tells of the package, not of a Python.
-# interleave-test needs sys.monitoring, which came with 3.12.
+# Interleavings are searched once, it takes minutes; interleave-test needs sys.monitoring, of 3.12.
 EXPLORING = max((v for v in FOUND if v not in {"3.11", FREE_THREADED}), default=None)
 
 
@@ -131,11 +138,44 @@ def measured(session: nox.Session) -> dict[str, str | None]:
     return {**strict(), "COVERAGE_FILE": str(data), "COVERAGE_CORE": "ctrace"}
 
 
+def side_by_side(
+    session: nox.Session, commands: list[tuple[str, ...]], env: dict[str, str | None]
+) -> None:
+    """Run the commands, two at a time: tests wait more than they work. Red if one of them is."""
+
+    def run(command: tuple[str, ...]) -> bool:
+        try:
+            output = session.run(*command, env=env, silent=True)
+        except nox.command.CommandFailed:  # nox has printed what it said
+            return False
+        session.log("%s:\n%s", command[-1], "\n".join(str(output).strip().splitlines()[-5:]))
+        return True
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        went_well = list(pool.map(run, commands))
+    if not all(went_well):
+        session.error(f"{went_well.count(False)} of {len(commands)} commands failed")
+
+
 def run_behave(session: nox.Session, *runner: str, env: dict[str, str | None]) -> None:
-    tags = [] if session.python == EXPLORING else ["--tags=not @explored"]
-    junit = f"--junit-directory={fresh('results', session.name)}"
-    options = ["--junit", junit, "--format=progress", "--no-color", "--no-skipped", *tags]
-    session.run(*runner, "behave", *options, *session.posargs, env=env)
+    results = fresh("results", session.name)
+
+    def behave(part: str, *arguments: str) -> tuple[str, ...]:
+        # Each part in a directory of its own: features with and without @explored come twice.
+        options = ("--junit", f"--junit-directory={results / part}", "--format=progress")
+        return (*runner, "behave", *options, "--no-color", "--no-skipped", *excluded, *arguments)
+
+    excluded = ["--tags=not @postgresql"] if session.python == FREE_THREADED else []
+    if session.posargs:
+        session.run(*behave("chosen", *session.posargs), env=env)
+        return
+    features = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("features/*.feature"))
+    commands = [
+        behave(str(part), "--tags=not @explored", *features[part::PARTS]) for part in range(PARTS)
+    ]
+    if session.python == EXPLORING:
+        commands.insert(0, behave("explored", "--tags=@explored", *features))
+    side_by_side(session, commands, env)
 
 
 # -- the sessions ----------------------------------------------------------------------------------
@@ -152,7 +192,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Types: mypy --strict over the package and over the typed usage file."""
-    install(session, "types", package=".[sqlite,mcp]")
+    install(session, "types", package=".[sqlite,mcp,sql,postgresql,redis]")
     session.run("mypy", "--strict", "src", "tests/typing/api.py")
 
 
@@ -161,28 +201,36 @@ def behave(session: nox.Session) -> None:
     """Scenarios, on each Python found here (one file: nox -s behave-3.13 -- features/x.feature)."""
     if not FOUND:
         session.error(f"none of Python {', '.join(VERSIONS)} starts here; install one of them")
-    install(session, "test", package=".[sqlite]")
+    install(session, "test", package=WHOLE)
     run_behave(session, "coverage", "run", "-m", env=measured(session))
 
 
 @nox.session(name="behave-freethreaded", python=FREE_THREADED)
 def behave_freethreaded(session: nox.Session) -> None:
     """Scenarios, on Python without the GIL where that is found, unmeasured."""
-    install(session, "test", package=".[sqlite]")
+    install(session, "test", package=WITHOUT_POSTGRESQL)
     run_behave(session, "python", "-m", env={**strict(), "PYTHON_GIL": "0"})
 
 
 @nox.session
 def robot(session: nox.Session) -> None:
     """The command from outside, in real processes (one test: nox -s robot -- -t "its name")."""
-    install(session, "test", package=".[sqlite]")
+    install(session, "test", package=WHOLE)
     env = measured(session)
-    xunit = fresh("results", session.name) / "robot.xml"
-    session.run(
-        *("coverage", "run", "-m", "robot", "--consolecolors=off", "--consolewidth=100"),
-        *(f"--outputdir={fresh('robot')}", f"--xunit={xunit}", *session.posargs, "robot"),
-        env=env,
-    )
+    results, output = fresh("results", session.name), fresh("robot")
+    robot = ("coverage", "run", "-m", "robot", "--consolecolors=off", "--consolewidth=100")
+    if session.posargs:
+        session.run(*robot, f"--outputdir={output}", *session.posargs, "robot", env=env)
+        return
+    suites = sorted(ROOT.glob("robot/*.robot"), key=lambda suite: suite.stem not in LONG_SUITES)
+    commands = [
+        (
+            *(*robot, f"--outputdir={output / suite.stem}"),
+            *(f"--xunit={results / suite.stem}.xml", str(suite.relative_to(ROOT))),
+        )
+        for suite in suites
+    ]
+    side_by_side(session, commands, env)
 
 
 @nox.session

@@ -19,7 +19,7 @@ LINES = 20  # of what a failed test says
 def count_tests(session: str) -> tuple[int, int]:
     """Passed and failed in the JUnit files of a session."""
     passed = failed = 0
-    for report in (BUILD / "results" / session).glob("*.xml"):
+    for report in (BUILD / "results" / session).rglob("*.xml"):
         try:
             cases = list(ElementTree.parse(report).iter("testcase"))
         except ElementTree.ParseError:  # cut off while it was written

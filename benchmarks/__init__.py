@@ -11,6 +11,10 @@ Read in this order:
     agent.py      messages into an agent's memory; changes of its state
     agent_output.py  what an agent puts out: throughput, and shares of its consumers
     memory.py     bytes per run in flight; memory after many messages
+    state.py      safe_update by many at once, in memory and in SQLite
+    state_work.py   what is measured of each backend of shared state
+    state_redis.py  counters, claims and updates in Redis or Valkey, over the bare commands
+    state_sql.py    the same in SQLite and PostgreSQL, over bare statements
     ratios.py     every ratio with its target, in one table
 
 Each module holds both the measurement and its ASV classes, so that the table that a person

@@ -12,7 +12,18 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from . import agent, agent_output, bridge, cleanup, handoff, memory, registry
+from . import (
+    agent,
+    agent_output,
+    bridge,
+    cleanup,
+    handoff,
+    memory,
+    registry,
+    state,
+    state_redis,
+    state_sql,
+)
 from .harness import Ratio, empty
 
 
@@ -44,6 +55,7 @@ def rows(million: bool) -> Iterator[Row]:
     yield Row("create 2,000 runs / bare fix", None, lambda _: cleanup.ratio("create"))
     yield Row("clean 2,000 runs up / bare fix", None, lambda _: cleanup.ratio("clean_up"))
     yield from _agents()
+    yield from _state_rows()
     for peer in ("bridge", "bare-fix"):
         yield Row(f"a run in flight, {peer}", None, _in_flight(peer), "bytes")
     messages = 1_000_000 if million else 100_000
@@ -64,6 +76,24 @@ def _agents() -> Iterator[Row]:
         for peer in ("ours", *agent_output.peers_for(loops)):
             name = f"output of {consumers} on {loops}: largest / smallest, {peer}"
             yield Row(name, 1.05 if peer == "ours" else None, _fairness(peer, consumers, loops))
+
+
+def _state_rows() -> Iterator[Row]:
+    for backend in state.BACKENDS:
+        for at_once in state.CONTENDING:
+            target = 1.5 if (backend, at_once) == ("sqlite", 1) else None
+            yield Row(
+                f"safe_update / floor, {backend}, {at_once} at once",
+                target,
+                _updates(backend, at_once),
+            )
+    for part in ("increments", "claims"):
+        for at_once in (1, 16):
+            name = f"redis {part} / bare commands, {at_once} at once"
+            yield Row(name, 1.5, _redis(part, at_once))
+            for database in state_sql.DATABASES:
+                name = f"{database} {part} / bare statements, {at_once} at once"
+                yield Row(name, 1.5, _sql(database, part, at_once))
 
 
 def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
@@ -100,6 +130,18 @@ def _output(way: str, peer: str) -> Callable[[bool], Ratio]:
 
 def _fairness(peer: str, consumers: int, loops: int) -> Callable[[bool], float]:
     return lambda _: agent_output.unfairness(peer, consumers, loops)
+
+
+def _updates(backend: str, at_once: int) -> Callable[[bool], Ratio]:
+    return lambda quick: state.ratio(backend, at_once, pairs=5 if quick else 21)
+
+
+def _redis(part: str, at_once: int) -> Callable[[bool], Ratio]:
+    return lambda quick: state_redis.ratio(part, "two steps", at_once, pairs=7 if quick else 21)
+
+
+def _sql(database: str, part: str, at_once: int) -> Callable[[bool], Ratio]:
+    return lambda quick: state_sql.ratio(database, part, at_once, pairs=7 if quick else 21)
 
 
 def _in_flight(peer: str) -> Callable[[bool], float]:

@@ -19,8 +19,8 @@ Feature: The package keeps to its map
   Scenario: Every layer of the map exists
     Then each name on the map is a module or a package
 
-  Scenario: The registry imports the standard library and the errors alone
-    Then registry.py imports nothing but the standard library and rxlanggraph.errors
+  Scenario: The registry and its parts import the standard library and the errors alone
+    Then registry.py, entries.py and locking.py import nothing but these and each other
 
   Scenario: Importing the package imports neither LangGraph, LangChain nor the command
     When a new interpreter imports rxlanggraph

@@ -17,6 +17,7 @@ from behave.model_type import Status
 from behave.runner import Context
 
 from rxlanggraph.testing import LeakCheck
+from support import servers
 from support.expected_failure import honour_expected_failures
 
 # Seconds. The slowest scenario takes a fraction of it, on two busy cores and under coverage too.
@@ -39,8 +40,14 @@ def before_scenario(context: Context, scenario: Scenario) -> None:
     # Behave has its own sys.stderr by now; the stacks must reach the real one.
     faulthandler.dump_traceback_later(DEADLINE, exit=True, file=sys.__stderr__)
     context.add_cleanup(faulthandler.cancel_dump_traceback_later)
+    # Before the check looks: a server outlives the scenario that was the first to need it.
+    servers.start_for(scenario)
     # Clean-ups run last in, first out, after `after_scenario`: those of the steps come before it.
     context.add_cleanup(LeakCheck(ignore=tolerated(scenario)).start().verify)
+
+
+def after_all(context: Context) -> None:
+    servers.stop()
 
 
 def tolerated(scenario: Scenario) -> list[str]:

@@ -5,15 +5,18 @@ Feature: What the README prints is true
     Then it succeeds
     And its line is the one that the README promises
 
-  Scenario Outline: The <example> of the page on agents runs as printed
-    When the <example> of docs/agents.md runs in a process of its own
+  Scenario Outline: The <example> of <page> runs as printed
+    When the <example> of docs/<page> runs in a process of its own
     Then it succeeds
     And it prints the <output>
 
     Examples:
-      | example     | output     |
-      | example     | output     |
-      | MCP example | MCP output |
+      | page      | example       | output       |
+      | agents.md | example       | output       |
+      | agents.md | MCP example   | MCP output   |
+      | state.md  | example       | output       |
+      | state.md  | actor example | actor output |
+      | state.md  | graph example | graph output |
 
   Scenario: The example is thirty lines long, give or take a blank one
     Then the README's example has at most 32 lines

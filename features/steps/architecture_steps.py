@@ -60,11 +60,14 @@ def step_impl(context: Context) -> None:
     assert set(layers()) <= set(modules()), set(layers()) - set(modules())
 
 
-@then("registry.py imports nothing but the standard library and rxlanggraph.errors")
+@then("registry.py, entries.py and locking.py import nothing but these and each other")
 def step_impl(context: Context) -> None:
-    for name in imported_names(SOURCE / "registry.py"):
-        top = name.split(".")[0]
-        assert top in sys.stdlib_module_names or name.startswith("rxlanggraph.errors"), name
+    parts = ("registry", "entries", "locking")
+    allowed = {*sys.stdlib_module_names, *(f"rxlanggraph.{name}" for name in (*parts, "errors"))}
+    for part in parts:
+        for name in imported_names(SOURCE / f"{part}.py"):
+            # The module itself, a name in it, or a module inside one of the standard library.
+            assert {name, name.rpartition(".")[0], name.split(".")[0]} & allowed, (part, name)
 
 
 @when("a new interpreter imports rxlanggraph")

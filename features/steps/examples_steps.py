@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.util
+from collections.abc import Iterator
 from itertools import groupby
+from typing import Any
 
 from behave import then, when
 from behave.runner import Context
@@ -10,20 +13,49 @@ from reactivex import operators as ops
 
 from rxlanggraph import RxPyLangGraphBridge
 from support import command
+from support.tasks import run
+
+
+@contextlib.contextmanager
+def example_of(name: str) -> Iterator[Any]:
+    spec = importlib.util.spec_from_file_location(
+        f"{name}_example", command.ROOT / "examples" / f"{name}.py"
+    )
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    with command.imported(f"{name}_example", example):
+        spec.loader.exec_module(example)
+        yield example
+
+
+@when("the example of shared state has its eight agents work together")
+def step_impl(context: Context) -> None:
+    async def work(example: Any) -> None:
+        async with context.open_store() as state:
+            context.found = await example.work_together(state)
+
+    with example_of("shared_state") as example:
+        run(work(example))
+        context.expected = example.survey(example.by_state().items())
+
+
+@then("the results, the counter and the configuration are those that plain Python finds")
+def step_impl(context: Context) -> None:
+    with (command.ROOT / "examples" / "data" / "airports.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    farthest = max(rows, key=lambda row: float(row["latitude"]))
+    found, configuration = context.found, context.found["configuration"]
+    assert len(rows) > 3000 and found["airports"] == len(rows), found["airports"]
+    assert found["results"] == context.expected, found["results"]
+    assert configuration["northernmost"] == [farthest["iata"], float(farthest["latitude"])]
+    assert configuration["agents"] == [f"agent {number}" for number in range(1, 9)]
 
 
 @when("the weather example runs over all its days")
 def step_impl(context: Context) -> None:
-    spec = importlib.util.spec_from_file_location(
-        "weather_example", command.ROOT / "examples" / "weather.py"
-    )
-    assert spec is not None and spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    with command.imported("weather_example", example):
-        spec.loader.exec_module(example)
-        with RxPyLangGraphBridge() as bridge:
-            stream = example.months(bridge, example.rows())
-            context.months = stream.pipe(ops.to_list()).run()
+    with example_of("weather") as example, RxPyLangGraphBridge() as bridge:
+        stream = example.months(bridge, example.rows())
+        context.months = stream.pipe(ops.to_list()).run()
 
 
 @then(

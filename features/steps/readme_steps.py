@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from behave import then, when
@@ -38,13 +40,16 @@ def prints_block(context: Context, output: str) -> None:
 
 
 def run_example(context: Context, document: Path, example: str = "example") -> None:
-    context.finished = subprocess.run(
-        [sys.executable, "-c", block(example, document)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        context.finished = subprocess.run(
+            [sys.executable, "-c", block(example, document)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
 
 @then("it succeeds")

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import ModuleType
@@ -33,10 +33,10 @@ class Ended:
     out: str
     err: str
     seconds: float = 0.0
-    records: list[dict[str, Any]] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.records = [json.loads(line) for line in self.out.splitlines()]
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
 
 
 class FailingInput(io.BytesIO):
@@ -64,6 +64,8 @@ def run_here(line: str, folder: Path, stdin: io.BytesIO) -> Ended:
         try:
             status = main(arguments(line))
         finally:
+            with contextlib.suppress(ValueError):  # the command may have closed it
+                sys.stdin.detach()  # or it would be closed, and gone for the next command
             sys.stdin = before
     texts = [stream.buffer.getvalue().decode() for stream in streams]
     return Ended(status, *texts, seconds=monotonic() - started)

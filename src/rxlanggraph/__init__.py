@@ -3,7 +3,8 @@
 A map of the layers; each imports only from those above it.
 
     errors, messages     what can go wrong; what flows in and out
-    registry             who is in flight: open, closing, closed
+    state                values, locks and work that agents share, on a server or in memory
+    entries, registry    who is in flight: open, closing, closed
     futures              a future that costs a backlog of many next to nothing
     tasks                asyncio's tasks: started at once, let go of quietly
     runs                 one message on its way through one graph, and its future
@@ -13,7 +14,7 @@ A map of the layers; each imports only from those above it.
     engine               what happens to a run between its submission and its end
     cleanup              cancelling, draining, and the report
     operators            how a stream of messages becomes a stream of runs
-    bridge               the public face of it all
+    ending, bridge       the public face of it all
     agent                an actor: its state, its memory, its output, one run at a time
     cli                  the command, thin over the bridge
     testing              what you need to test pipelines of your own

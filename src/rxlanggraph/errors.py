@@ -8,9 +8,16 @@
     │   └── WrongThreadError                (RuntimeError) an asyncio task of another loop
     ├── ClosedError                         (RuntimeError) closed by you
     │   ├── RegistryClosedError
-    │   └── BridgeClosedError
+    │   ├── BridgeClosedError
+    │   └── StateClosedError
     ├── LoopUnavailableError                (RuntimeError) broken elsewhere: the loop is gone
     ├── MissingExtraError                   (ImportError) not installed
+    ├── StateError                          shared state said no
+    │   ├── ContentionError                 others were faster, each time
+    │   ├── LeaseLostError                  a lock or a claim is no longer yours
+    │   │   └── StaleTokenError             a write under such a lock
+    │   ├── LockTimeoutError                (TimeoutError) somebody else holds it
+    │   └── StateUnavailableError           (ConnectionError) broken elsewhere: the server is gone
     ├── AgentError                          an agent said no
     │   ├── AgentBusyError                  (RuntimeError) one run at a time
     │   ├── AgentMessageError               an MCP message that cannot be read
@@ -34,9 +41,12 @@ __all__ = [
     "BlockingCallError",
     "BridgeClosedError",
     "ClosedError",
+    "ContentionError",
     "IllegalTransitionError",
     "InvalidArgumentError",
     "InvalidTypeError",
+    "LeaseLostError",
+    "LockTimeoutError",
     "LoopUnavailableError",
     "MissingExtraError",
     "OutputEndedError",
@@ -46,6 +56,10 @@ __all__ = [
     "RunRejectedError",
     "RunTimeoutError",
     "RxLangGraphError",
+    "StaleTokenError",
+    "StateClosedError",
+    "StateError",
+    "StateUnavailableError",
     "UsageError",
     "WrongThreadError",
 ]
@@ -87,8 +101,45 @@ class BridgeClosedError(ClosedError):
     """A message was handed to a bridge after its ``close`` or ``aclose``."""
 
 
+class StateClosedError(ClosedError):
+    """A shared state was used after it was closed."""
+
+
 class LoopUnavailableError(RxLangGraphError, RuntimeError):
     """The event loop is closed, stopped or not running, and nothing of ours stopped it."""
+
+
+class StateError(RxLangGraphError):
+    """A call on shared state did not do what it was asked for."""
+
+
+class ContentionError(StateError):
+    """Every attempt met a value that somebody else had just changed; nothing was written."""
+
+
+class LeaseLostError(StateError):
+    """The lease of a lock or of a claim ended, and with it the right to go on."""
+
+
+class StaleTokenError(LeaseLostError):
+    """A write came with a fencing token that is older than one its key has seen."""
+
+
+class LockTimeoutError(StateError, TimeoutError):
+    """Somebody else held the lock for as long as the caller would wait."""
+
+
+class StateUnavailableError(StateError, ConnectionError):
+    """The server of a shared state gives no answer.
+
+    Attributes:
+        in_doubt: Whether the call may have taken effect nevertheless. False: it certainly did
+            not, and can be repeated.
+    """
+
+    def __init__(self, message: str, *, in_doubt: bool = True) -> None:
+        super().__init__(message)
+        self.in_doubt = in_doubt
 
 
 class MissingExtraError(RxLangGraphError, ImportError):

@@ -19,6 +19,17 @@ from rxlanggraph import (
     TaskRegistry,
 )
 from rxlanggraph.agent import AgentPool, AgentState, BaseAgent, Memory, Message, Transition
+from rxlanggraph.state import (
+    Claim,
+    Lease,
+    State,
+    StateActor,
+    Task,
+    Versioned,
+    open_state,
+    open_state_on,
+)
+from rxlanggraph.state.transactions import Transaction
 
 
 async def shout(content: str) -> str:
@@ -86,3 +97,45 @@ async def agents(bridge: RxPyLangGraphBridge) -> None:
         print(item)
     pool = AgentPool(Echo, max_agents=3)
     rx.of(messages()).pipe(bridge.invoke(pool)).subscribe(print)
+
+
+async def shared() -> Claim | None:
+    async with open_state("memory:", namespace="n", max_attempts=3) as state:
+        version: int = await state.set("k", {"a": [1]}, ttl=60)
+        entry: Versioned = await state.get("k")
+        print(entry.value, await state.compare_and_set("k", 1, version), state.watch("k"))
+        total: int = await state.increment_counter("n", by=2)
+        async with state.lock("l", ttl=5.0, wait=1.0) as lease:
+            held: Lease = lease
+            await state.set("k", total, token=held)
+        ids: list[str] = await state.add_tasks("q", ["item", Task("other", priority=1)])
+        print(ids, await state.results("q", ids=ids), (await state.stats("q")).waiting)
+
+        async def move(tx: Transaction) -> int:
+            tx.set("k", (await tx.get("k")).value)
+            return 1
+
+        moved: int = await state.transact(move)
+        plain: str = await state.transact(lambda tx: "plain")
+        print(moved, plain)
+        return await state.claim_task("q", worker="w", lease=30.0, wait=1.0)
+
+
+def from_a_thread(bridge: RxPyLangGraphBridge) -> None:
+    with open_state_on(bridge, "memory:") as state:
+        opened: State = state
+        print(opened.sync.increment_counter("n"))
+        with opened.sync.lock("l") as lease, opened.sync.transaction() as tx:
+            tx.set("k", lease.token)
+
+
+def add(count: int, command: str) -> int:
+    return count + len(command)
+
+
+async def acting() -> int:
+    with StateActor(0, add) as actor:
+        actor.send("hello")
+        states: Observable[int] = actor.states
+        print(states, actor.ask("a").result(1.0))
+        return await actor.ask("b")

@@ -1,0 +1,258 @@
+"""Shared state in SQLite and PostgreSQL: counters, claims, and updates that contend for one key.
+
+The floors are bare statements over the same driver, prepared, each a transaction of its own: an
+``INSERT ... ON CONFLICT DO UPDATE`` that adds one; for a claim an ``UPDATE`` of the first row that
+is ready (with ``FOR UPDATE SKIP LOCKED`` in PostgreSQL). What they know of leases is when one ends.
+Both databases are as durable as they come: what is acknowledged is on the disk. Ours is the whole
+way through `open_state`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+import psycopg
+
+from rxlanggraph.state import State, open_state
+
+from .harness import Ratio, paired
+from .state_work import Ours, Store, claims, increments, updates
+
+BURST = 1_000
+DATABASES = ("sqlite", "postgresql")
+# As many as the backend has at most.
+CONNECTIONS = 8
+
+_TABLES = (
+    "CREATE TABLE counters (name text PRIMARY KEY, value bigint)",
+    "CREATE TABLE tasks (id integer PRIMARY KEY, state text, worker text, due float, item text)",
+    "CREATE INDEX ready ON tasks (id) WHERE state = 'ready'",
+)
+_COUNT = (
+    "INSERT INTO counters VALUES ('counter', 1)"
+    " ON CONFLICT (name) DO UPDATE SET value = counters.value + 1 RETURNING value"
+)
+_FILL = "INSERT INTO tasks VALUES ({}, 'ready', NULL, NULL, {})"
+_CLAIM = (
+    "UPDATE tasks SET state = 'claimed', worker = 'worker', due = {now} + 30"
+    " WHERE id = (SELECT id FROM tasks WHERE state = 'ready' ORDER BY id LIMIT 1 {skip})"
+    " RETURNING id, item"
+)
+
+
+class BareSqlite:
+    """Statements over aiosqlite."""
+
+    def __init__(self, connection: aiosqlite.Connection) -> None:
+        self._connection = connection
+        now = "(julianday('now') - 2440587.5) * 86400"
+        self._claim = _CLAIM.format(now=now, skip="")
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, url: str) -> AsyncIterator[BareSqlite]:
+        async with aiosqlite.connect(url, isolation_level=None, timeout=60) as connection:
+            for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", *_TABLES):
+                await connection.execute(statement)
+            yield cls(connection)
+
+    async def increment(self) -> None:
+        await self._connection.execute_fetchall(_COUNT)
+
+    async def fill(self, count: int) -> None:
+        rows = [(number, "item") for number in range(count)]
+        await self._connection.execute("BEGIN")
+        await self._connection.executemany(_FILL.format("?", "?"), rows)
+        await self._connection.execute("COMMIT")
+
+    async def claim(self) -> Any:
+        ((number, _),) = await self._connection.execute_fetchall(self._claim)
+        return number
+
+    async def finish(self, claimed: list[Any]) -> int:
+        await self._connection.execute("DELETE FROM tasks")
+        return len(set(claimed))
+
+
+class BarePostgres:
+    """Statements over psycopg."""
+
+    def __init__(self, connections: list[psycopg.AsyncConnection[Any]]) -> None:
+        self._free: asyncio.LifoQueue[psycopg.AsyncConnection[Any]] = asyncio.LifoQueue()
+        for connection in connections:
+            self._free.put_nowait(connection)
+        now = "extract(epoch FROM clock_timestamp())"
+        self._claim = _CLAIM.format(now=now, skip="FOR UPDATE SKIP LOCKED")
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, url: str) -> AsyncIterator[BarePostgres]:
+        async with contextlib.AsyncExitStack() as stack:
+            connections = [
+                await stack.enter_async_context(
+                    await psycopg.AsyncConnection.connect(
+                        url, autocommit=True, prepare_threshold=0, options="-c enable_seqscan=off"
+                    )
+                )
+                for _ in range(CONNECTIONS)
+            ]
+            for statement in _TABLES:
+                await connections[0].execute(statement)
+            yield cls(connections)
+
+    async def _run(self, statement: str) -> list[Any]:
+        connection = await self._free.get()
+        try:
+            cursor = await connection.execute(statement)
+            return await cursor.fetchall()
+        finally:
+            self._free.put_nowait(connection)
+
+    async def increment(self) -> None:
+        await self._run(_COUNT)
+
+    async def fill(self, count: int) -> None:
+        connection = await self._free.get()
+        async with connection.transaction(), connection.cursor() as cursor:
+            rows = [(number, "item") for number in range(count)]
+            await cursor.executemany(_FILL.format("%s", "%s"), rows)
+        self._free.put_nowait(connection)
+
+    async def claim(self) -> Any:
+        ((number, _),) = await self._run(self._claim)
+        return number
+
+    async def finish(self, claimed: list[Any]) -> int:
+        await self._run("WITH gone AS (DELETE FROM tasks) SELECT 1")
+        return len(set(claimed))
+
+
+class Bench(ExitStack):
+    """A database, a loop, and both ways on it."""
+
+    def __init__(self, database: str) -> None:
+        super().__init__()
+        url = self.enter_context(_SERVERS[database]())
+        self._runner = self.enter_context(asyncio.Runner())
+        self._opened = contextlib.AsyncExitStack()
+        self.callback(lambda: self._runner.run(self._opened.aclose()))
+        self._runner.run(self._open(database, url))
+
+    async def _open(self, database: str, url: str) -> None:
+        enter = self._opened.enter_async_context
+        self.state: State = await enter(open_state(url))
+        bare = BareSqlite if database == "sqlite" else BarePostgres
+        floor: Store = await enter(
+            bare.open(f"{url.removeprefix('sqlite:///')}.floor" if bare is BareSqlite else url)
+        )
+        self.stores: dict[str, Store] = {"ours": Ours(self.state), "floor": floor}
+
+    def measure(self, part: str, store: str, at_once: int, count: int = BURST) -> float:
+        """The seconds of that many "increments" or "claims" from so many tasks."""
+        return self._runner.run(_PARTS[part](self.stores[store], at_once, count))
+
+    def updates(self, at_once: int, count: int) -> float:
+        """The seconds of that many updates of one key from so many tasks."""
+        return self._runner.run(updates(self.state, at_once, count))
+
+
+_PARTS = {"increments": increments, "claims": claims}
+
+
+@contextlib.contextmanager
+def _file() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield f"sqlite:///{folder}/state.db"
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[str]:
+    # What starts it for the scenarios; their folder is no package of the benchmarks'.
+    path = Path(__file__).parents[1] / "features/support/postgres_server.py"
+    spec = importlib.util.spec_from_file_location("postgres_server", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    server = module.Server(fsync="on")
+    try:
+        server.start()
+        yield server.fresh_url()
+    finally:
+        server.stop()
+        server.remove()
+
+
+_SERVERS = {"sqlite": _file, "postgresql": _server}
+
+
+def ratio(database: str, part: str, at_once: int, *, pairs: int = 11, count: int = BURST) -> Ratio:
+    """The state's ``part``, "increments" or "claims", over the bare statements."""
+    with Bench(database) as bench:
+        return paired(
+            lambda: bench.measure(part, "ours", at_once, count),
+            lambda: bench.measure(part, "floor", at_once, count),
+            pairs=pairs,
+            items=count,
+            clock=lambda work: work(),
+        )
+
+
+class _SqlState:
+    timeout = 300
+    unit = "1/s"
+
+    def setup(self, database: str, *_: object) -> None:
+        self.bench = Bench(database)
+
+    def teardown(self, *_: object) -> None:
+        self.bench.close()
+
+
+class SqlIncrements(_SqlState):
+    """Increments of one counter per second, by way and by how many are under way at once."""
+
+    params = (list(DATABASES), ["ours", "floor"], [1, 16])
+    param_names = ("database", "store", "at once")
+
+    def track_rate(self, _: str, store: str, at_once: int) -> float:
+        return BURST / self.bench.measure("increments", store, at_once)
+
+
+class SqlClaims(_SqlState):
+    """Claims per second, by way and by how many are under way at once."""
+
+    params = (list(DATABASES), ["ours", "floor"], [1, 16])
+    param_names = ("database", "store", "at once")
+
+    def track_rate(self, _: str, store: str, at_once: int) -> float:
+        return BURST / self.bench.measure("claims", store, at_once)
+
+
+class SqlSafeUpdates(_SqlState):
+    """Updates of one key per second, by how many tasks contend for it."""
+
+    params = (list(DATABASES), [1, 4, 16, 64])
+    param_names = ("database", "at once")
+
+    def track_rate(self, _: str, at_once: int) -> float:
+        return 500 / self.bench.updates(at_once, 500)
+
+
+class SqlStateRatio:
+    """The state over the bare statements, in pairs."""
+
+    params = (list(DATABASES), ["increments", "claims"], [1, 16])
+    param_names = ("database", "part", "at once")
+    timeout = 300
+    unit = "ratio"
+
+    def track_part(self, database: str, part: str, at_once: int) -> float:
+        return ratio(database, part, at_once).value

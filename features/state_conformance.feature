@@ -1,0 +1,232 @@
+Feature: Every backend keeps the one contract of shared state
+
+  The checks are `rxlanggraph.testing.state_conformance`, which anybody can run against a backend of
+  their own. The servers are real; they are started by the first scenario that needs them.
+
+  Scenario Outline: Values, counters and transactions are atomic in <backend>
+    Given a store in <backend>
+    When it is checked for values
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
+  Scenario Outline: Names are compared exactly in <backend>
+    Given a store in <backend>
+    When it is checked for names
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
+  Scenario Outline: Whoever shares <backend> sees the same, each namespace for itself
+    Given a store in <backend>
+    When it is checked for sharing
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
+  Scenario Outline: A lock has one holder in <backend>, and its token grows for ever
+    Given a store in <backend>
+    When it is checked for locks
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
+  Scenario Outline: Who has lost a lock cannot write any more in <backend>
+    Given a store in <backend>
+    When it is checked for fencing
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
+  Scenario Outline: An item is claimed by one worker in <backend>, and goes the way of all items
+    Given a store in <backend>
+    When it is checked for work
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
+  Scenario Outline: Items of a thread are worked on in order in <backend>, one at a time
+    Given a store in <backend>
+    When it is checked for order
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
+  Scenario Outline: What a dead worker had comes back in <backend>, and a late one is refused
+    Given a store in <backend>
+    When it is checked for recovery
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
+  Scenario Outline: A call that is cancelled leaves no half behind in <backend>
+    Given a store in <backend>
+    When it is checked for cancelling
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
+  Scenario: No group of checks is left out
+    Then there are outlines for exactly these groups
+      """
+      values names sharing locks fencing work order recovery cancelling
+      """
+
+  Scenario Outline: The suite sees that a backend <does wrong>
+    Given a backend of one's own that <does wrong>
+    When it is checked for <group>
+    Then the suite says so
+
+    Examples:
+      | group      | does wrong                                             |
+      | values     | reads a counter and then writes it                     |
+      | values     | compares and then sets                                 |
+      | values     | begins the versions of each key anew                   |
+      | values     | keeps the time of a key that is written without one    |
+      | values     | counts in floating point                               |
+      | names      | overlooks case                                         |
+      | sharing    | has one space for all                                  |
+      | sharing    | reads one key after the other                          |
+      | locks      | lets two hold a lock                                   |
+      | locks      | begins the tokens anew with each connection            |
+      | locks      | lets anybody release a lock                            |
+      | locks      | renews leases that are over                            |
+      | fencing    | looks at no token                                      |
+      | fencing    | forgets the token with its key                         |
+      | fencing    | keeps the token of a write that was not made           |
+      | work       | chooses a task and then claims it                      |
+      | work       | looks for the keys and then adds the tasks             |
+      | work       | forgets priorities                                     |
+      | work       | counts an attempt that was given back                  |
+      | work       | puts dead letters back in front                        |
+      | order      | lets the tasks of a thread overtake each other         |
+      | recovery   | takes the result of whoever was slow                   |
+      | recovery   | keeps the last of two results                          |
+      | recovery   | adds again what was sent again                         |
+      | recovery   | takes a task from a slow worker that nobody else wants |
+      | cancelling | writes one key after the other                         |
+
+  Scenario Outline: From the command line, <what> is told by the exit status
+    When "python -m rxlanggraph.testing.state_conformance <arguments>" is run
+    Then its status is <status>, its last line "<last line>"
+
+    Examples:
+      | what                    | arguments      | status | last line |
+      | a store without a fault | memory: names: | 0      | 0 failed  |

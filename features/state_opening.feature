@@ -1,0 +1,77 @@
+Feature: A state is opened by its URL, on the loop that uses it
+
+  Scenario Outline: <url> is <what it is>
+    When <url> is opened twice at the same time, and written to
+    Then what the one has written <is seen> by the other
+
+    Examples:
+      | url               | what it is           | is seen     |
+      | memory:           | for one block alone  | is not seen |
+      | memory:some-name  | shared in a process  | is seen     |
+      | sqlite:///FILE    | a file               | is seen     |
+
+  Scenario: A named store in memory is gone when the last one has closed it
+    When memory:some-name is opened, written to and closed, and opened again
+    Then nothing is there
+
+  Scenario: What open_state was told about attempts holds where add_tasks does not say
+    When a state is opened with max_attempts=1, and a task of it fails
+    Then the task is a dead letter
+
+  Scenario Outline: Opening <what> is refused, with the reason
+    Then open_state(<arguments>) raises <error>, which says "<reason>"
+
+    Examples:
+      | what                     | arguments                         | error                | reason         |
+      | what is no address       | "state.db"                        | InvalidArgumentError | postgresql:    |
+      | an unknown store         | "mongodb://host/db"               | InvalidArgumentError | 'mongodb'      |
+      | a number                 | 7                                 | InvalidTypeError     | url must be    |
+      | a namespace with a brace | "memory:", namespace="{a}"        | InvalidArgumentError | namespace      |
+      | an empty namespace       | "memory:", namespace=""           | InvalidArgumentError | namespace      |
+      | a namespace of bytes     | "memory:", namespace=b"a"         | InvalidTypeError     | namespace      |
+      | no attempts              | "memory:", max_attempts=0         | InvalidArgumentError | max_attempts   |
+      | half attempts            | "memory:", max_attempts=1.5       | InvalidTypeError     | max_attempts   |
+      | a name that is too long  | "memory:" + "x" * 513             | InvalidArgumentError | 512            |
+
+  Scenario: An error does not repeat a password
+    Then no error about a URL that cannot be shows the password in it
+
+  Scenario Outline: Without its packages, <url> names the extra that brings them
+    Given a Python without <package>
+    When <url> is to be opened
+    Then MissingExtraError is raised, an ImportError, which says "pip install 'rxlanggraph[<extra>]'"
+
+    Examples:
+      | url                    | package    | extra      |
+      | sqlite:///FILE         | aiosqlite  | sql        |
+      | sqlite:///FILE         | sqlalchemy | sql        |
+      | postgresql://localhost | sqlalchemy | postgresql |
+      | redis://localhost      | redis      | redis      |
+
+  Scenario: A module of rxlanggraph that is missing is no missing extra
+    Given a Python without rxlanggraph.state.redis
+    When redis://localhost is to be opened
+    Then ModuleNotFoundError is raised
+
+  Scenario Outline: Opening that is cancelled <at> closes what was opened
+    When opening is cancelled <at>
+    Then what was opened is closed
+
+    Examples:
+      | at                       |
+      | while the server answers |
+      | before it has begun      |
+
+  Scenario: What open_state returns is for one block
+    When the block of open_state is entered a second time
+    Then UsageError is raised, which names open_state(...)
+
+  Scenario: A helper of a state that fails is reported to the loop
+    Given a shared state
+    When something of it fails in the background
+    Then the loop's exception handler is told
+
+  Scenario: Closing that is cancelled lets go of the server all the same
+    Given a shared state with a call on its way
+    When its closing is cancelled
+    Then the server was let go of

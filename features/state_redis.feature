@@ -1,0 +1,253 @@
+Feature: The Redis backend takes each step once, whatever becomes of the connection or the server
+
+  What holds for every backend is in the conformance suite. Here is what only Redis and Valkey do:
+  scripts that a server forgets, connections that break in the middle, nodes of a cluster.
+
+  # -- connections ---------------------------------------------------------------------------------
+
+  @valkey
+  Scenario Outline: <A write> <that meets trouble> takes effect once, and is answered as if nothing had happened
+    Given a Valkey server
+    When <a write> is made of which <trouble>
+    Then it was answered as it is without trouble
+    And everything is as it is without trouble
+
+    Examples: carried out, but the client cannot know
+      | A write           | a write           | that meets trouble   | trouble            |
+      | An increment      | an increment      | whose answer is lost | the answer is lost |
+      | A set             | a set             | whose answer is lost | the answer is lost |
+      | A compare-and-set | a compare-and-set | whose answer is lost | the answer is lost |
+      | A deletion        | a deletion        | whose answer is lost | the answer is lost |
+      | A transaction     | a transaction     | whose answer is lost | the answer is lost |
+      | A lock's release  | a lock's release  | whose answer is lost | the answer is lost |
+      | A claim           | a claim           | whose answer is lost | the answer is lost |
+      | A failure         | a failure         | whose answer is lost | the answer is lost |
+      | A task's release  | a task's release  | whose answer is lost | the answer is lost |
+      | A requeue         | a requeue         | whose answer is lost | the answer is lost |
+      | A purge           | a purge           | whose answer is lost | the answer is lost |
+      | A purge           | a purge           | whose list is lost   | the list is lost   |
+
+    Examples: it arrives after it was given up and sent again
+      | A write          | a write          | that meets trouble | trouble             |
+      | An increment     | an increment     | that is overtaken  | the request is late |
+      | A set            | a set            | that is overtaken  | the request is late |
+      | A transaction    | a transaction    | that is overtaken  | the request is late |
+      | A lock's release | a lock's release | that is overtaken  | the request is late |
+      | A claim          | a claim          | that is overtaken  | the request is late |
+      | A failure        | a failure        | that is overtaken  | the request is late |
+      | A task's release | a task's release | that is overtaken  | the request is late |
+      | A requeue        | a requeue        | that is overtaken  | the request is late |
+
+    Examples: never carried out, but the client cannot know
+      | A write       | a write       | that meets trouble | trouble             |
+      | An increment  | an increment  | that gets lost     | the request is lost |
+      | A transaction | a transaction | that gets lost     | the request is lost |
+      | A claim       | a claim       | that gets lost     | the request is lost |
+
+  @valkey
+  Scenario Outline: A counter <of whom> that is incremented once is 1, though <trouble>
+    Given a Valkey server
+    When <who> increments a counter, and <trouble>
+    Then the counter is 1
+
+    Examples:
+      | of whom        | who         | trouble             |
+      | of the backend | the backend | the answer is lost  |
+      | of the backend | the backend | the request is late |
+
+    @tdd_expected_fail
+    Examples: today's way: a client that sends again what was not answered counts twice
+      | of whom             | who                   | trouble             |
+      | of a client by hand | a client that repeats | the answer is lost  |
+      | of a client by hand | a client that repeats | the request is late |
+
+  @valkey
+  Scenario Outline: A value <of whom> that is sent again does not undo what somebody else has set meanwhile
+    Given a Valkey server
+    When <who> sets a value, its answer is lost, and somebody else sets it before it is sent again
+    Then the value is that of somebody else
+
+    Examples:
+      | of whom        | who         |
+      | of the backend | the backend |
+
+    @tdd_expected_fail
+    Examples: today's way: it is set again
+      | of whom             | who                   |
+      | of a client by hand | a client that repeats |
+
+  @valkey
+  Scenario Outline: After a call <of whom> that was cancelled <when>, the others get their own answers
+    Given a Valkey server
+    When <who> cancels an increment by 100 while <it waits>, and makes 20 others at once
+    Then each of the others was answered with a number of its own, up to what the counter is
+    And 100 was added once, or not at all
+
+    Examples:
+      | of whom        | who         | when                    | it waits          |
+      | of the backend | the backend | before it arrived       | the request waits |
+      | of the backend | the backend | when it was carried out | the answer waits  |
+
+    @tdd_expected_fail
+    Examples: today's way: the connection is kept, and with it the answer that nobody took
+      | of whom           | who            | when                    | it waits          |
+      | of one connection | one connection | before it arrived       | the request waits |
+      | of one connection | one connection | when it was carried out | the answer waits  |
+
+  @valkey
+  Scenario: Any number of calls shares the connections that there may be
+    Given a Valkey server
+    When 300 increments are made at once over 3 connections
+    Then the counter is 300
+    And there were never more than 3 connections
+
+  @valkey
+  Scenario: A backend whose closing is cancelled at any step leaves no connection open
+    Given a Valkey server
+    When a backend is closed, which is cancelled after each of its steps in turn
+    Then closing was cancelled, and no connection was ever left open
+
+  # -- steps ---------------------------------------------------------------------------------------
+
+  @valkey
+  Scenario Outline: Two increments <of whom> at the same moment both count
+    Given a Valkey server
+    When <who> increments a counter twice at the same moment
+    Then the counter is 2
+
+    Examples:
+      | of whom        | who         |
+      | of the backend | the backend |
+
+    @tdd_expected_fail
+    Examples: today's way: get, add, set
+      | of whom           | who            |
+      | of a get-then-set | a get-then-set |
+
+  @valkey
+  Scenario: A long purge is made in steps, and others are served in between
+    Given a Valkey server
+    When 2500 tasks are purged, and somebody else looks at them meanwhile
+    Then 1500 were left then, and 2500 are forgotten in the end
+
+  @valkey
+  Scenario: A long purge that is cancelled has forgotten some, and the next one forgets the rest
+    Given a Valkey server
+    When 2500 tasks are purged, which is cancelled meanwhile
+    Then 1500 were left then, or 500, and the next one has forgotten those
+
+  Scenario: A long purge that is refused in the middle says that it may have had an effect
+    Given a Valkey server of its own
+    When 2500 tasks are purged, and the server refuses all writes from then on
+    Then it ended with a StateUnavailableError that leaves a doubt
+
+  @valkey
+  Scenario Outline: A task <of whom> whose worker is gone comes back
+    Given a Valkey server
+    When a worker claims a task from <whom>, and is gone
+    Then somebody else can claim it
+
+    Examples:
+      | of whom        | whom        |
+      | of the backend | the backend |
+
+    @tdd_expected_fail
+    Examples: today's way: LPOP
+      | of whom   | whom   |
+      | of a list | a list |
+
+  # -- the script cache ----------------------------------------------------------------------------
+
+  Scenario: A server that forgets its scripts is told them again
+    Given a Valkey server of its own
+    When 8 tasks count to 50 each, and each flushes the script cache now and then
+    Then the counter is 400
+    And a script was sent as a whole more than once
+
+  # -- servers -------------------------------------------------------------------------------------
+
+  Scenario: Counters are exact though the server is killed and started again
+    Given a Valkey server of its own that writes everything to its disk
+    When 8 tasks count while the server is killed and started again
+    Then each increment that was answered is in the counter, and no other
+
+  Scenario: Claims and locks outlive the server that gave them
+    Given a Valkey server of its own that writes everything to its disk
+    When a task is claimed and a lock taken, and the server is killed and started again
+    Then the lock is still held, and the task is completed under its token
+    And whatever is drawn from the counter now is larger than before
+
+  Scenario Outline: A fencing token <of whom> is larger than those from before the server lost everything
+    Given a Valkey server of its own
+    When a lock is taken from <whom>, the server loses everything, and it is taken again
+    Then the second token is larger
+
+    Examples:
+      | of whom        | whom        |
+      | of the backend | the backend |
+
+    @tdd_expected_fail
+    Examples: today's way: INCR begins anew
+      | of whom   | whom   |
+      | of a list | a list |
+
+  Scenario: A server that says nothing holds nobody up, and is used again when it speaks
+    Given a Valkey server of its own
+    When the server is paused, and 9 increments are made over 2 connections
+    Then each of them ended with a StateUnavailableError, 2 of them in doubt
+    And the next increment counts, and none of those in doubt has counted twice
+
+  Scenario: A server that is busy with somebody's endless script is waited for
+    Given a Valkey server of its own
+    When an increment is put off by an endless script, and the script is killed
+    Then the counter is 1
+
+  Scenario: Where the server is gone, a call fails, and says that it has had no effect
+    Given a Valkey server of its own
+    When the server ends, and 3 increments are made one after the other
+    Then the first may have, but from the second on none has had an effect, as they say themselves
+
+  Scenario: A server without memory refuses, and nothing has happened
+    Given a Valkey server of its own
+    When the server has no memory left, and an increment is made
+    Then it ended with a StateUnavailableError that leaves no doubt
+    And the server has no key
+
+  Scenario Outline: Opening a state <somewhere> fails with <an error>, and tells no password
+    Given a Valkey server of its own whose password is "abracadabra"
+    When the state at <url> is opened
+    Then it ended with <an error>
+    And the message tells no password
+
+    Examples:
+      | somewhere                 | url                                                   | an error              |
+      | with a wrong password     | redis://:sesame@127.0.0.1:{port}                      | StateUnavailableError |
+      | without a password        | redis://127.0.0.1:{port}                              | StateUnavailableError |
+      | where nobody listens      | valkey://:sesame@127.0.0.1:1                          | StateUnavailableError |
+      | at no such socket         | unix:///nowhere/valkey.sock                           | StateUnavailableError |
+      | in a database of no name  | redis://:abracadabra@127.0.0.1:{port}/77              | StateUnavailableError |
+      | with an unknown option    | redis://:sesame@127.0.0.1:{port}?colour=blue          | InvalidArgumentError  |
+      | with a wrong option       | redis://:sesame@127.0.0.1:{port}?socket_timeout=long  | InvalidArgumentError  |
+      | without any time          | redis://:sesame@127.0.0.1:{port}?socket_timeout=0     | InvalidArgumentError  |
+      | with too many connections | redis://:sesame@127.0.0.1:{port}?max_connections=9999 | InvalidArgumentError  |
+      | by an unknown way         | redis+carrier://pigeon                                | InvalidArgumentError  |
+
+  Scenario Outline: A state is opened <how>
+    Given a Valkey server of its own whose password is "abracadabra"
+    When the state at <url> is opened
+    Then it works
+
+    Examples:
+      | how             | url                                              |
+      | with a password | redis://:abracadabra@127.0.0.1:{port}            |
+      | as Valkey       | valkey://:abracadabra@127.0.0.1:{port}/3         |
+      | over a socket   | unix://:abracadabra@{socket}?db=2                |
+      | over RESP3      | redis://:abracadabra@127.0.0.1:{port}?protocol=3 |
+
+  # -- clusters ------------------------------------------------------------------------------------
+
+  Scenario: On a cluster, a state is found from any node, and counts on while it moves to another
+    Given a cluster of two Valkey servers
+    When a state is opened at the node that does not have it, and counts while it moves there
+    Then each increment that was answered is in the counter, and no other
+    And all keys of the state are in one slot, at the other node

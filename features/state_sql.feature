@@ -1,0 +1,258 @@
+Feature: The SQL backends keep the contract, whatever becomes of the file, the server or a connection
+
+  What holds for every backend is in the conformance suite. Here is what only databases do: tables
+  that several processes make at once, files that are locked, moved or damaged, transactions that
+  wait for each other, servers that come back.
+
+  # -- opening -------------------------------------------------------------------------------------
+
+  Scenario Outline: Processes that open an empty <database> at the same moment all find its tables
+    Given an empty database in <backend>
+    When 4 processes open it at the same moment, and count to 25 each
+    Then none of them complained
+    And the state has counted 100
+
+    Examples:
+      | database | backend |
+      | file     | SQLite  |
+
+    @postgresql
+    Examples:
+      | database            | backend    |
+      | PostgreSQL database | PostgreSQL |
+
+  Scenario Outline: A state <somewhere> cannot be opened, and the error says why, but no password
+    When a state is opened at <url>
+    Then it has ended with <an error> that says <why>
+    And it does not tell the password
+
+    Examples: a URL that cannot be
+      | somewhere                   | url                                             | an error                | why                |
+      | in SQLite's own memory      | sqlite:///:memory:                              | an InvalidArgumentError | memory:            |
+      | in no file at all           | sqlite://                                       | an InvalidArgumentError | sqlite:///FILE     |
+      | in a file with options      | sqlite:///state.db?mode=ro                      | an InvalidArgumentError | sqlite:///FILE     |
+      | in a file of a host         | sqlite://me:sesame@host/state.db                | an InvalidArgumentError | sqlite:///FILE     |
+      | over another SQLite driver  | sqlite+pysqlite:///state.db                     | an InvalidArgumentError | sqlite+aiosqlite   |
+      | in a folder                 | sqlite:////                                     | an InvalidArgumentError | cannot be opened   |
+      | in a folder that is missing | sqlite:////no/such/folder/state.db              | an InvalidArgumentError | cannot be opened   |
+      | over another driver         | postgresql+asyncpg://me:sesame@/db              | an InvalidArgumentError | postgresql+psycopg |
+      | with a wrong number         | postgresql://me:sesame@/db?connect_timeout=soon | an InvalidArgumentError | connect_timeout    |
+      | with a wrong escape         | postgresql://me:sesame%zz@host/db               | an InvalidArgumentError | cannot be read     |
+      | with a wrong option         | postgresql://me:sesame@/db?sslmode=soso         | an InvalidArgumentError | sslmode            |
+      | with an unknown option      | postgresql://me:sesame@/db?colour=green         | an InvalidArgumentError | colour             |
+
+    Examples: nobody answers
+      | somewhere            | url                                      | an error                | why       |
+      | where nobody listens | postgresql://me:sesame@127.0.0.1:1/db    | a StateUnavailableError | no answer |
+      | at a missing socket  | postgresql://me:sesame@/db?host=/nowhere | a StateUnavailableError | no answer |
+
+  @postgresql
+  Scenario Outline: A state <somewhere> on a server that runs is refused for good
+    Given an empty database in PostgreSQL
+    When a state is opened at {url}<more>
+    Then it has ended with an InvalidArgumentError that says does not exist
+
+    Examples:
+      | somewhere                    | more           |
+      | in a database that it hasn't | &dbname=nosuch |
+      | as a user it does not know   | &user=nobody   |
+
+  @postgresql
+  Scenario: A user who may not make the tables is told so
+    Given an empty database in PostgreSQL
+    And a user there who may not make tables
+    When a state is opened at {url}
+    Then it has ended with an InvalidArgumentError that says cannot be made
+
+  Scenario: A file that is no database is refused
+    Given a file that is no database
+    When a state is opened at {url}
+    Then it has ended with an InvalidArgumentError that says cannot be opened
+
+  Scenario Outline: Tables of a version to come are refused, and stay as they are, in <backend>
+    Given an empty database in <backend>
+    And the tables in it are of a version to come
+    When a state is opened at {url}
+    Then it has ended with an InvalidArgumentError that says another release
+
+    Examples:
+      | backend |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+  Scenario Outline: Without <package> the error names the extra that brings it
+    When <package> is not installed, and a state is opened at <url>
+    Then the error says '<package>'
+    And the error says pip install 'rxlanggraph[<extra>]'
+
+    Examples:
+      | package    | url                | extra      |
+      | aiosqlite  | sqlite:///state.db | sql        |
+      | sqlalchemy | sqlite:///state.db | sql        |
+      | psycopg    | postgresql:///db   | postgresql |
+      | sqlalchemy | postgresql:///db   | postgresql |
+
+  # -- both ----------------------------------------------------------------------------------------
+
+  Scenario Outline: Two increments <of whom> at the same moment both count, in SQLite
+    Given an empty database in SQLite
+    When <who> increments a counter twice at the same moment, over two connections
+    Then the counter has come to 2
+
+    Examples:
+      | of whom        | who         |
+      | of the backend | the backend |
+
+    @tdd_expected_fail
+    Examples: today's way: get, add, set
+      | of whom           | who            |
+      | of a get-then-set | a get-then-set |
+
+  @postgresql
+  Scenario Outline: Two increments <of whom> at the same moment both count, in PostgreSQL
+    Given an empty database in PostgreSQL
+    When <who> increments a counter twice at the same moment, over two connections
+    Then the counter has come to 2
+
+    Examples:
+      | of whom        | who         |
+      | of the backend | the backend |
+
+    @tdd_expected_fail
+    Examples: today's way: get, add, set
+      | of whom           | who            |
+      | of a get-then-set | a get-then-set |
+
+  Scenario Outline: Keys whose time is up do not pile up in <backend>
+    Given an empty database in <backend>
+    When 60 keys are set one after the other, each for a millisecond
+    Then at most 20 rows are left
+
+    Examples:
+      | backend |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+  # -- SQLite --------------------------------------------------------------------------------------
+
+  Scenario: A write waits for somebody else who writes, and reads do not wait for either
+    Given an empty database in SQLite
+    When somebody else writes for a while, and a write and 10 reads are made
+    Then the reads were answered while the write waited
+    And the counter has come to 2
+
+  Scenario: A file that somebody else keeps to himself holds nobody up
+    Given an empty database in SQLite
+    When somebody else has the file for good, and a write is made
+    Then it has ended with a StateUnavailableError that says locked
+    And that error leaves no doubt whether it was done
+    And the counter has come to 1
+
+  Scenario: A write that is cancelled while it waits for the file is whole, or was not made
+    Given an empty database in SQLite
+    When somebody else writes for a while, and a write is cancelled that waits for it
+    Then it was cancelled, and the next one has come to 1 or 2
+
+  Scenario Outline: <A call> on a file that is not at its path any more is refused
+    Given an empty database in SQLite
+    When the file is replaced by another while it is open, and <a call> is made
+    Then it has ended with a StateUnavailableError that says moved
+    And that error leaves no doubt whether it was done
+    And the counter has come to 1
+
+    Examples:
+      | A call           | a call           |
+      | A write          | a write          |
+      | A read           | a read           |
+      | A claim          | a claim          |
+      | A count of tasks | a count of tasks |
+
+  Scenario: A damaged file is an error, and not an answer
+    Given an empty database in SQLite
+    When all of the file but its first page becomes rubbish, and a write is made
+    Then it has ended with a StateUnavailableError that says malformed
+    And that error leaves no doubt whether it was done
+
+  Scenario: A large value slows nobody down who asks for other keys: nobody reads it for them
+    Given an empty database in SQLite
+    When a large value becomes rubbish on the disk, and 3 keys around it are read and counted
+    Then each of them has come to 2
+
+  Scenario: A process that leaves a state open on a closed loop ends all the same
+    Given an empty database in SQLite
+    When a process counts to 1, and leaves the state open on a loop that it closes
+    Then the process has ended, and has said 1
+
+  # -- PostgreSQL ----------------------------------------------------------------------------------
+
+  @postgresql @tolerates:embedded_postgres
+  Scenario: A server that is stopped and started again leaves nothing in doubt
+    Given an empty database in PostgreSQL
+    When 8 tasks count while the server is stopped and started again
+    Then every increment was answered, and counted once
+
+  @postgresql @tolerates:embedded_postgres
+  Scenario: What was answered outlives a crash of the server
+    Given an empty database in PostgreSQL
+    When 8 tasks count while the server crashes and is started again
+    Then each increment that was answered is counted, and of the others those in doubt at most
+
+  @postgresql
+  Scenario: A server that says nothing holds nobody up, and is used again when it speaks
+    Given an empty database in PostgreSQL
+    And calls are cut after 0.3 seconds
+    When the server says nothing while an increment is made
+    Then it has ended with a StateUnavailableError that says no answer
+    And that error leaves a doubt whether it was done
+
+  @postgresql
+  Scenario: Any number of calls shares eight connections
+    Given an empty database in PostgreSQL
+    When 300 increments are made at once
+    Then the counter has come to 300
+    And there were never more than 8 connections
+
+  @postgresql
+  Scenario: Calls that are cancelled in the middle let go of their connections and their locks
+    Given an empty database in PostgreSQL
+    When 8 increments are cancelled that wait for somebody else's lock
+    Then all of them were cancelled, and nothing of them is left on the server
+    And the counter has come to 2
+
+  @postgresql
+  Scenario Outline: A claim <of whom> does not wait for a task that somebody else has in hand
+    Given an empty database in PostgreSQL
+    When somebody else holds the first of two tasks, and <who> claims one
+    Then it has the second one
+
+    Examples:
+      | of whom        | who         |
+      | of the backend | the backend |
+
+    @tdd_expected_fail
+    Examples: today's way: the first one that is free
+      | of whom                   | who                    |
+      | of one that does not skip | one that does not skip |
+
+  @postgresql
+  Scenario Outline: A write <of whom> that the server ends to resolve a deadlock is made again
+    Given an empty database in PostgreSQL
+    When <who> and somebody else write two keys in opposite orders, each holding one
+    Then both have written, ours the second
+
+    Examples:
+      | of whom        | who         |
+      | of the backend | the backend |
+
+    @tdd_expected_fail
+    Examples: today's way: it is lost
+      | of whom                  | who                   |
+      | of a transaction by hand | a transaction by hand |

@@ -1,0 +1,300 @@
+Feature: Values that agents share are never lost, never stale, and always JSON
+
+  Each claim is made of the shared state and, as a control that must fail, of today's ways beside it.
+
+  # -- many at once --------------------------------------------------------------------------------
+
+  Scenario Outline: <The way> of a hundred agents counts to 100
+    Given <the way> of a hundred agents
+    When each of them adds 1 to the same counter, all at once
+    Then they have counted to 100
+
+    Examples:
+      | The way            | the way            |
+      | increment_counter  | increment_counter  |
+      | safe_update        | safe_update        |
+      | transact           | transact           |
+      | A value under lock | a value under lock |
+
+    @tdd_expected_fail
+    Examples: today's ways: everybody reads before anybody has written
+      | The way                   | the way                   |
+      | A global counter          | a global counter          |
+      | A file                    | a file                    |
+      | A row that is updated     | a row that is updated     |
+
+  @valkey @tdd_expected_fail
+  Scenario: GET and then SET counts to 100 in Redis
+    Given a client that gets and then sets
+    When each of 100 clients adds 1 to the same counter, all at once
+    Then they have counted to 100
+
+  Scenario Outline: <The way> of twenty agents loses none of what they put into one list
+    Given <the way> of twenty agents
+    When each of them appends its number to the same list, all at once
+    Then all 20 numbers are in the list
+
+    Examples:
+      | The way     | the way     |
+      | safe_update | safe_update |
+      | transact    | transact    |
+
+    @tdd_expected_fail
+    Examples: today's ways
+      | The way          | the way          |
+      | A global counter | a global counter |
+      | A file           | a file           |
+
+  Scenario Outline: <The way> keeps both changes of a configuration that two agents change at once
+    Given <the way> of two agents
+    When each of them sets another option of the same configuration, both at once
+    Then the configuration has both options
+
+    Examples:
+      | The way     | the way     |
+      | safe_update | safe_update |
+      | transact    | transact    |
+
+    @tdd_expected_fail
+    Examples: today's way: the row is stale
+      | The way               | the way               |
+      | A row that is updated | a row that is updated |
+
+  # -- optimistic ----------------------------------------------------------------------------------
+
+  Scenario: Of two who have read the same version, one writes, and the other is told
+    Given a shared state
+    When two agents read a value, and both write with compare_and_set
+    Then one of them was told True, the other False
+
+  Scenario: safe_update tries as often as it was told, pauses in between, and then says ContentionError
+    Given a shared state, in which somebody is always faster
+    When safe_update is called with 5 attempts
+    Then ContentionError is raised, which names the key
+    And its function was called 5 times, and nothing was written
+    And between the attempts it has paused, for 0.3 seconds at most
+
+  Scenario: safe_update takes the value that was there last, from functions and coroutines alike
+    Given a shared state, in which somebody is faster twice
+    When safe_update is called with a coroutine function
+    Then it has written what its third call made of the third value
+
+  Scenario: What the function of safe_update raises ends the update
+    Given a shared state
+    When safe_update is called with a function that raises KeyError
+    Then KeyError is raised, and nothing was written
+
+  # -- transactions --------------------------------------------------------------------------------
+
+  Scenario: A transaction sees its own writes, and writes all or nothing
+    Given a shared state
+    When a transaction reads, writes and deletes, and then fails
+    Then nothing was written
+    When a transaction reads, writes and deletes
+    Then everything was written, in one step
+
+  Scenario: A transaction whose values were changed meanwhile writes nothing, and says so
+    Given a shared state
+    When somebody changes a value that a transaction has read
+    Then the transaction ends with ContentionError, and has written nothing
+
+  Scenario: transact tries again, from the new values, as often as it was told
+    Given a shared state, in which somebody is always faster
+    When transact is called with 4 attempts
+    Then ContentionError is raised, which names the transaction
+    And its function was called 4 times, and nothing was written
+
+  Scenario: transact takes plain functions, too, and returns what they return
+    Given a shared state
+    When transact is called with a plain function that sets a key
+    Then the key is set, and what the function has returned was returned
+
+  Scenario: A transaction that has ended takes nothing more
+    Given a shared state
+    When a transaction has ended
+    Then get, set and delete of it raise UsageError
+
+  Scenario: A transaction ends with its block, and there is no other way
+    Given a shared state
+    Then a transaction has no public methods but get, set and delete
+
+  Scenario Outline: What <call> returns is for one block
+    Given a shared state
+    When the block of state.<call> is entered a second time
+    Then UsageError is raised, which names <call>
+    And the state is open
+
+    Examples:
+      | call          |
+      | transaction() |
+      | lock('l')     |
+
+  Scenario: A transaction without any key need not ask the server
+    Given a shared state
+    When a transaction does nothing
+    Then the server was not asked
+
+  # -- time ----------------------------------------------------------------------------------------
+
+  Scenario: Of a hundred that set_if_not_exists one succeeds, and again one after 60 seconds
+    Given a shared state
+    When a hundred agents set a key if it does not exist, all at once
+    Then one of them set it
+    When 59.9 seconds of the server pass
+    And a hundred agents set a key if it does not exist, all at once
+    Then none of them set it
+    When 0.2 seconds of the server pass
+    And a hundred agents set a key if it does not exist, all at once
+    Then one of them set it, with a newer version than before
+
+  # -- watching ------------------------------------------------------------------------------------
+
+  Scenario: Who watches a key gets its value at once, then each newer one, without waiting
+    Given a shared state
+    When somebody watches a key that is 1, and it is set to 2, deleted, and set to 3
+    Then the values 1, 2, 3 were seen, with growing versions, in no time
+
+  Scenario: What others write is seen after the interval
+    Given a shared state
+    When somebody watches a key every 0.5 seconds that another process sets
+    Then it was seen within 0.5 seconds, and never twice
+
+  Scenario Outline: <Who disposes> of a watched key ends the watching
+    Given a shared state
+    When a watched key is disposed of <by whom>
+    Then nothing was seen after that, and nobody watches
+
+    Examples:
+      | Who disposes           | by whom                |
+      | The loop that disposes | by a task of the loop  |
+      | The observer           | by the observer itself |
+      | A thread               | by another thread      |
+      | Who changes their mind | before it has begun    |
+      | Who has had enough     | as the server fails    |
+
+  Scenario Outline: Watching ends with <the notification> when <it ends>
+    Given a shared state
+    When a key is watched while <it ends>
+    Then the observer is told <the notification>, and nothing after it
+
+    Examples:
+      | it ends               | the notification      |
+      | the state is closed   | completed             |
+      | the server goes       | StateUnavailableError |
+      | the loop is stopped   | LoopUnavailableError  |
+      | it was closed already | StateClosedError      |
+
+  Scenario: Disposing after the loop was closed is no harm
+    Given a shared state on a loop of its own
+    When a key is watched, the loop is closed, and the watching disposed of
+    Then nothing is raised, and nothing was seen after that
+
+  Scenario: An observer that raises is reported to the loop, and does no other harm
+    Given a shared state
+    When a key is watched by an observer that raises
+    Then the loop's handler was told, and the state goes on
+
+  # -- refused before anything is sent -------------------------------------------------------------
+
+  Scenario Outline: <a value> is no JSON value, and is refused before it is sent
+    Given a shared state
+    When <a value> is to be stored there
+    Then InvalidTypeError is raised by every method, and the server was not asked
+
+    Examples:
+      | a value                         |
+      | a set                           |
+      | a tuple                         |
+      | a datetime                      |
+      | bytes                           |
+      | a coroutine function            |
+      | not a number                    |
+      | infinity                        |
+      | a mapping with numbers as keys  |
+      | a list that contains itself     |
+      | a list a hundred thousand deep  |
+      | an integer of 5000 digits       |
+      | an object with a broken repr    |
+
+  Scenario: Values are copied on their way
+    Given a shared state
+    When a value is changed after it was set, and after it was got
+    Then what is stored is as it was set
+
+  Scenario Outline: <the argument> <cannot be>, and is refused before it is sent
+    Given a shared state
+    Then state.<call> raises <error>, and the server is not asked
+
+    Examples:
+      | the argument | cannot be            | call                               | error                |
+      | a key        | be empty             | get("")                            | InvalidArgumentError |
+      | a key        | be too long          | get("x" * 513)                     | InvalidArgumentError |
+      | a key        | have a NUL           | get("a\0b")                        | InvalidArgumentError |
+      | a key        | have half a pair     | get("\ud800")                      | InvalidArgumentError |
+      | a key        | be a number          | get(1)                             | InvalidTypeError     |
+      | ttl          | be 0                 | set("k", 1, ttl=0)                 | InvalidArgumentError |
+      | ttl          | be negative          | set_if_not_exists("k", 1, -1)      | InvalidArgumentError |
+      | ttl          | be no number         | set("k", 1, ttl=float("nan"))      | InvalidArgumentError |
+      | ttl          | be endless           | set("k", 1, ttl=float("inf"))      | InvalidArgumentError |
+      | ttl          | be that large        | set("k", 1, ttl=10**400)           | InvalidArgumentError |
+      | ttl          | be a text            | set("k", 1, ttl="60")              | InvalidTypeError     |
+      | by           | be a float           | increment_counter("k", 1.0)        | InvalidTypeError     |
+      | by           | be a bool            | increment_counter("k", True)       | InvalidTypeError     |
+      | by           | exceed 64 bits       | increment_counter("k", 2**63)      | InvalidArgumentError |
+      | a version    | be a text            | compare_and_set("k", 1, "1")       | InvalidTypeError     |
+      | a token      | be a text            | set("k", 1, token="7")             | InvalidTypeError     |
+      | attempts     | be 0                 | safe_update("k", abs, 0)           | InvalidArgumentError |
+      | attempts     | be a float           | transact(abs, 1.5)                 | InvalidTypeError     |
+      | a function   | be none              | safe_update("k", None)             | InvalidTypeError     |
+      | a function   | be a number          | transact(7)                        | InvalidTypeError     |
+      | an interval  | be 0                 | watch("k", 0)                      | InvalidArgumentError |
+
+  # -- the server, and the end ---------------------------------------------------------------------
+
+  Scenario Outline: A call is repeated while the server is away, <as far as it is safe>
+    Given a shared state whose server is away for <calls> calls, <and>
+    When state.<call> is called
+    Then that call <ends>
+
+    Examples:
+      | as far as it is safe          | calls | and                           | call              | ends                                |
+      | if it had no effect           | 5     | which have no effect          | increment_counter | has counted once                    |
+      | if it can be repeated         | 5     | of which nobody knows         | get               | has returned                        |
+      | if it can be repeated         | 3     | which take effect             | add_tasks         | has added once                      |
+      | not if it may have an effect  | 1     | of which nobody knows         | increment_counter | raises StateUnavailableError        |
+      | not if it may have an effect  | 1     | which take effect             | increment_counter | raises StateUnavailableError        |
+      | and not for ever              | 99    | which have no effect          | increment_counter | raises it after 2 to 3 seconds      |
+      | and not for ever              | 99    | of which nobody knows         | get               | raises it after 2 to 3 seconds      |
+
+  Scenario Outline: A call is in doubt exactly if any of its attempts is: <attempts>
+    Given a shared state whose server is away for 99 calls, <the first>
+    When state.add_tasks is called
+    Then it raises StateUnavailableError, whose in_doubt is <in doubt>
+
+    Examples:
+      | attempts                          | the first                       | in doubt |
+      | the first has taken effect        | of which the first takes effect | True     |
+      | the first may have taken effect   | of whose first nobody knows     | True     |
+      | none can have                     | which have no effect            | False    |
+
+  Scenario: A state that is closed says so, as often as it is asked
+    Given a shared state that was closed
+    Then every method of it raises StateClosedError
+    And closing it again is no harm
+
+  Scenario: Closing waits for calls that are on their way, and refuses new ones
+    Given a shared state with a call on its way
+    When the state is closed
+    Then the call has returned before the server was let go of
+    And a call that came while it was closing was refused with StateClosedError
+
+  Scenario: A state is used on the loop that opened it
+    Given a shared state
+    When its get is awaited on another loop
+    Then WrongThreadError is raised
+
+  Scenario: A state is closed on the loop that opened it, and by no other
+    Given a shared state
+    When its aclose is awaited on another loop
+    Then WrongThreadError is raised
+    And the state is open

@@ -1,0 +1,261 @@
+Feature: Work is added once, claimed by one at a time, and completed exactly once
+
+  Time is virtual: the clock of the server and of every process is one, and none of it is spent.
+
+  # -- many at once --------------------------------------------------------------------------------
+
+  Scenario Outline: Of <a way of claiming> eight agents never get the same item
+    Given 40 items in <a way of claiming>
+    When eight agents take items until none is left
+    Then each item was worked on once
+
+    Examples:
+      | a way of claiming |
+      | a queue           |
+
+    @tdd_expected_fail
+    Examples: today's way: two agents claim the same item
+      | a way of claiming |
+      | a list            |
+
+  Scenario Outline: <A way of adding> loses no item, and adds none twice, though agents add together
+    Given <a way of adding> that five agents share
+    When each of them adds the same three items and two of its own, all at once
+    Then there are 13 items
+
+    Examples:
+      | A way of adding | a way of adding |
+      | A queue         | a queue         |
+
+    @tdd_expected_fail
+    Examples: today's way: the list is written back as it was read, and more
+      | A way of adding | a way of adding |
+      | A shared list   | a shared list   |
+
+  # -- workers that go -----------------------------------------------------------------------------
+
+  Scenario Outline: The item of a worker that dies comes back from <a queue>
+    Given an item in <a queue>
+    When the worker dies that has taken it
+    Then another one gets it, 30 seconds later at most
+
+    Examples:
+      | a queue |
+      | a queue |
+
+    @tdd_expected_fail
+    Examples: today's way: LPOP takes the item with the worker
+      | a queue                |
+      | a list that is popped  |
+
+  Scenario Outline: <A queue> has one result of an item that a slow and a quick worker have worked on
+    Given an item in <a queue>
+    When its worker stands still past its lease, another one works on it, and both complete it
+    Then there is one result, that of the second, and the first was told
+
+    Examples:
+      | A queue | a queue |
+
+    @tdd_expected_fail
+    Examples: today's way: whoever comes is believed
+      | A queue              | a queue              |
+      | A queue with a timer | a queue with a timer |
+
+  Scenario: A claim is kept for as long as it is open, however short its lease
+    Given an item in a queue
+    When a worker with a lease of 3 seconds works on it for 100 seconds
+    Then nobody else could have it, and it was complete in its first attempt
+
+  Scenario: A claim that was dropped without an end is renewed no more
+    Given an item in a queue
+    When a worker with a lease of 3 seconds forgets its claim
+    Then another one gets it, 30 seconds later at most
+
+  Scenario: A claim may be given a longer lease
+    Given an item in a queue
+    When a worker with a lease of 3 seconds extends it to 60, and stands still for 50
+    Then nobody else could have it, and it was complete in its first attempt
+
+  Scenario Outline: Who has lost an item is told by <method>, and by every method after that
+    Given an item in a queue
+    When a worker has lost it to another one, and calls <method>
+    Then LeaseLostError is raised, and UsageError by the next call
+    And the other one's claim still holds
+
+    Examples:
+      | method   |
+      | complete |
+      | fail     |
+      | release  |
+      | extend   |
+
+  Scenario: Who was slow, but has lost nothing to anybody, completes it all the same
+    Given an item in a queue
+    When its worker stands still past its lease, and completes it
+    Then there is one result, and nobody was told anything
+
+  Scenario: While the server is away a claim stays open, and can be completed when it is back
+    Given an item in a queue
+    When the server goes, and its worker completes it in vain, and again 10 seconds later
+    Then there is one result, and nobody was told anything
+
+  Scenario: A claim that outlives its state is refused, and beats no more
+    Given an item in a queue
+    When its worker completes it after its state was closed
+    Then it is told StateClosedError, and another one gets it, 30 seconds later at most
+
+  Scenario: A claim that cannot be completed while its state is closed beats no more
+    Given an item in a queue
+    When the server goes while its worker completes it, and the state is closed meanwhile
+    Then it is told StateUnavailableError, and another one gets it, 30 seconds later at most
+
+  Scenario: A claim is ended on the loop of its state
+    Given an item in a queue
+    When its worker completes it on another loop
+    Then it is told WrongThreadError, and nobody else gets it before it is complete
+
+  Scenario: Extending a claim while it is completed does no harm
+    Given an item in a queue
+    When one task extends its claim, and another one completes it meanwhile
+    Then there is one result, and nobody was told anything
+
+  Scenario: A renewal that takes long is not joined by another one
+    Given an item in a queue
+    When a heartbeat of its claim takes 5 seconds, and the claim is extended meanwhile
+    Then the server has seen one renewal at a time, but for the extension
+
+  Scenario Outline: Who is cancelled while it claims from <a queue> has claimed nothing
+    Given <a queue>
+    When a task is cancelled while the server gives it <what is there>
+    Then what was there can be claimed, in attempt 1
+
+    Examples:
+      | a queue            | what is there |
+      | an item in a queue | an item       |
+      | an empty queue     | nothing       |
+
+  # -- attempts ------------------------------------------------------------------------------------
+
+  Scenario: What fails is tried again when it is due, until its attempts are used up
+    Given an item in a queue, with 3 attempts
+    When each attempt fails with an error, and asks for a retry in 5 seconds
+    Then there were 3 attempts, 5 seconds apart
+    And the dead letter tells the item, the attempts, the worker and the error
+    When the dead letters are put back
+    Then it is attempt 1 again
+
+  Scenario: What cannot succeed need not be tried again
+    Given an item in a queue, with 3 attempts
+    When its first attempt fails for good
+    Then it is a dead letter, after 1 attempt
+
+  Scenario: Workers that die use up attempts, too
+    Given an item in a queue, with 3 attempts
+    When 3 workers die that have claimed it
+    Then it is a dead letter, after 3 attempts, whose error tells that the lease expired
+
+  Scenario Outline: A block around a claim <ends it> when <it ends>
+    Given an item in a queue
+    When a block around its claim <it ends>
+    Then the item <is afterwards>
+
+    Examples:
+      | ends it       | it ends                   | is afterwards                       |
+      | completes it  | ends                      | is complete                         |
+      | fails it      | raises an error           | waits for its attempt 2             |
+      | releases it   | is cancelled              | waits for its attempt 1             |
+      | leaves it     | has released it           | waits for its attempt 1             |
+      | leaves it     | has completed it          | is complete                         |
+
+  Scenario: An error in the block goes on, and notes that the claim could not be ended
+    Given an item in a queue
+    When a block around its claim raises an error, after the item was lost
+    Then the error is raised, with a note about the claim
+
+  Scenario: Of two tasks that end a claim at once, one does, and the other is told
+    Given an item in a queue
+    When two tasks complete the same claim at once
+    Then one of them gets UsageError, and the item is complete
+
+  Scenario Outline: Completing a claim that is cancelled <once or twice> leaves it complete, or open
+    Given an item in a queue
+    When its worker is cancelled <once or twice> while the server completes it
+    Then it is complete, or can be completed
+
+    Examples:
+      | once or twice |
+      | once          |
+      | twice         |
+
+  # -- order, waiting ------------------------------------------------------------------------------
+
+  Scenario: Priorities, not-before times and threads decide what comes next
+    Given a queue with items of all kinds
+    When a worker takes what it can get, second by second
+    Then the items came in this order: urgent, first, a1, second, a2, late
+
+  Scenario Outline: Who waits for an item gets it <when> it is <there>
+    Given an empty queue
+    When a worker waits 20 seconds, and 10 seconds later an item <comes>
+    Then it was claimed <when> it is there
+
+    Examples:
+      | when                | there               | comes                           |
+      | at once             | added here          | is added by the same process    |
+      | within 0.3 seconds  | added elsewhere     | is added by another process     |
+      | within 0.3 seconds  | due                 | that was delayed falls due      |
+      | at once             | put back here       | is put back by the same process |
+
+  Scenario: Who waits for an item that does not come gets None
+    Given an empty queue
+    When a worker waits 20 seconds
+    Then it got None after 20 seconds
+
+  Scenario: Who waits for an item is told when the state is closed
+    Given an empty queue
+    When a worker waits for ever, and the state is closed
+    Then the worker gets StateClosedError at once
+
+  # -- what is known -------------------------------------------------------------------------------
+
+  Scenario: Stats, results and claims tell what is going on
+    Given a queue with items in every state
+    Then its stats, its results and a claim tell so
+
+  Scenario Outline: <call> is refused before it is sent
+    Given a shared state
+    Then state.<call> raises <error>, and the server is not asked
+
+    Examples:
+      | call                                         | error                |
+      | add_tasks("q", "text")                       | InvalidTypeError     |
+      | add_tasks("q", {"a": 1})                     | InvalidTypeError     |
+      | add_tasks("q", 1)                            | InvalidTypeError     |
+      | add_tasks("", [])                            | InvalidArgumentError |
+      | add_tasks("q", [Task(1, key="")])            | InvalidArgumentError |
+      | add_tasks("q", [Task(1, priority=2**31)])    | InvalidArgumentError |
+      | add_tasks("q", [Task(1, priority=0.5)])      | InvalidTypeError     |
+      | add_tasks("q", [Task(1, delay=-1)])          | InvalidArgumentError |
+      | add_tasks("q", [Task(1, thread_id=7)])       | InvalidTypeError     |
+      | add_tasks("q", [1], max_attempts=0)          | InvalidArgumentError |
+      | add_tasks("q", range(10_001))                | InvalidArgumentError |
+      | add_tasks("q", iter(int, 1))                 | InvalidArgumentError |
+      | claim_task("q", lease=0)                     | InvalidArgumentError |
+      | claim_task("q", worker=7)                    | InvalidTypeError     |
+      | claim_task("q", wait=-1)                     | InvalidArgumentError |
+      | results("q", ids=["a"], keys=["b"])          | InvalidArgumentError |
+      | results("q", ids="a")                        | InvalidTypeError     |
+      | requeue("q", [7])                            | InvalidTypeError     |
+      | purge("q", ["done"])                         | InvalidArgumentError |
+      | purge("q", "dead")                           | InvalidTypeError     |
+      | purge("q", 5)                                | InvalidTypeError     |
+      | purge("q", None)                             | InvalidTypeError     |
+      | requeue("q", 5)                              | InvalidTypeError     |
+      | results("q", ids=5)                          | InvalidTypeError     |
+      | results("q", keys=5)                         | InvalidTypeError     |
+      | dead_letters("q", keys=5)                    | InvalidTypeError     |
+
+  Scenario: Adding nothing need not ask the server
+    Given a shared state
+    When no tasks are added
+    Then the server was not asked

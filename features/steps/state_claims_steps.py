@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from behave import then, when
+from behave.runner import Context
+
+from rxlanggraph import errors
+from rxlanggraph.errors import LeaseLostError, StateUnavailableError, UsageError
+from support.patching import patch
+from support.state_world import claimed, raised, world
+from support.tasks import run
+
+# -- held and lost ---------------------------------------------------------------------------------
+
+
+@when("a worker with a lease of 3 seconds works on it for 100 seconds")
+def step_impl(context: Context) -> None:
+    context.taken = []
+
+    async def work() -> None:
+        claim = await claimed(context.state)
+        for _ in range(100):
+            await asyncio.sleep(1)
+            context.taken.append(await context.other.claim_task("q"))
+            assert not claim.lost
+        await claim.complete(claim.attempt)
+
+    world(context).run(work())
+
+
+@when("a worker with a lease of 3 seconds extends it to 60, and stands still for 50")
+def step_impl(context: Context) -> None:
+    async def work() -> None:
+        claim = await claimed(context.state)
+        await claim.extend(60)
+        world(context).stand_still(50)
+        context.taken = [await context.other.claim_task("q")]
+        await claim.extend()
+        await claim.complete(claim.attempt)
+
+    world(context).run(work())
+
+
+@then("nobody else could have it, and it was complete in its first attempt")
+def step_impl(context: Context) -> None:
+    assert not any(context.taken), context.taken
+    results = world(context).run(context.state.results("q"))
+    assert list(results.values()) == [1], results
+
+
+@when("a worker has lost it to another one, and calls {method}")
+def step_impl(context: Context, method: str) -> None:
+    async def lose() -> None:
+        claim = await claimed(context.state)
+        world(context).stand_still(10)
+        context.theirs = await claimed(context.other)
+        call = getattr(claim, method)
+        arguments = ["error"] if method == "fail" else []
+        context.raised = [await raised(call(*arguments)) for _ in range(2)]
+        assert repr(claim).endswith("lost>"), claim
+
+    world(context).run(lose())
+
+
+@then("LeaseLostError is raised, and UsageError by the next call")
+def step_impl(context: Context) -> None:
+    assert [type(error) for error in context.raised] == [LeaseLostError, UsageError], context.raised
+
+
+@then("the other one's claim still holds")
+def step_impl(context: Context) -> None:
+    world(context).run(context.theirs.complete())
+
+
+@when("its worker stands still past its lease, and completes it")
+def step_impl(context: Context) -> None:
+    async def work() -> None:
+        claim = await claimed(context.state)
+        world(context).stand_still(10)
+        assert (await context.other.stats("q")).waiting == 1
+        await claim.complete("second")
+
+    world(context).run(work())
+
+
+# -- completed -------------------------------------------------------------------------------------
+
+
+@when("the server goes, and its worker completes it in vain, and again 10 seconds later")
+def step_impl(context: Context) -> None:
+    async def work() -> None:
+        server = world(context).server(context.state)
+        claim = await claimed(context.state, 30)
+        server.gone = float("inf")
+        error = await raised(claim.complete("first"))
+        assert isinstance(error, StateUnavailableError), error
+        await asyncio.sleep(10)
+        server.gone = 0
+        await asyncio.sleep(50)  # heartbeats have gone on
+        assert not claim.lost
+        await claim.complete("second")
+
+    world(context).run(work())
+
+
+@then("there is one result, and nobody was told anything")
+def step_impl(context: Context) -> None:
+    results = world(context).run(context.state.results("q"))
+    assert list(results.values()) == ["second"], results
+
+
+@when("its worker completes it after its state was closed")
+def step_impl(context: Context) -> None:
+    async def work() -> None:
+        claim = await claimed(context.state)
+        await context.state.aclose()
+        context.error = await raised(claim.complete())
+
+    world(context).run(work())
+
+
+@when("the server goes while its worker completes it, and the state is closed meanwhile")
+def step_impl(context: Context) -> None:
+    server = world(context).server(context.state)
+
+    async def slowly_away(_: object) -> None:
+        await asyncio.sleep(1)
+        raise StateUnavailableError("the server is gone")
+
+    async def work() -> None:
+        claim = await claimed(context.state)
+        server.shaken = slowly_away
+        completing = asyncio.ensure_future(raised(claim.complete()))
+        await asyncio.sleep(0.5)
+        await context.state.aclose()
+        context.error = await completing
+
+    world(context).run(work())
+
+
+@then("it is told {error}, and another one gets it, 30 seconds later at most")
+def step_impl(context: Context, error: str) -> None:
+    assert type(context.error) is getattr(errors, error), repr(context.error)
+
+    async def take_later() -> int:
+        await asyncio.sleep(30)
+        return (await claimed(context.other)).attempt
+
+    assert world(context).run(take_later()) == 2
+
+
+@when("its worker completes it on another loop")
+def step_impl(context: Context) -> None:
+    async def take() -> None:
+        context.claim = await claimed(context.state)
+
+    world(context).run(take())
+    context.error = run(raised(context.claim.complete()))
+
+
+@then("it is told WrongThreadError, and nobody else gets it before it is complete")
+def step_impl(context: Context) -> None:
+    async def complete() -> None:
+        await asyncio.sleep(30)
+        assert await context.other.claim_task("q") is None
+        await context.claim.complete()
+
+    assert isinstance(context.error, errors.WrongThreadError), context.error
+    world(context).run(complete())
+
+
+# -- at the same time ------------------------------------------------------------------------------
+
+
+async def slowly(call: Any) -> Any:
+    await asyncio.sleep(1)
+    return await call()
+
+
+@when("one task extends its claim, and another one completes it meanwhile")
+def step_impl(context: Context) -> None:
+    async def work() -> None:
+        claim = await claimed(context.state, 30)
+        world(context).server(context.state).shaken = slowly
+        extending = asyncio.ensure_future(claim.extend())
+        await asyncio.sleep(0.5)
+        await claim.complete("second")
+        await extending
+        await asyncio.sleep(60)
+        await context.state.aclose()
+
+    world(context).run(work())
+    context.state = context.other
+
+
+@when("a heartbeat of its claim takes 5 seconds, and the claim is extended meanwhile")
+def step_impl(context: Context) -> None:
+    context.renewals = []
+    server, clock = world(context).server(context.state), world(context).clock
+    renew, pauses = server.task_renew, iter([5])
+
+    async def slow_once(*args: Any) -> Any:
+        began = clock.now
+        await asyncio.sleep(next(pauses, 0))
+        context.renewals.append((began, clock.now))
+        return await renew(*args)
+
+    async def work() -> None:
+        claim = await claimed(context.state, 3)
+        await asyncio.sleep(1.5)
+        await claim.extend()
+        await asyncio.sleep(8)
+        await claim.complete()
+
+    patch(context, server, "task_renew", slow_once)
+    world(context).run(work())
+
+
+@then("the server has seen one renewal at a time, but for the extension")
+def step_impl(context: Context) -> None:
+    extension, slow, *later = context.renewals
+    assert slow[1] - slow[0] == 5, slow
+    assert slow[0] < extension[0] == extension[1] < slow[1], extension
+    assert later and all(began >= slow[1] for began, _ in later), later
+
+
+@when("a task is cancelled while the server gives it {what}")
+def step_impl(context: Context, what: str) -> None:
+    async def work() -> None:
+        world(context).server(context.state).shaken = slowly
+        task = asyncio.ensure_future(context.state.claim_task("q"))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), task
+
+    context.there = what
+    world(context).run(work())
+
+
+@then("what was there can be claimed, in attempt 1")
+def step_impl(context: Context) -> None:
+    claim = world(context).run(context.other.claim_task("q"))
+    assert (claim is None) is (context.there == "nothing"), claim
+    assert claim is None or claim.attempt == 1

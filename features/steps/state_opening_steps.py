@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph import errors
+from rxlanggraph.errors import MissingExtraError
+from rxlanggraph.state import State, open_state, opening
+from rxlanggraph.state.memory import MemoryBackend
+from support.patching import patch
+from support.state_world import raised, world
+from support.tasks import run
+
+
+def in_folder(context: Context, url: str) -> str:
+    """The URL, with a file of the scenario's own."""
+    folder = tempfile.TemporaryDirectory()
+    context.add_cleanup(folder.cleanup)
+    return url.replace("FILE", str(Path(folder.name, "state.db")))
+
+
+async def opened(*args: Any, **options: Any) -> None:
+    async with open_state(*args, **options):
+        pass
+
+
+@when("{url} is opened twice at the same time, and written to")
+def step_impl(context: Context, url: str) -> None:
+    async def write(url: str) -> Any:
+        async with open_state(url) as state, open_state(url) as other:
+            assert isinstance(state, State)
+            await state.set("k", "written")
+            return (await other.get("k")).value
+
+    context.read = run(write(in_folder(context, url)))
+
+
+@then("what the one has written {is_seen} by the other")
+def step_impl(context: Context, is_seen: str) -> None:
+    assert context.read == ("written" if is_seen == "is seen" else None), context.read
+
+
+@when("memory:some-name is opened, written to and closed, and opened again")
+def step_impl(context: Context) -> None:
+    async def write() -> Any:
+        async with open_state("memory:some-name") as state:
+            await state.set("k", "written")
+        async with open_state("memory:some-name") as state:
+            return await state.get("k")
+
+    context.read = run(write())
+
+
+@then("nothing is there")
+def step_impl(context: Context) -> None:
+    assert context.read.version == 0, context.read
+
+
+@when("a state is opened with max_attempts=1, and a task of it fails")
+def step_impl(context: Context) -> None:
+    async def work() -> list[Any]:
+        async with open_state("memory:", max_attempts=1) as state:
+            await state.add_tasks("q", ["item"])
+            claim = await state.claim_task("q")
+            assert claim is not None
+            await claim.fail("no")
+            return await state.dead_letters("q")
+
+    context.dead = run(work())
+
+
+@then("the task is a dead letter")
+def step_impl(context: Context) -> None:
+    assert [dead.item for dead in context.dead] == ["item"], context.dead
+
+
+# -- refused ---------------------------------------------------------------------------------------
+
+
+@then('open_state({arguments}) raises {error}, which says "{reason}"')
+def step_impl(context: Context, arguments: str, error: str, reason: str) -> None:
+    async def call() -> None:
+        await eval(f"opened({arguments})", {"opened": opened})
+
+    found = run(raised(call()))
+    assert type(found) is getattr(errors, error), repr(found)
+    assert reason in str(found), found
+
+
+@then("no error about a URL that cannot be shows the password in it")
+def step_impl(context: Context) -> None:
+    urls = ["mongodb://me:secret@host/", "sqlite://me:secret@host/x", "postgresql://me:secret@[/"]
+    for url in urls:
+        found = run(raised(opened(url)))
+        assert isinstance(found, errors.InvalidArgumentError), found
+        assert "secret" not in str(found), found
+
+
+@given("a Python without {package}")
+def step_impl(context: Context, package: str) -> None:
+    adapters = ("rxlanggraph.state.sql", "rxlanggraph.state.redis", package)
+    gone = {name: None for name in sys.modules if name.partition(".")[0] == package}
+    kept = {name: module for name, module in sys.modules.items() if not name.startswith(adapters)}
+    patched = mock.patch.dict(sys.modules, {**kept, **gone, package: None}, clear=True)
+    patched.start()
+    context.add_cleanup(patched.stop)
+
+
+@when("{url} is to be opened")
+def step_impl(context: Context, url: str) -> None:
+    context.error = run(raised(opened(in_folder(context, url))))
+
+
+@then('MissingExtraError is raised, an ImportError, which says "{remedy}"')
+def step_impl(context: Context, remedy: str) -> None:
+    assert isinstance(context.error, MissingExtraError), repr(context.error)
+    assert isinstance(context.error, ImportError)
+    assert remedy in str(context.error), context.error
+
+
+@then("ModuleNotFoundError is raised")
+def step_impl(context: Context) -> None:
+    assert type(context.error) is ModuleNotFoundError, repr(context.error)
+
+
+# -- cancelled -------------------------------------------------------------------------------------
+
+
+@when("opening is cancelled {at}")
+def step_impl(context: Context, at: str) -> None:
+    context.made, context.closed = [], []
+
+    class Made(MemoryBackend):
+        async def close(self) -> None:
+            context.closed.append(self)
+            await super().close()
+
+    async def open_slowly(*_: object) -> MemoryBackend:
+        await asyncio.sleep(0.01)
+        context.made.append(Made())
+        return context.made[-1]
+
+    async def cancel() -> None:
+        task = asyncio.ensure_future(opened("memory:"))
+        if at == "while the server answers":
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    adapter = SimpleNamespace(open_backend=open_slowly)
+    patch(context, opening.importlib, "import_module", lambda _: adapter)
+    run(cancel())
+    assert bool(context.made) is (at == "while the server answers")
+
+
+@then("what was opened is closed")
+def step_impl(context: Context) -> None:
+    assert context.closed == context.made, (context.closed, context.made)
+
+
+@when("something of it fails in the background")
+def step_impl(context: Context) -> None:
+    context.told = []
+
+    async def fail() -> None:
+        raise KeyError("in the background")
+
+    async def go_on() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, what: context.told.append(what["exception"]))
+        await asyncio.wait([context.state._core.spawn(fail())])
+        await asyncio.sleep(0)
+
+    world(context).run(go_on())
+
+
+@then("the loop's exception handler is told")
+def step_impl(context: Context) -> None:
+    assert [type(error) for error in context.told] == [KeyError], context.told
+
+
+@when("its closing is cancelled")
+def step_impl(context: Context) -> None:
+    async def close() -> None:
+        call = asyncio.ensure_future(context.state.increment_counter("n"))
+        await asyncio.sleep(1)
+        closing = asyncio.ensure_future(context.state.aclose())
+        await asyncio.sleep(1)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        context.closings = world(context).server(context.state).closings
+        call.cancel()
+        await asyncio.wait([call])
+
+    world(context).run(close())
+
+
+@then("the server was let go of")
+def step_impl(context: Context) -> None:
+    assert context.closings == 1, context.closings

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import asyncio
+from types import MappingProxyType
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.errors import StateClosedError
+from rxlanggraph.state import QueueStats, Task
+from support.state_world import raised, turns, world
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+@given("a queue with items of all kinds")
+def step_impl(context: Context) -> None:
+    context.state = world(context).open()
+    items = [
+        Task("first"),
+        Task("late", delay=5, priority=9),
+        Task("a1", thread_id="a"),
+        Task("a2", thread_id="a", priority=8),
+        Task("second"),
+        Task("urgent", priority=1),
+    ]
+    world(context).run(context.state.add_tasks("q", items))
+
+
+@when("a worker takes what it can get, second by second")
+def step_impl(context: Context) -> None:
+    context.taken = []
+
+    async def work() -> None:
+        held = []
+        for second in range(8):
+            claim = await context.state.claim_task("q")
+            if claim is not None:
+                context.taken.append(claim.item)
+                held.append(claim)
+            if second == 3:  # until then nothing of its thread can follow a1
+                assert [each.item for each in held][-1] == "second"
+                await held[2].complete()
+            await asyncio.sleep(1)
+
+    world(context).run(work())
+
+
+@then("the items came in this order: {items}")
+def step_impl(context: Context, items: str) -> None:
+    assert context.taken == items.split(", "), context.taken
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+@given("an empty queue")
+def step_impl(context: Context) -> None:
+    context.state, context.other = world(context).open(), world(context).open()
+
+
+@when("a worker waits 20 seconds, and 10 seconds later an item {comes}")
+def step_impl(context: Context, comes: str) -> None:
+    clock = world(context).clock
+
+    async def take() -> tuple[Any, float]:
+        claim = await context.state.claim_task("q", wait=20)
+        return claim, clock.now
+
+    async def work() -> None:
+        held = None
+        if comes == "is put back by the same process":
+            await context.state.add_tasks("q", ["item"])
+            held = await context.state.claim_task("q")
+        if comes == "that was delayed falls due":
+            await context.other.add_tasks("q", [Task("item", delay=10)])
+        began = clock.now
+        taking = asyncio.ensure_future(take())
+        await asyncio.sleep(10)
+        if held is not None:
+            await held.release()
+        elif comes == "is added by the same process":
+            await context.state.add_tasks("q", ["item"])
+        elif comes == "is added by another process":
+            await context.other.add_tasks("q", ["item"])
+        claim, taken = await taking
+        assert claim is not None and claim.item == "item"
+        context.took = taken - began - 10
+
+    world(context).run(work())
+
+
+@then("it was claimed {how_soon} it is there")
+def step_impl(context: Context, how_soon: str) -> None:
+    limit = {"at once": 0.0, "within 0.3 seconds": 0.3}[how_soon]
+    assert 0 <= context.took <= limit, context.took
+
+
+@when("a worker waits 20 seconds")
+def step_impl(context: Context) -> None:
+    began = world(context).clock.now
+    context.claim = world(context).run(context.state.claim_task("q", wait=20))
+    context.took = world(context).clock.now - began
+
+
+@then("it got None after 20 seconds")
+def step_impl(context: Context) -> None:
+    assert context.claim is None
+    assert abs(context.took - 20) < 1e-6, context.took
+
+
+@when("a worker waits for ever, and the state is closed")
+def step_impl(context: Context) -> None:
+    async def work() -> None:
+        began = world(context).clock.now
+        waiting = asyncio.ensure_future(raised(context.state.claim_task("q", wait=float("inf"))))
+        await turns()
+        await context.state.aclose()
+        context.error = await waiting
+        context.took = world(context).clock.now - began
+
+    world(context).run(work())
+
+
+@then("the worker gets StateClosedError at once")
+def step_impl(context: Context) -> None:
+    assert isinstance(context.error, StateClosedError), context.error
+    assert context.took == 0
+
+
+# -- what is known ---------------------------------------------------------------------------------
+
+
+@given("a queue with items in every state")
+def step_impl(context: Context) -> None:
+    context.state = world(context).open(max_attempts=1)
+
+    async def fill() -> None:
+        state = context.state
+        tasks = [Task({"n": 1}, key="a", thread_id="t"), "done", "dead", "waits"]
+        context.ids = await state.add_tasks("q", [*tasks, Task("late", delay=60)])
+        context.claim = await state.claim_task("q", worker="agent 7")
+        await (await state.claim_task("q")).complete({"answer": 42})
+        await (await state.claim_task("q")).fail("no")
+
+    world(context).run(fill())
+
+
+@then("its stats, its results and a claim tell so")
+def step_impl(context: Context) -> None:
+    run, state, claim = world(context).run, context.state, context.claim
+    workers = MappingProxyType({"agent 7": 1})
+    expected = QueueStats(waiting=1, delayed=1, claimed=1, completed=1, dead=1, by_worker=workers)
+    assert run(state.stats("q")) == expected
+    assert run(state.results("q")) == {context.ids[1]: {"answer": 42}}
+    assert run(state.results("q", keys=["a"])) == {}
+    assert [dead.item for dead in run(state.dead_letters("q"))] == ["dead"]
+    assert run(state.dead_letters("q", keys=["a"])) == []
+    told = (claim.queue, claim.item, claim.key, claim.thread_id, claim.attempt, claim.worker)
+    assert told == ("q", {"n": 1}, "a", "t", 1, "agent 7"), told
+    assert claim.id == context.ids[0] and "attempt 1, open" in repr(claim), claim
+
+
+@when("no tasks are added")
+def step_impl(context: Context) -> None:
+    assert world(context).run(context.state.add_tasks("q", [])) == []

@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state.redis import lane
+from support import redis_connections, redis_servers, valkey_server
+from support.patching import patch
+from support.redis_connections import Seen
+from support.redis_servers import Outlived
+from support.tasks import run
+from support.valkey_cluster import Cluster
+from support.valkey_server import LocalValkey
+
+PASSWORDS = ("abracadabra", "sesame")
+
+
+def start(context: Context, **options: Any) -> LocalValkey:
+    server = LocalValkey(**options)
+    context.add_cleanup(server.close)
+    server.start()
+    context.server = server
+    return server
+
+
+# -- given -----------------------------------------------------------------------------------------
+
+
+@given("a Valkey server")
+def step_impl(context: Context) -> None:
+    context.url = valkey_server.fresh_url()
+
+
+@given("a Valkey server of its own")
+def step_impl(context: Context) -> None:
+    context.url = start(context).url
+
+
+@given("a Valkey server of its own that writes everything to its disk")
+def step_impl(context: Context) -> None:
+    context.url = start(context, durable=True).url
+
+
+@given('a Valkey server of its own whose password is "{password}"')
+def step_impl(context: Context, password: str) -> None:
+    server = start(context, unixsocket="valkey.sock")  # in its folder
+    with server.client() as client:
+        client.config_set("requirepass", password)
+
+
+@given("a cluster of two Valkey servers")
+def step_impl(context: Context) -> None:
+    started = Cluster.started()
+    context.cluster = started.__enter__()
+    context.add_cleanup(started.__exit__, None, None, None)
+
+
+# -- when: connections -----------------------------------------------------------------------------
+
+
+@when("{write} is made of which {trouble}")
+def step_impl(context: Context, write: str, trouble: str) -> None:
+    context.untroubled = run(redis_connections.write(context.url, write))
+    context.troubled = run(redis_connections.write(context.url, write, trouble))
+
+
+@when("{way} increments a counter, and {trouble}")
+def step_impl(context: Context, way: str, trouble: str) -> None:
+    context.counter = run(redis_connections.count_once(context.url, way, trouble))
+
+
+@when("{way} sets a value, its answer is lost, and somebody else sets it before it is sent again")
+def step_impl(context: Context, way: str) -> None:
+    context.value = run(redis_connections.set_meanwhile(context.url, way))
+
+
+@when("{way} cancels an increment by 100 while {it_waits}, and makes {others:d} others at once")
+def step_impl(context: Context, way: str, it_waits: str, others: int) -> None:
+    context.answers, context.next = run(
+        redis_connections.cancel_and_count(context.url, way, it_waits, others)
+    )
+
+
+@when("{calls:d} increments are made at once over {connections:d} connections")
+def step_impl(context: Context, calls: int, connections: int) -> None:
+    context.counter, context.connections = run(
+        redis_connections.count_at_once(context.url, calls, connections)
+    )
+
+
+@when("{way} increments a counter twice at the same moment")
+def step_impl(context: Context, way: str) -> None:
+    context.counter = run(redis_connections.count_together(context.url, way))
+
+
+@when("a worker claims a task from {way}, and is gone")
+def step_impl(context: Context, way: str) -> None:
+    context.claim = run(redis_connections.claim_and_go(context.url, way))
+
+
+@when("{tasks:d} tasks are purged, and somebody else looks at them meanwhile")
+def step_impl(context: Context, tasks: int) -> None:
+    context.left, context.purged = run(redis_connections.purge_in_steps(context.url, tasks))
+
+
+@when("{tasks:d} tasks are purged, which is cancelled meanwhile")
+def step_impl(context: Context, tasks: int) -> None:
+    context.left, context.purged = run(redis_connections.cancel_purge(context.url, tasks))
+
+
+@when("{tasks:d} tasks are purged, and the server refuses all writes from then on")
+def step_impl(context: Context, tasks: int) -> None:
+    patch(context, lane, "_INSISTENCE", 0)
+    context.ended = run(redis_servers.purge_and_demote(context.server, tasks))
+
+
+@when("a backend is closed, which is cancelled after each of its steps in turn")
+def step_impl(context: Context) -> None:
+    context.cancelled = run(redis_connections.cancel_closing(context.url))
+
+
+# -- when: servers ---------------------------------------------------------------------------------
+
+
+@when("{tasks:d} tasks count to {each:d} each, and each flushes the script cache now and then")
+def step_impl(context: Context, tasks: int, each: int) -> None:
+    context.counter, context.sent = run(redis_servers.count_and_flush(context.url, tasks, each))
+
+
+@when("{tasks:d} tasks count while the server is killed and started again")
+def step_impl(context: Context, tasks: int) -> None:
+    def event() -> None:
+        context.server.kill()
+        context.server.start()
+
+    context.counts = run(redis_servers.count_through(context.url, tasks, event))
+
+
+@when("a task is claimed and a lock taken, and the server is killed and started again")
+def step_impl(context: Context) -> None:
+    context.outlived = run(redis_servers.outlive(context.server))
+
+
+@when("a lock is taken from {way}, the server loses everything, and it is taken again")
+def step_impl(context: Context, way: str) -> None:
+    context.tokens = run(redis_servers.lock_twice(context.server, way))
+
+
+@when("the server is paused, and {calls:d} increments are made over {connections:d} connections")
+def step_impl(context: Context, calls: int, connections: int) -> None:
+    context.ended, context.next = run(
+        redis_servers.pause_and_count(context.server, calls, connections)
+    )
+
+
+@when("an increment is put off by an endless script, and the script is killed")
+def step_impl(context: Context) -> None:
+    context.counter = run(redis_servers.count_when_busy(context.server))
+
+
+@when("the server ends, and {calls:d} increments are made one after the other")
+def step_impl(context: Context, calls: int) -> None:
+    event = context.server.stop
+    context.ended = run(redis_servers.count_without(context.server, event, calls))
+
+
+@when("the server has no memory left, and an increment is made")
+def step_impl(context: Context) -> None:
+    def event() -> None:
+        with context.server.client() as client:
+            client.config_set("maxmemory", 1)
+
+    context.ended = run(redis_servers.count_without(context.server, event, 1))
+
+
+@when("the state at {url} is opened")
+def step_impl(context: Context, url: str) -> None:
+    server = context.server
+    context.error = None
+    try:
+        where = url.format(port=server.port, socket=server.folder / "valkey.sock")
+        context.counter = run(redis_servers.use(where))
+    except Exception as error:
+        context.error = error
+
+
+@when("a state is opened at the node that does not have it, and counts while it moves there")
+def step_impl(context: Context) -> None:
+    context.counts, context.source, context.target = redis_servers.count_through_a_move(
+        context.cluster
+    )
+
+
+# -- then ------------------------------------------------------------------------------------------
+
+
+@then("it was answered as it is without trouble")
+def step_impl(context: Context) -> None:
+    troubled: Seen = context.troubled
+    assert troubled.answer == context.untroubled.answer, (context.untroubled, troubled)
+
+
+@then("everything is as it is without trouble")
+def step_impl(context: Context) -> None:
+    troubled: Seen = context.troubled
+    assert troubled.afterwards == context.untroubled.afterwards, (context.untroubled, troubled)
+
+
+@then("the counter is {expected:d}")
+def step_impl(context: Context, expected: int) -> None:
+    assert context.counter == expected, context.counter
+
+
+@then("the value is that of somebody else")
+def step_impl(context: Context) -> None:
+    assert context.value == "2", context.value
+
+
+@then("each of the others was answered with a number of its own, up to what the counter is")
+def step_impl(context: Context) -> None:
+    answers: list[int] = context.answers
+    assert answers == list(range(context.next - len(answers), context.next)), (
+        answers,
+        context.next,
+    )
+
+
+@then("100 was added once, or not at all")
+def step_impl(context: Context) -> None:
+    assert context.next - len(context.answers) in (1, 101), context.next
+
+
+@then("there were never more than {most:d} connections")
+def step_impl(context: Context, most: int) -> None:
+    assert 1 <= context.connections <= most, context.connections
+
+
+@then("closing was cancelled, and no connection was ever left open")
+def step_impl(context: Context) -> None:
+    assert context.cancelled > 1, context.cancelled  # had one been left open, it would have raised
+
+
+@then("somebody else can claim it")
+def step_impl(context: Context) -> None:
+    assert context.claim is not None
+
+
+@then("a script was sent as a whole more than once")
+def step_impl(context: Context) -> None:
+    assert context.sent > 1, context.sent
+
+
+@then("each increment that was answered is in the counter, and no other")
+def step_impl(context: Context) -> None:
+    answered, counter = context.counts
+    assert answered == counter, (answered, counter)
+
+
+@then("the lock is still held, and the task is completed under its token")
+def step_impl(context: Context) -> None:
+    outlived: Outlived = context.outlived
+    assert outlived.held
+    assert outlived.completed
+    assert list(outlived.results.values()) == ['"late"'], outlived
+
+
+@then("whatever is drawn from the counter now is larger than before")
+def step_impl(context: Context) -> None:
+    outlived: Outlived = context.outlived
+    assert min(outlived.after) > max(outlived.before), outlived
+
+
+@then("the second token is larger")
+def step_impl(context: Context) -> None:
+    first, second = context.tokens
+    assert second > first, context.tokens
+
+
+@then("each of them ended with a StateUnavailableError, {count:d} of them in doubt")
+def step_impl(context: Context, count: int) -> None:
+    assert all(isinstance(error, StateUnavailableError) for error in context.ended), context.ended
+    assert sum(error.in_doubt for error in context.ended) == count, context.ended
+
+
+@then("the next increment counts, and none of those in doubt has counted twice")
+def step_impl(context: Context) -> None:
+    doubted = sum(error.in_doubt for error in context.ended)
+    assert 1 <= context.next <= 1 + doubted, context.next
+
+
+@then("the first may have, but from the second on none has had an effect, as they say themselves")
+def step_impl(context: Context) -> None:
+    assert all(isinstance(error, StateUnavailableError) for error in context.ended), context.ended
+    assert not any(error.in_doubt for error in context.ended[1:]), context.ended
+
+
+@then("it ended with a StateUnavailableError that leaves {what} doubt")
+def step_impl(context: Context, what: str) -> None:
+    (error,) = context.ended
+    assert isinstance(error, StateUnavailableError), error
+    assert error.in_doubt is (what == "a"), error
+
+
+@then("{left:d} were left then, and {purged:d} are forgotten in the end")
+def step_impl(context: Context, left: int, purged: int) -> None:
+    assert (context.left, context.purged) == (left, purged), (context.left, context.purged)
+
+
+@then("{early:d} were left then, or {late:d}, and the next one has forgotten those")
+def step_impl(context: Context, early: int, late: int) -> None:
+    # Cancelled, the step that is on its way is carried out, or not.
+    assert context.left in (early, late), context.left
+    assert context.purged in (early, late), context.purged
+
+
+@then("the server has no key")
+def step_impl(context: Context) -> None:
+    with context.server.client() as client:
+        assert client.dbsize() == 0, client.keys()
+
+
+@then("it ended with {name}")
+def step_impl(context: Context, name: str) -> None:
+    assert type(context.error).__name__ == name, repr(context.error)
+
+
+@then("the message tells no password")
+def step_impl(context: Context) -> None:
+    assert not any(password in str(context.error) for password in PASSWORDS), context.error
+
+
+@then("it works")
+def step_impl(context: Context) -> None:
+    assert context.error is None, repr(context.error)
+    assert context.counter == 1, context.counter
+
+
+@then("all keys of the state are in one slot, at the other node")
+def step_impl(context: Context) -> None:
+    source, target = context.source, context.target
+    asyncio.run(redis_servers.use_everything(source.server.url))
+    slot = context.cluster.slot_of(redis_servers.NAMESPACE)
+    keys = target.say("DBSIZE")
+    assert keys > 10, keys
+    assert target.say("CLUSTER COUNTKEYSINSLOT", slot) == keys
+    assert source.say("DBSIZE") == 0

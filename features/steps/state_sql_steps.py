@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from behave import given, then, when
+from behave.runner import Context
+
+import rxlanggraph.errors
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state import open_state
+from rxlanggraph.state.sql import postgresql_pool
+from support import postgres_server, servers, sql_files, sql_servers, sql_ways
+from support.patching import patch
+from support.sql_openings import abandon, open_at, open_without, pile_up, prepare_as_of_tomorrow
+from support.sql_processes import COUNTER, count_in_processes
+from support.tasks import run
+
+RESTARTS = {
+    "is stopped and started again": postgres_server.restart,
+    "crashes and is started again": lambda: postgres_server.restart(crash=True),
+}
+
+
+def path_of(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))
+
+
+# -- given -----------------------------------------------------------------------------------------
+
+
+@given("an empty database in {backend}")
+def step_impl(context: Context, backend: str) -> None:
+    context.url = servers.fresh_url(context, backend)
+
+
+@given("the tables in it are of a version to come")
+def step_impl(context: Context) -> None:
+    run(prepare_as_of_tomorrow(context.url))
+
+
+@given("a user there who may not make tables")
+def step_impl(context: Context) -> None:
+    with sql_ways.plain(context.url) as connection:
+        connection.execute("DROP ROLE IF EXISTS guest")
+        connection.execute("CREATE ROLE guest LOGIN")
+    context.url = context.url.replace("postgres@", "guest@")
+
+
+@given("a file that is no database")
+def step_impl(context: Context) -> None:
+    folder = tempfile.TemporaryDirectory()
+    context.add_cleanup(folder.cleanup)
+    path = Path(folder.name, "letter.txt")
+    path.write_text("Dear reader, " * 1000)
+    context.url = f"sqlite:///{path}"
+
+
+@given("calls are cut after {seconds:g} seconds")
+def step_impl(context: Context, seconds: float) -> None:
+    patch(context, postgresql_pool, "_LIMIT", seconds)
+
+
+# -- when: opening ---------------------------------------------------------------------------------
+
+
+@when("{processes:d} processes open it at the same moment, and count to {each:d} each")
+def step_impl(context: Context, processes: int, each: int) -> None:
+    context.complaints = count_in_processes(context.url, processes, each)
+
+
+@when("a state is opened at {url}")
+def step_impl(context: Context, url: str) -> None:
+    given_url = getattr(context, "url", "")
+    context.ended = run(open_at(url.replace("{url}", given_url)))
+
+
+@when("{package} is not installed, and a state is opened at {url}")
+def step_impl(context: Context, package: str, url: str) -> None:
+    context.said = open_without(package, url)
+
+
+# -- when: SQLite ----------------------------------------------------------------------------------
+
+
+@when("somebody else writes for a while, and a write and {reads:d} reads are made")
+def step_impl(context: Context, reads: int) -> None:
+    context.read, context.waited, context.counter = run(
+        sql_files.read_while_locked(context.url, reads)
+    )
+
+
+@when("somebody else has the file for good, and a write is made")
+def step_impl(context: Context) -> None:
+    context.ended, context.counter = run(sql_files.write_while_locked(context.url))
+
+
+@when("somebody else writes for a while, and a write is cancelled that waits for it")
+def step_impl(context: Context) -> None:
+    context.cancelled, context.counter = run(sql_files.cancel_while_locked(context.url))
+
+
+@when("the file is replaced by another while it is open, and {call} is made")
+def step_impl(context: Context, call: str) -> None:
+    context.ended, context.counter = run(sql_files.replace(context.url, path_of(context.url), call))
+
+
+@when("all of the file but its first page becomes rubbish, and a write is made")
+def step_impl(context: Context) -> None:
+    context.ended = run(sql_files.damage(context.url, path_of(context.url)))
+
+
+@when("a large value becomes rubbish on the disk, and 3 keys around it are read and counted")
+def step_impl(context: Context) -> None:
+    context.damaged, context.counts = run(
+        sql_files.count_beside_damage(context.url, path_of(context.url))
+    )
+
+
+@when("a process counts to 1, and leaves the state open on a loop that it closes")
+def step_impl(context: Context) -> None:
+    context.said = abandon(context.url)
+
+
+# -- when: both ------------------------------------------------------------------------------------
+
+
+@when("{way} increments a counter twice at the same moment, over two connections")
+def step_impl(context: Context, way: str) -> None:
+    context.counter = run(sql_ways.COUNTS[way](context.url))
+
+
+@when("{keys:d} keys are set one after the other, each for a millisecond")
+def step_impl(context: Context, keys: int) -> None:
+    context.rows = run(pile_up(context.url, keys))
+
+
+# -- when: PostgreSQL ------------------------------------------------------------------------------
+
+
+@when("{tasks:d} tasks count while the server {event}")
+def step_impl(context: Context, tasks: int, event: str) -> None:
+    context.counting, context.counter = run(
+        sql_servers.count_through(context.url, RESTARTS[event], tasks)
+    )
+
+
+@when("the server says nothing while an increment is made")
+def step_impl(context: Context) -> None:
+    context.ended, context.counter = run(sql_servers.pause_and_count(context.url))
+
+
+@when("{calls:d} increments are made at once")
+def step_impl(context: Context, calls: int) -> None:
+    context.counter, context.connections = run(sql_servers.count_at_once(context.url, calls))
+
+
+@when("{calls:d} increments are cancelled that wait for somebody else's lock")
+def step_impl(context: Context, calls: int) -> None:
+    context.cancelled, context.waiting, context.counter = run(
+        sql_servers.cancel_in_line(context.url, calls)
+    )
+
+
+@when("somebody else holds the first of two tasks, and {way} claims one")
+def step_impl(context: Context, way: str) -> None:
+    context.claimed = run(sql_servers.claim_beside(context.url, way))
+
+
+@when("{way} and somebody else write two keys in opposite orders, each holding one")
+def step_impl(context: Context, way: str) -> None:
+    context.value = run(sql_servers.meet_in_deadlock(context.url, way))
+
+
+# -- then ------------------------------------------------------------------------------------------
+
+
+@then("none of them complained")
+def step_impl(context: Context) -> None:
+    assert not context.complaints, context.complaints
+
+
+@then("the state has counted {count:d}")
+def step_impl(context: Context, count: int) -> None:
+    async def counted() -> int:
+        async with open_state(context.url) as state:
+            return (await state.get(COUNTER)).value
+
+    assert run(counted()) == count
+
+
+@then("the counter has come to {count:d}")
+def step_impl(context: Context, count: int) -> None:
+    assert context.counter == count, context.counter
+
+
+@then("it has ended with {error} that says {what}")
+def step_impl(context: Context, error: str, what: str) -> None:
+    kind = getattr(rxlanggraph.errors, error.rsplit(maxsplit=1)[-1])
+    assert isinstance(context.ended, kind), repr(context.ended)
+    assert what in str(context.ended), str(context.ended)
+
+
+@then("that error leaves {what} doubt whether it was done")
+def step_impl(context: Context, what: str) -> None:
+    assert isinstance(context.ended, StateUnavailableError), repr(context.ended)
+    assert context.ended.in_doubt is (what == "a"), repr(context.ended)
+
+
+@then("it does not tell the password")
+def step_impl(context: Context) -> None:
+    assert "sesame" not in str(context.ended), str(context.ended)
+
+
+@then("the error says {what}")
+def step_impl(context: Context, what: str) -> None:
+    assert what in context.said, context.said
+
+
+@then("the reads were answered while the write waited")
+def step_impl(context: Context) -> None:
+    assert set(context.read) == {"1"}, context.read
+    assert context.waited
+
+
+@then("it was cancelled, and the next one has come to 1 or 2")
+def step_impl(context: Context) -> None:
+    assert context.cancelled
+    assert context.counter in (1, 2), context.counter
+
+
+@then("all of them were cancelled, and nothing of them is left on the server")
+def step_impl(context: Context) -> None:
+    assert context.cancelled
+    assert context.waiting == 0, context.waiting
+
+
+@then("at most {rows:d} rows are left")
+def step_impl(context: Context, rows: int) -> None:
+    assert context.rows <= rows, context.rows
+
+
+@then("every increment was answered, and counted once")
+def step_impl(context: Context) -> None:
+    counting = context.counting
+    assert counting.in_doubt == 0, counting.in_doubt
+    assert context.counter == counting.answered, (context.counter, counting.answered)
+
+
+@then("each increment that was answered is counted, and of the others those in doubt at most")
+def step_impl(context: Context) -> None:
+    counting = context.counting
+    most = counting.answered + counting.in_doubt
+    assert counting.answered <= context.counter <= most, (context.counter, vars(counting))
+
+
+@then("there were never more than {count:d} connections")
+def step_impl(context: Context, count: int) -> None:
+    assert 1 <= context.connections <= count, context.connections
+
+
+@then("it has the {which} one")
+def step_impl(context: Context, which: str) -> None:
+    assert context.claimed == which, context.claimed
+
+
+@then("the process has ended, and has said {what}")
+def step_impl(context: Context, what: str) -> None:
+    assert context.said is not None, "it does not end"
+    assert context.said.strip() == what, context.said
+
+
+@then("each of them has come to {count:d}")
+def step_impl(context: Context, count: int) -> None:
+    assert context.damaged > 200, context.damaged
+    assert context.counts == [count] * 3, context.counts
+
+
+@then("both have written, ours the second")
+def step_impl(context: Context) -> None:
+    assert context.value == "2", context.value

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.errors import ContentionError, UsageError
+from rxlanggraph.state import State, open_state
+from rxlanggraph.state.contract import Versioned
+from support.patching import patch
+from support.state_world import raised, together, world
+
+# -- optimistic ------------------------------------------------------------------------------------
+
+
+@given("a shared state, in which somebody is always faster")
+def step_impl(context: Context) -> None:
+    meddle(context, 1000)
+
+
+@given("a shared state, in which somebody is faster twice")
+def step_impl(context: Context) -> None:
+    meddle(context, 2)
+
+
+def meddle(context: Context, times: int) -> None:
+    """Have somebody else write "k" after each of the first ``times`` reads: 1, 2, 3..."""
+    context.state, other = world(context).open(), world(context).open()
+    server = world(context).server(context.state)
+    read, numbers = server.read, iter(range(1, times + 1))
+
+    async def read_and_then(keys: Any) -> Any:
+        entries = await read(keys)
+        for number in numbers:
+            await other.set("k", number)
+            break
+        return entries
+
+    patch(context, server, "read", read_and_then)
+    context.other, context.calls = other, []
+
+
+@when("two agents read a value, and both write with compare_and_set")
+def step_impl(context: Context) -> None:
+    async def both() -> list[bool]:
+        await context.state.set("k", "old")
+        read = [await context.state.get("k") for _ in range(2)]
+        return await together(
+            [context.state.compare_and_set("k", "new", version) for _, version in read]
+        )
+
+    context.told = world(context).run(both())
+
+
+@then("one of them was told True, the other False")
+def step_impl(context: Context) -> None:
+    assert sorted(context.told) == [False, True], context.told
+
+
+@when("safe_update is called with 5 attempts")
+def step_impl(context: Context) -> None:
+    context.began = world(context).clock.now
+    update = context.state.safe_update("k", context.calls.append, 5)
+    context.error = world(context).run(raised(update))
+
+
+@when("transact is called with 4 attempts")
+def step_impl(context: Context) -> None:
+    async def change(transaction: Any) -> None:
+        context.calls.append((await transaction.get("k")).value)
+        transaction.set("k", "mine")
+
+    context.error = world(context).run(raised(context.state.transact(change, 4)))
+
+
+@then("ContentionError is raised, which names {what}")
+def step_impl(context: Context, what: str) -> None:
+    assert isinstance(context.error, ContentionError), context.error
+    assert {"the key": "'k'", "the transaction": "transaction"}[what] in str(context.error)
+
+
+@then("its function was called {count:d} times, and nothing was written")
+def step_impl(context: Context, count: int) -> None:
+    assert context.calls == [None, *range(1, count)], context.calls
+    assert world(context).run(context.other.get("k")).value == count
+
+
+@then("between the attempts it has paused, for 0.3 seconds at most")
+def step_impl(context: Context) -> None:
+    paused = world(context).clock.now - context.began
+    assert 0 < paused <= 0.3, paused
+
+
+@when("safe_update is called with a coroutine function")
+def step_impl(context: Context) -> None:
+    async def append(value: Any) -> list[Any]:
+        context.calls.append(value)
+        return [value, "mine"]
+
+    context.told = world(context).run(context.state.safe_update("k", append))
+
+
+@then("it has written what its third call made of the third value")
+def step_impl(context: Context) -> None:
+    assert context.calls == [None, 1, 2], context.calls
+    there = world(context).run(context.state.get("k")).value
+    assert context.told == there == [2, "mine"], (context.told, there)
+
+
+@when("safe_update is called with a function that raises KeyError")
+def step_impl(context: Context) -> None:
+    update = context.state.safe_update("k", lambda _: {}["missing"])
+    context.error = world(context).run(raised(update))
+
+
+@then("KeyError is raised, and nothing was written")
+def step_impl(context: Context) -> None:
+    assert isinstance(context.error, KeyError), context.error
+    assert world(context).run(context.state.get("k")) == Versioned(None, 0)
+
+
+# -- transactions ----------------------------------------------------------------------------------
+
+
+async def change_three(state: State, error: Exception | None = None) -> None:
+    await state.set("gone", 1)
+    async with state.transaction() as transaction:
+        assert (await transaction.get("gone")).value == 1
+        assert (await transaction.get("missing")) == Versioned(None, 0)
+        assert (await transaction.get("gone")).version > 0, "the same again"
+        transaction.set("made", [1])
+        assert (await transaction.get("made")) == Versioned([1], 0), "its own write"
+        transaction.delete("gone")
+        assert (await transaction.get("gone")) == Versioned(None, 0), "its own deletion"
+        if error is not None:
+            raise error
+
+
+@when("a transaction reads, writes and deletes, and then fails")
+def step_impl(context: Context) -> None:
+    failed = world(context).run(raised(change_three(context.state, KeyError("no"))))
+    assert isinstance(failed, KeyError), failed
+
+
+@then("nothing was written")
+def step_impl(context: Context) -> None:
+    assert world(context).run(context.state.get("made")).version == 0
+    assert world(context).run(context.state.get("gone")).value == 1
+
+
+@when("a transaction reads, writes and deletes")
+def step_impl(context: Context) -> None:
+    server = world(context).server(context.state)
+    before = server.calls
+    world(context).run(change_three(context.state))
+    context.counted = server.calls - before
+
+
+@then("everything was written, in one step")
+def step_impl(context: Context) -> None:
+    assert world(context).run(context.state.get("made")).value == [1]
+    assert world(context).run(context.state.get("gone")).version == 0
+    assert context.counted == 4, "a set before, two reads, and the commit"
+
+
+@when("somebody changes a value that a transaction has read")
+def step_impl(context: Context) -> None:
+    async def change() -> None:
+        async with context.state.transaction() as transaction:
+            await transaction.get("k")
+            await context.state.set("k", "theirs")
+            transaction.set("mine", 1)
+
+    context.error = world(context).run(raised(change()))
+
+
+@then("the transaction ends with ContentionError, and has written nothing")
+def step_impl(context: Context) -> None:
+    assert isinstance(context.error, ContentionError), context.error
+    assert world(context).run(context.state.get("mine")).version == 0
+
+
+@when("transact is called with a plain function that sets a key")
+def step_impl(context: Context) -> None:
+    def change(transaction: Any) -> str:
+        transaction.set("k", 1)
+        return "returned"
+
+    context.told = world(context).run(context.state.transact(change))
+
+
+@then("the key is set, and what the function has returned was returned")
+def step_impl(context: Context) -> None:
+    assert world(context).run(context.state.get("k")).value == 1
+    assert context.told == "returned", context.told
+
+
+@when("a transaction has ended")
+def step_impl(context: Context) -> None:
+    async def end() -> Any:
+        async with context.state.transaction() as transaction:
+            transaction.set("k", 1)
+        return transaction
+
+    context.transaction = world(context).run(end())
+
+
+@then("get, set and delete of it raise UsageError")
+def step_impl(context: Context) -> None:
+    async def use(name: str, *args: Any) -> None:
+        ended = getattr(context.transaction, name)(*args)
+        if name == "get":
+            await ended
+
+    for call in (("get", "k"), ("set", "k", 1), ("delete", "k")):
+        error = world(context).run(raised(use(*call)))
+        assert type(error) is UsageError, (call, error)
+
+
+@then("a transaction has no public methods but get, set and delete")
+def step_impl(context: Context) -> None:
+    async def look() -> set[str]:
+        async with context.state.transaction() as transaction:
+            return {name for name in dir(transaction) if not name.startswith("_")}
+
+    assert world(context).run(look()) == {"get", "set", "delete"}
+
+
+@when("the block of state.{call} is entered a second time")
+def step_impl(context: Context, call: str) -> None:
+    async def enter() -> None:
+        block = {
+            "lock('l')": lambda: context.state.lock("l"),
+            "transaction()": context.state.transaction,
+        }[call]()
+        async with block:
+            pass
+        async with block:
+            raise AssertionError("it was entered")
+
+    context.error = world(context).run(raised(enter()))
+
+
+@when("the block of open_state is entered a second time")
+def step_impl(context: Context) -> None:
+    async def enter() -> None:
+        block = open_state("memory:")
+        for _ in range(2):
+            async with block:
+                pass
+
+    context.error = world(context).run(raised(enter()))
+
+
+@then("UsageError is raised, which names {call}")
+def step_impl(context: Context, call: str) -> None:
+    assert type(context.error) is UsageError, context.error
+    assert call in str(context.error), context.error
+
+
+@when("a transaction does nothing")
+def step_impl(context: Context) -> None:
+    async def nothing() -> None:
+        async with context.state.transaction():
+            pass
+
+    world(context).run(nothing())
+
+
+@then("the server was not asked")
+def step_impl(context: Context) -> None:
+    assert world(context).server(context.state).calls == 0

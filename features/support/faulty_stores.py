@@ -1,0 +1,285 @@
+"""Stores in memory that break the contract of shared state, each in one way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from rxlanggraph.state.base import BaseState
+from rxlanggraph.state.contract import Change, ClaimedTask, Entry, NewTask, Written
+from rxlanggraph.state.memory import MemoryBackend, MemoryStore
+
+__all__ = ["FAULTS", "opener"]
+
+
+class TwoStepCounter(MemoryBackend):
+    async def increment(self, key: str, by: int, token: int | None) -> int:
+        (entry,) = await self.read([key])
+        await asyncio.sleep(0)
+        total = int(entry.text or 0) + by
+        await self.commit({key: Change(str(total), token=token)}, {})
+        return total
+
+
+class TwoStepCommit(MemoryBackend):
+    async def commit(
+        self, changes: Mapping[str, Change], checks: Mapping[str, int]
+    ) -> dict[str, Written] | None:
+        entries = await self.read(list(checks))
+        await asyncio.sleep(0)
+        if [entry.version for entry in entries] != list(checks.values()):
+            return None
+        return await super().commit(changes, {})
+
+
+class OneByOne(MemoryBackend):
+    async def commit(
+        self, changes: Mapping[str, Change], checks: Mapping[str, int]
+    ) -> dict[str, Written] | None:
+        written: dict[str, Written] = {}
+        for key in changes:
+            one = await super().commit({key: changes[key]}, {} if written else checks)
+            if one is None:
+                return None
+            written |= one
+            await asyncio.sleep(0)
+        return written
+
+
+class VersionsAnew(MemoryBackend):
+    async def read(self, keys: Sequence[str]) -> list[Entry]:
+        return [entry._replace(version=min(entry.version, 1)) for entry in await super().read(keys)]
+
+
+class KeepsTheTime(MemoryBackend):
+    async def commit(
+        self, changes: Mapping[str, Change], checks: Mapping[str, int]
+    ) -> dict[str, Written] | None:
+        for key, change in changes.items():
+            value = self._space.find(key)
+            if change.ttl is None and value is not None and value.expires is not None:
+                left = value.expires - self._space.clock()
+                changes = {**changes, key: change._replace(ttl=left)}
+        return await super().commit(changes, checks)
+
+
+class FloatCounter(MemoryBackend):
+    async def increment(self, key: str, by: int, token: int | None) -> int:
+        (entry,) = await self.read([key])
+        exact = await super().increment(key, by, token)
+        total = int(float(entry.text or 0) + by)
+        return exact if exact == total else total
+
+
+class OneSpace(MemoryBackend):
+    def __init__(self, store: MemoryStore, namespace: str) -> None:
+        super().__init__(store, "the same for all")
+
+
+class IgnoresCase(MemoryBackend):
+    async def read(self, keys: Sequence[str]) -> list[Entry]:
+        return await super().read([key.lower() for key in keys])
+
+    async def commit(
+        self, changes: Mapping[str, Change], checks: Mapping[str, int]
+    ) -> dict[str, Written] | None:
+        lower = {key.lower(): change for key, change in changes.items()}
+        written = await super().commit(lower, checks)
+        return None if written is None else {key: written[key.lower()] for key in changes}
+
+
+class ReadsInTurn(MemoryBackend):
+    async def read(self, keys: Sequence[str]) -> list[Entry]:
+        entries = []
+        for key in keys:
+            entries += await super().read([key])
+            await asyncio.sleep(0)
+        return entries
+
+
+class FreeForAll(MemoryBackend):
+    async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
+        token = await super().lock_acquire(key, owner, ttl)
+        return next(self._space.numbers) if token is None else token
+
+
+class TokensOfItsOwn(MemoryBackend):
+    def __init__(self, store: MemoryStore, namespace: str) -> None:
+        super().__init__(store, namespace)
+        self._mine = itertools.count(1)
+        self._theirs: dict[int, int] = {}
+
+    async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
+        token = await super().lock_acquire(key, owner, ttl)
+        if token is None:
+            return None
+        mine = next(self._mine)
+        self._theirs[mine] = token
+        return mine
+
+    async def lock_release(self, key: str, token: int) -> bool:
+        return await super().lock_release(key, self._theirs.pop(token))
+
+
+class AnybodyReleases(MemoryBackend):
+    async def lock_release(self, key: str, token: int) -> bool:
+        return self._space.locks.pop(key, None) is not None
+
+
+class RenewsTheExpired(MemoryBackend):
+    async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
+        held = self._space.locks.get(key)
+        if held is not None:
+            self._space.locks[key] = held._replace(expires=self._space.clock() + ttl)
+        return held is not None and held.token == token
+
+
+class NoFence(MemoryBackend):
+    async def commit(
+        self, changes: Mapping[str, Change], checks: Mapping[str, int]
+    ) -> dict[str, Written] | None:
+        bare = {key: change._replace(token=None) for key, change in changes.items()}
+        return await super().commit(bare, checks)
+
+
+class FenceGoesWithTheKey(MemoryBackend):
+    async def commit(
+        self, changes: Mapping[str, Change], checks: Mapping[str, int]
+    ) -> dict[str, Written] | None:
+        written = await super().commit(changes, checks)
+        for key in written or ():
+            if changes[key].text is None:
+                self._space.fences.pop(key, None)
+        return written
+
+
+class FenceBeforeTheCheck(MemoryBackend):
+    async def commit(
+        self, changes: Mapping[str, Change], checks: Mapping[str, int]
+    ) -> dict[str, Written] | None:
+        written = await super().commit(changes, checks)
+        for key, change in changes.items():
+            if written is None and change.token is not None:
+                self._space.fences[key] = change.token
+        return written
+
+
+class TwoStepClaim(MemoryBackend):
+    async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
+        claimed = await super().task_claim(queue, worker, lease)
+        if claimed is not None and claimed.attempt == 1:
+            self._space.queue(queue).release(claimed.id, claimed.token)
+            await asyncio.sleep(0)
+            again = await super().task_claim(queue, worker, lease)
+            return claimed if again is None else claimed._replace(token=again.token)
+        return claimed
+
+
+class TwoStepAdd(MemoryBackend):
+    async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
+        keys = self._space.queue(queue)._keys
+        unknown = {task.key for task in tasks} - set(keys)
+        await asyncio.sleep(0)
+        for key in unknown & set(keys):
+            del keys[key]
+        return await super().tasks_add(queue, tasks)
+
+
+class NoPriorities(MemoryBackend):
+    async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
+        return await super().tasks_add(queue, [task._replace(priority=0) for task in tasks])
+
+
+class ReleaseCounts(MemoryBackend):
+    async def task_release(self, queue: str, task_id: str, token: int) -> bool:
+        return await self.task_fail(queue, task_id, token, "null", 0.0)
+
+
+class Overtaking(MemoryBackend):
+    async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
+        return await super().tasks_add(queue, [task._replace(thread_id=None) for task in tasks])
+
+
+class RequeuedFirst(MemoryBackend):
+    async def tasks_requeue(self, queue: str, ids: Collection[str] | None) -> int:
+        for record in self._space.queue(queue)._records.values():
+            if record.state == "dead":
+                record.task = record.task._replace(priority=1)
+        return await super().tasks_requeue(queue, ids)
+
+
+class TakesLateResults(MemoryBackend):
+    async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
+        record = self._space.queue(queue)._records.get(task_id)
+        if record is None or record.token is None:
+            return False
+        return await super().task_complete(queue, task_id, record.token, result)
+
+
+class LastResultStays(MemoryBackend):
+    async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
+        done = await super().task_complete(queue, task_id, token, result)
+        if done:
+            self._space.queue(queue)._records[task_id].result = result
+        return done
+
+
+class AddsAgain(MemoryBackend):
+    numbers = itertools.count()
+
+    async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
+        new = [task._replace(id=f"{task.id}-{next(self.numbers)}") for task in tasks]
+        return await super().tasks_add(queue, new)
+
+
+class ExpiresAtOnce(MemoryBackend):
+    async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
+        record = self._space.queue(queue)._records.get(task_id)
+        expired = record is not None and record.expires <= self._space.clock()
+        return not expired and await super().task_renew(queue, task_id, token, lease)
+
+
+FAULTS: dict[str, type[MemoryBackend]] = {
+    "reads a counter and then writes it": TwoStepCounter,
+    "compares and then sets": TwoStepCommit,
+    "begins the versions of each key anew": VersionsAnew,
+    "keeps the time of a key that is written without one": KeepsTheTime,
+    "counts in floating point": FloatCounter,
+    "overlooks case": IgnoresCase,
+    "has one space for all": OneSpace,
+    "reads one key after the other": ReadsInTurn,
+    "lets two hold a lock": FreeForAll,
+    "begins the tokens anew with each connection": TokensOfItsOwn,
+    "lets anybody release a lock": AnybodyReleases,
+    "renews leases that are over": RenewsTheExpired,
+    "looks at no token": NoFence,
+    "forgets the token with its key": FenceGoesWithTheKey,
+    "keeps the token of a write that was not made": FenceBeforeTheCheck,
+    "chooses a task and then claims it": TwoStepClaim,
+    "looks for the keys and then adds the tasks": TwoStepAdd,
+    "forgets priorities": NoPriorities,
+    "counts an attempt that was given back": ReleaseCounts,
+    "puts dead letters back in front": RequeuedFirst,
+    "lets the tasks of a thread overtake each other": Overtaking,
+    "takes the result of whoever was slow": TakesLateResults,
+    "keeps the last of two results": LastResultStays,
+    "adds again what was sent again": AddsAgain,
+    "takes a task from a slow worker that nobody else wants": ExpiresAtOnce,
+    "writes one key after the other": OneByOne,
+}
+
+
+def opener(fault: str) -> Any:
+    """How its states are opened, on one store; its time goes ten times as fast as ours."""
+    store = MemoryStore(lambda: monotonic() * 10)
+
+    @contextlib.asynccontextmanager
+    async def open_state(*, namespace: str) -> AsyncIterator[BaseState]:
+        async with BaseState(FAULTS[fault](store, namespace)) as state:
+            yield state
+
+    return open_state

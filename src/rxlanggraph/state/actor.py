@@ -1,0 +1,226 @@
+"""StateActor: no shared state at all. One writer owns it; everybody else sends commands.
+
+A command is applied on a thread of the actor's own, one after another, so a reducer needs no lock
+and never meets another one. What others see are snapshots, whose containers nobody can change.
+
+The thread knows the inbox, not the actor: an actor that is dropped unclosed is collected, and that
+ends the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from rxlanggraph.errors import InvalidTypeError, StateClosedError
+from rxlanggraph.state.writer import Asked, Subscription, Writer
+
+__all__ = ["StateActor"]
+
+_names = itertools.count(1)
+_S = TypeVar("_S")
+_C = TypeVar("_C")
+
+
+class StateActor(Generic[_S, _C]):
+    """A state with one writer: commands come from any thread or loop, and are applied in order.
+
+    The thread of the actor, a daemon, starts with the first command or subscription and ends with
+    `close`. As a context manager, sync and async, the actor is closed at the end.
+
+    Args:
+        initial: The first state. Its mappings, lists and sets are frozen, all the way down (see
+            `freeze`); any other object in it is handed out as it is, and is yours to leave as it
+            is: take frozen dataclasses and bytes instead of plain ones and bytearrays.
+        reducer: Gets the state and a command, returns the next state; a plain function without
+            side effects, neither async nor a generator. It sees the state as everybody does.
+        name: Of the thread, for people.
+
+    Raises:
+        InvalidTypeError: ``reducer`` is no plain function, or ``initial`` contains itself.
+    """
+
+    def __init__(
+        self, initial: _S, reducer: Callable[[_S, _C], _S], *, name: str | None = None
+    ) -> None:
+        _check_reducer(reducer)
+        self.name = name or f"rxlanggraph-actor-{next(_names)}"
+        self._writer = Writer(initial, reducer)
+        # An RLock, as a signal handler may send while its own thread does. Guards the writer's
+        # `thread` and what is below: nothing gets into the inbox after the None that ends it.
+        self._lock = threading.RLock()
+        self._closed = False
+        # Empty while there is a thread. Popped by whoever starts it: that is one step, which no
+        # signal handler can enter, or else it would start another one.
+        self._to_start = [self._writer.run]
+        # A finalizer, so that a thread whose actor is gone does not wait for ever.
+        weakref.finalize(self, self._writer.inbox.put, None).atexit = False
+
+    def __repr__(self) -> str:
+        """Name, and whether it is closed."""
+        return f"<StateActor {self.name} {'closed' if self._closed else 'open'}>"
+
+    @property
+    def state(self) -> _S:
+        """The latest state: an immutable snapshot, see `freeze`. Any thread; never blocks."""
+        return self._writer.state
+
+    @property
+    def states(self) -> Observable[_S]:
+        """The current state, and then each later one, as an Observable.
+
+        Subscribed to and disposed of by any thread. Items come on the actor's thread, one at a
+        time, in order, none left out; it completes when the actor is closed. An observer that
+        raises is told nothing more, and does no harm to others.
+        """
+
+        def subscribe(
+            observer: abc.ObserverBase[_S], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            subscription = Subscription(observer)
+            writer = self._writer
+
+            def dispose() -> None:
+                subscription.active = False
+                writer.inbox.put(partial(writer.unsubscribe, subscription))
+
+            if not self._put(partial(writer.subscribe, subscription)):
+                observer.on_completed()
+            return Disposable(dispose)
+
+        return Observable(subscribe)
+
+    def send(self, command: _C) -> None:
+        """Have ``command`` applied; do not wait for it.
+
+        Any thread, also a reducer and a signal handler; never blocks. Commands of one thread are
+        applied in the order of sending. If the reducer raises, the state stays, and it is logged.
+
+        Raises:
+            StateClosedError: The actor is closed.
+        """
+        self._admit(partial(self._writer.apply, command, None))
+
+    def ask(self, command: _C) -> Asked[_S]:
+        """Have ``command`` applied; return the future of the state that it leads to.
+
+        Any thread; never blocks. On a loop: ``await actor.ask(command)``; in a thread:
+        ``actor.ask(command).result(timeout)``. If the reducer raises, the state stays, and the
+        future has its error. Cancelling it before its turn takes the command back.
+
+        On the actor's own thread (in a reducer, in an observer) waiting for it would last for
+        ever: the future's own ways raise BlockingCallError there. Those that know nothing of it,
+        as ``concurrent.futures.wait``, cannot tell.
+
+        Raises:
+            StateClosedError: The actor is closed.
+        """
+        asked: Asked[_S] = Asked(self._writer)
+        self._admit(partial(self._writer.apply, command, asked))
+        return asked
+
+    def _admit(self, step: Callable[[], None]) -> None:
+        if not self._put(step):
+            raise StateClosedError(f"{self.name} is closed and takes no more commands")
+
+    def _put(self, step: Callable[[], None]) -> bool:
+        with self._lock:
+            if not self._closed:
+                self._start()
+            if self._closed:  # perhaps by a signal handler, since
+                return False
+            self._writer.inbox.put(step)
+            return True
+
+    def _start(self) -> None:
+        try:
+            run = self._to_start.pop()
+        except IndexError:
+            return
+        try:
+            thread = threading.Thread(target=run, name=self.name, daemon=True)
+            self._writer.thread = thread
+            thread.start()
+        except BaseException:
+            self._writer.thread = None
+            self._to_start.append(run)
+            raise
+
+    def close(self) -> None:
+        """Refuse new commands, apply those that were sent, and end the thread.
+
+        Any thread; blocks until the thread has ended (in a reducer or an observer of this actor
+        it does not wait). Idempotent. The last `state` stays.
+        """
+        self._seal()
+        thread = self._writer.thread
+        # One that is just being started, by whom this interrupts, cannot be waited for.
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
+
+    async def aclose(self) -> None:
+        """Do what `close` does, awaiting. Any loop. Cancelling it ends the waiting only."""
+        self._seal()
+        thread = self._writer.thread
+        if thread is not None and thread.is_alive():
+            await asyncio.wait([asyncio.wrap_future(self._writer.ended)])
+            thread.join()  # it has nothing left to do
+
+    def _seal(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._writer.inbox.put(None)
+
+    def __enter__(self) -> Self:
+        """Return the actor itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """`close`."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the actor itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """`aclose`."""
+        await self.aclose()
+
+
+def _check_reducer(reducer: object) -> None:
+    # An object is called by way of its class.
+    if not callable(reducer) or not (_is_plain(reducer) and _is_plain(type(reducer).__call__)):
+        raise InvalidTypeError(
+            "reducer must be a plain function, neither async nor a generator, which returns the "
+            f"next state, not {reducer!r}"
+        )
+
+
+def _is_plain(function: Any) -> bool:
+    return not (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    )

@@ -1,0 +1,74 @@
+"""BaseState: values, locks and work on one backend, for the loop that opened it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from rxlanggraph.state.contract import Backend
+from rxlanggraph.state.core import Core
+from rxlanggraph.state.keys import Keys
+from rxlanggraph.state.locks import Locks
+from rxlanggraph.state.values import check_attempts
+from rxlanggraph.state.work import Work
+
+__all__ = ["BaseState"]
+
+
+class BaseState(Keys, Locks, Work):
+    """All of a `State` but its view for other threads.
+
+    Made on a running event loop, to which it belongs; used there by any number of tasks at once.
+    An async context manager: at its end it is closed.
+
+    Args:
+        backend: An opened backend, for its sole use; closed with the state.
+        max_attempts: How often a task may be claimed before it is dead, where ``add_tasks`` does
+            not say.
+
+    Raises:
+        InvalidTypeError, InvalidArgumentError: ``max_attempts`` is no number of attempts.
+    """
+
+    def __init__(self, backend: Backend, *, max_attempts: int = 5) -> None:
+        check_attempts("max_attempts", max_attempts)
+        core = Core(backend)
+        Keys.__init__(self, core)
+        Locks.__init__(self, core)
+        Work.__init__(self, core, max_attempts)
+
+    @property
+    def backend(self) -> Backend:
+        """The backend below, for conformance checks and tools. Any thread."""
+        return self._core.backend
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that the state belongs to. Any thread."""
+        return self._core.loop
+
+    async def aclose(self) -> None:
+        """Close the state: refuse new calls, stop heartbeats and watchers, let go of the server.
+
+        On the loop. Waits for calls that are on their way; who waits for a lock or for an item
+        gets StateClosedError. Leases and claims that are open end by themselves, as those of a
+        process that died. Idempotent. Cancelled, it closes without waiting for others' calls.
+
+        Raises:
+            WrongThreadError: This is not the loop that opened the state, which stays as it is.
+        """
+        await self._core.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the state itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """`aclose`."""
+        await self.aclose()

@@ -1,0 +1,214 @@
+"""Work that is shared: added once, claimed by one at a time, completed exactly once.
+
+At least once is how often an item is worked on: a worker that dies, or stands for longer than its
+lease, has its item taken by another. Exactly once is how often it is completed: the claim of the
+slow worker is no longer current, and what it says is refused. Effects outside the state are to be
+made idempotent by ``claim.id``, or fenced by ``claim.token``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+from rxlanggraph.errors import ClosedError, LeaseLostError, StateError, UsageError
+from rxlanggraph.state.contract import ClaimedTask
+from rxlanggraph.state.core import Core, settled
+from rxlanggraph.state.heartbeat import Heartbeat
+from rxlanggraph.state.values import check_seconds, decode, encode, error_value
+
+__all__ = ["Claim"]
+
+
+class Claim:
+    """One item in the hands of one worker; made by ``claim_task``.
+
+    While it is open, its lease is renewed in the background; `complete`, `fail` or `release` end
+    it. ``async with claim:`` completes it at the end of the block, and fails it if an exception
+    leaves the block, unless that was done inside. What is cancelled in the block is released: the
+    attempt does not count. A claim that is dropped without an end is renewed no more.
+
+    Used on the loop of its state; `lost` and the attributes by any thread.
+
+    Attributes:
+        id: The task's, as ``add_tasks`` returned it.
+        queue: The queue it is from.
+        item: The JSON value to work on.
+        key: The task's key, if it has one.
+        thread_id: The task's thread, if it has one.
+        attempt: How often the task has been claimed, this time included.
+        worker: Who has claimed it.
+        token: Larger than that of every earlier claim; fences writes, as that of a `Lease` does.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        queue: str,
+        worker: str,
+        task: ClaimedTask,
+        *,
+        lease: float,
+        began: float,
+    ) -> None:
+        self.id = task.id
+        self.queue = queue
+        self.item: Any = decode(task.text)
+        self.key = task.key
+        self.thread_id = task.thread_id
+        self.attempt = task.attempt
+        self.worker = worker
+        self.token = task.token
+        self._core = core
+        self._end: str | None = None
+
+        def renew(seconds: float) -> Coroutine[Any, Any, bool]:
+            return core.call_repeatable(
+                core.backend.task_renew, queue, task.id, task.token, seconds
+            )
+
+        self._heartbeat = Heartbeat(core, self, renew, lease, began)
+
+    def __repr__(self) -> str:
+        """Task, queue, attempt, and how it ended."""
+        end = self._end or ("lost" if self.lost else "open")
+        return f"<Claim of task {self.id} in {self.queue!r}, attempt {self.attempt}, {end}>"
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is over, as far as can be told here. Any thread; never blocks.
+
+        Somebody else may have the item by now; nothing is interrupted by it. If nobody has,
+        a later heartbeat may win it back.
+        """
+        return self._heartbeat.lost
+
+    async def complete(self, result: Any = None) -> None:
+        """Complete the task, with a JSON value as its result.
+
+        Cancelled, it is completed all the same, or the claim is still open.
+
+        Raises:
+            LeaseLostError: Somebody else has claimed it since, or it is dead or purged: this
+                result does not count.
+            InvalidTypeError: ``result`` is no JSON value.
+            UsageError: The claim has ended already.
+            StateUnavailableError: The server gives no answer; the claim stays open.
+        """
+        core, text = self._core, encode(result)
+        await self._finish(
+            "completed",
+            lambda: core.call_repeatable(
+                core.backend.task_complete, self.queue, self.id, self.token, text
+            ),
+        )
+
+    async def fail(self, error: Any, retry_in: float | None = None, *, final: bool = False) -> None:
+        """End the attempt: the task waits for another one, or is dead if that was the last.
+
+        Cancelled, it has failed all the same, or the claim is still open.
+
+        Args:
+            error: An exception, or a JSON value; kept, and shown among the dead letters.
+            retry_in: Seconds until it may be claimed again; None: at once.
+            final: Another attempt would fail too: it is dead, however many are left.
+
+        Raises:
+            LeaseLostError: Somebody else has claimed it since, or it is dead or purged.
+            InvalidTypeError, InvalidArgumentError: An argument that cannot be.
+            UsageError: The claim has ended already.
+            StateUnavailableError: The server gives no answer; the claim stays open.
+        """
+        core, text = self._core, encode(error_value(error))
+        at_once = 0.0 if retry_in is None else check_seconds("retry_in", retry_in, zero=True)
+        pause = None if final else at_once
+        await self._finish(
+            "failed",
+            lambda: core.call(core.backend.task_fail, self.queue, self.id, self.token, text, pause),
+        )
+
+    async def release(self) -> None:
+        """Give the item back; the attempt does not count.
+
+        Raises:
+            LeaseLostError, UsageError, StateUnavailableError: As for `complete`.
+        """
+        core = self._core
+        await self._finish(
+            "released",
+            lambda: core.call(core.backend.task_release, self.queue, self.id, self.token),
+        )
+
+    async def extend(self, lease: float | None = None) -> None:
+        """Let the lease begin anew now; heartbeats do this by themselves.
+
+        Args:
+            lease: Seconds that it lasts from now on; None: as before.
+
+        Raises:
+            LeaseLostError: Somebody else has claimed it since, or it is dead or purged.
+            InvalidTypeError, InvalidArgumentError: ``lease`` is no duration.
+            UsageError: The claim has ended already.
+            StateUnavailableError: The server gives no answer.
+        """
+        self._check_open()
+        seconds = None if lease is None else check_seconds("lease", lease)
+        if not await self._heartbeat.renew(seconds):
+            self._check_open()  # it may have ended meanwhile
+            self._end = "lost"
+            raise self._lost_error("extended")
+
+    async def __aenter__(self) -> Self:
+        """Return the claim itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """`complete`, or `fail` after an exception, unless the claim has ended inside."""
+        if self._end is not None:
+            return
+        if exc is None:
+            await self.complete()
+            return
+        try:
+            await (self.fail(exc) if isinstance(exc, Exception) else self.release())
+        except (StateError, ClosedError) as error:
+            # The error of the block is the one to go on; the task comes back with its lease.
+            exc.add_note(f"and its claim could not be ended: {error}")
+
+    async def _finish(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
+        self._core.check_open()
+        self._check_open()
+        # Set at once, so that of two tasks that end the claim at the same time one is told so.
+        self._end = end
+        await settled(self._end_it(end, call))
+
+    async def _end_it(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
+        try:
+            # First, so that no renewal is refused because of what follows.
+            await self._heartbeat.stop()
+            current = await call()
+        except BaseException:
+            self._end = None
+            self._heartbeat.resume()
+            raise
+        self._core.bell.ring(("queue", self.queue))
+        if not current:
+            self._end = "lost"
+            raise self._lost_error(end)
+
+    def _check_open(self) -> None:
+        if self._end is not None:
+            raise UsageError(f"the claim of task {self.id} has ended already: {self._end}")
+
+    def _lost_error(self, what: str) -> LeaseLostError:
+        return LeaseLostError(
+            f"task {self.id} of {self.queue!r} was not {what}: the claim of {self.worker!r} "
+            f"(attempt {self.attempt}, token {self.token}) is no longer current; somebody else has "
+            "the task, or it is dead or gone"
+        )

@@ -1,0 +1,205 @@
+"""One opened backend: how it is called, what helps in the background, and how it ends.
+
+Confined to the loop that opened it; so no field here has a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception,
+    wait_random_exponential,
+)
+
+from rxlanggraph.errors import (
+    ClosedError,
+    StateClosedError,
+    StateError,
+    StateUnavailableError,
+    WrongThreadError,
+)
+from rxlanggraph.state.contract import Backend
+from rxlanggraph.state.waiting import Bell
+
+__all__ = ["Core", "Halting", "settled"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+# For how many seconds calls are repeated while the server is away: a restart of a small one. Of one
+# that is silent this allows a second attempt, which takes its whole time-out again.
+_INSISTENCE = 2.0
+
+
+class Halting(Protocol):
+    """What goes on in the background until it is halted."""
+
+    def halt(self) -> None:
+        """Begin nothing any more. On the loop; never blocks."""
+
+
+class Core:
+    """What the parts of a state share: the backend, and everything that has to end with it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.loop = asyncio.get_running_loop()
+        self.bell = Bell()
+        self.closed = False
+        self.halting: set[Halting] = set()
+        self._helpers: set[asyncio.Task[None]] = set()
+        self._calls = 0
+        self._call_ended = asyncio.Event()
+
+    # -- calls -------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Refuse a call that cannot be made here or now.
+
+        Raises:
+            WrongThreadError: This is not the loop that opened the state.
+            StateClosedError: The state is closed.
+        """
+        self._check_loop()
+        if self.closed:
+            raise StateClosedError("this state is closed; open_state(...) opens it anew")
+
+    def _check_loop(self) -> None:
+        if asyncio._get_running_loop() is not self.loop:
+            raise WrongThreadError(
+                "this state belongs to another event loop, which also closes it; use its .sync "
+                "from other threads, or open the same URL on this loop"
+            )
+
+    async def call(
+        self, method: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Call the backend; again if the server is away and the call certainly had no effect."""
+        return await self._call(lambda: method(*args, **kwargs), repeatable=False)
+
+    async def call_repeatable(
+        self, method: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Call the backend; again if the server is away: twice does the same as once."""
+        return await self._call(lambda: method(*args, **kwargs), repeatable=True)
+
+    async def _call(self, call: Callable[[], Awaitable[_T]], *, repeatable: bool) -> _T:
+        self.check_open()
+        self._calls += 1
+        try:
+            try:
+                return await call()
+            except StateUnavailableError as error:
+                if error.in_doubt and not repeatable:
+                    raise
+                in_doubt = error.in_doubt
+            return await self._again(call, repeatable=repeatable, in_doubt=in_doubt)
+        finally:
+            self._calls -= 1
+            self._call_ended.set()
+
+    async def _again(
+        self, call: Callable[[], Awaitable[_T]], *, repeatable: bool, in_doubt: bool
+    ) -> _T:
+        until = self.loop.time() + _INSISTENCE
+
+        async def attempt() -> _T:
+            nonlocal in_doubt
+            try:
+                return await call()
+            except StateUnavailableError as error:
+                # What one attempt may have done, no later one that fails can undo.
+                in_doubt |= error.in_doubt
+                error.in_doubt = in_doubt
+                raise
+
+        def may_be_repeated(error: BaseException) -> bool:
+            return isinstance(error, StateUnavailableError) and (repeatable or not error.in_doubt)
+
+        retrying = AsyncRetrying(
+            stop=lambda _: self.loop.time() >= until,
+            wait=wait_random_exponential(multiplier=0.05, max=0.5),
+            retry=retry_if_exception(may_be_repeated),
+            reraise=True,
+        )
+        return await retrying(attempt)
+
+    # -- helpers -----------------------------------------------------------------------------
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``coroutine`` in the background, until it or the state ends."""
+        task = self.loop.create_task(coroutine)
+        self._helpers.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._helpers.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.loop.call_exception_handler(
+                {"message": "a helper of a state failed", "exception": error, "task": task}
+            )
+
+    # -- the end -----------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Refuse new calls, end the helpers, let calls end, close the backend. Idempotent.
+
+        Raises:
+            WrongThreadError: This is not the loop that opened the state; nothing was done.
+        """
+        self._check_loop()
+        if not self.closed:
+            self.closed = True
+            self.bell.ring_all()
+            for helper in tuple(self.halting):
+                helper.halt()
+        try:
+            while self._helpers:
+                for task in self._helpers:
+                    task.cancel()
+                await asyncio.wait(self._helpers)
+            while self._calls:
+                self._call_ended.clear()
+                await self._call_ended.wait()
+        finally:
+            await self.backend.close()
+
+
+async def settled(
+    call: Coroutine[Any, Any, _T], undo: Callable[[_T], Awaitable[object]] | None = None
+) -> _T:
+    """Await ``call``, which runs to its end also when the caller is cancelled meanwhile.
+
+    Cancelled, it waits for that end, undoes what was done, and only then raises: so the effect of
+    a call that raised did not occur. Cancelled once more, it does not wait: what was done in
+    vain ends with its lease.
+    """
+    task = _started(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task])
+        # Looked at in any case: an error that nobody looks at is logged.
+        failed = task.cancelled() or task.exception() is not None
+        if undo is not None and not failed:
+            with contextlib.suppress(StateError, ClosedError):
+                await undo(task.result())
+        raise
+
+
+def _started(call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    """A task for ``call``: at once where Python can, which is a fifth of the way to a server."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
+        return asyncio.Task(call, loop=loop, eager_start=True)
+    return loop.create_task(call)

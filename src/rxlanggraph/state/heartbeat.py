@@ -1,0 +1,119 @@
+"""Leases that are renewed for as long as somebody holds them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state.core import Core
+
+__all__ = ["Heartbeat"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """Renews one lease after each third of it, on the loop of its state.
+
+    Between two renewals there is only a timer, no task. Whoever the lease was given to is known
+    weakly: a claim that was dropped unfinished is renewed no more, so that its task comes back.
+
+    `lost` may be read by any thread; all else is confined to the loop.
+
+    Args:
+        core: The state's.
+        owner: Who has the lease.
+        renew: The call that renews it, for so many seconds; false if the server says no.
+        lease: How many seconds it lasts.
+        began: When the call that took it was made, in the loop's time.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        owner: object,
+        renew: Callable[[float], Coroutine[Any, Any, bool]],
+        lease: float,
+        began: float,
+    ) -> None:
+        self._core = core
+        self._owner = weakref.ref(owner)
+        self._renew = renew
+        self._lease = lease
+        self._until = began + lease
+        self._refused = False
+        self._beating = True
+        self._timer = core.loop.call_at(began + lease / 3, self._beat)
+        self._task: asyncio.Task[None] | None = None
+        core.halting.add(self)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is over, as far as can be told here. Any thread; never blocks.
+
+        The server said so, or for all of its length nothing was heard of the server. It is counted
+        from before the server was asked, so this never comes later than the server's view.
+        """
+        return self._refused or self._core.loop.time() >= self._until
+
+    async def renew(self, lease: float | None = None) -> bool:
+        """Renew now; ``lease`` becomes the length from now on. False if the server says no."""
+        began = self._core.loop.time()
+        length = self._lease if lease is None else lease
+        held = await self._renew(length)
+        if held:
+            self._lease, self._until = length, began + length
+            self._beat_at(began + length / 3)
+        else:
+            self._refused = True
+            self.halt()
+        return held
+
+    def resume(self) -> None:
+        """Go on after `halt`."""
+        if not self._refused and not self._core.closed:
+            self._beating = True
+            self._core.halting.add(self)
+            self._beat_at(self._until - self._lease * 2 / 3)
+
+    def halt(self) -> None:
+        """Beat no more: no timer is left, and a renewal on its way is cancelled."""
+        self._beating = False
+        self._core.halting.discard(self)
+        self._timer.cancel()
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        """`halt`, and wait until nothing is on its way."""
+        self.halt()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _beat_at(self, when: float) -> None:
+        self._timer.cancel()
+        if self._beating:
+            self._timer = self._core.loop.call_at(when, self._beat)
+
+    def _beat(self) -> None:
+        if self._owner() is None:
+            self.halt()
+        elif self._task is None or self._task.done():
+            self._task = self._core.spawn(self._attempt())
+
+    async def _attempt(self) -> None:
+        try:
+            await self.renew()
+        except Exception as error:
+            # Whatever it is: as long as the server has not said no, the lease may still be held,
+            # or be held again. A server that is away is nothing to look for in a traceback.
+            _logger.warning(
+                "a lease could not be renewed, trying again: %s",
+                error,
+                exc_info=not isinstance(error, StateUnavailableError),
+            )
+            self._beat_at(self._core.loop.time() + self._lease / 10)

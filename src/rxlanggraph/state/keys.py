@@ -1,0 +1,258 @@
+"""Values under keys: read, written, counted and watched."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar, overload
+
+from reactivex import Observable
+
+from rxlanggraph.errors import ContentionError
+from rxlanggraph.state.block import OneBlock
+from rxlanggraph.state.contract import Change, Versioned, Written
+from rxlanggraph.state.core import Core
+from rxlanggraph.state.transactions import Conflict, Transaction, persist
+from rxlanggraph.state.values import (
+    check_function,
+    check_integer,
+    check_name,
+    check_seconds,
+    check_token,
+    decode,
+    encode,
+)
+from rxlanggraph.state.watching import watch
+
+__all__ = ["Keys"]
+
+_T = TypeVar("_T")
+
+
+class Keys:
+    """The part of a `State` that keeps values.
+
+    What is true of every method: it is called on the loop of the state and awaits the server.
+    Cancelled, it has taken effect as a whole or not at all. It raises InvalidTypeError or
+    InvalidArgumentError, before anything is sent, for a key, value or number that cannot be;
+    StateUnavailableError if the server gives no answer; StateClosedError after the end;
+    WrongThreadError on another loop.
+
+    ``token`` of a write is the lease of a lock, a claim, or the number of its token: each key
+    remembers the highest token that has written it, and refuses a lower one (StaleTokenError), in
+    the same step as the write. After Martin Kleppmann, "How to do distributed locking" (2016).
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def get(self, key: str) -> Versioned:
+        """Return the value of ``key`` and its version; None and 0 if there is none."""
+        check_name("key", key)
+        (entry,) = await self._core.call_repeatable(self._core.backend.read, [key])
+        return Versioned(decode(entry.text), entry.version)
+
+    async def set(
+        self, key: str, value: Any, *, ttl: float | None = None, token: Any = None
+    ) -> int:
+        """Write ``value`` under ``key``, whatever was there; return the new version.
+
+        Args:
+            key: The key.
+            value: A JSON value.
+            ttl: Seconds after which the key is gone; None: never. Replaces an earlier one.
+            token: See the class.
+
+        Raises:
+            StaleTokenError: ``token`` is too old; nothing was written.
+        """
+        written = await self._write(key, _change(value, ttl, token), {})
+        assert written is not None, "nothing was checked"
+        return written.after
+
+    async def compare_and_set(
+        self,
+        key: str,
+        value: Any,
+        expected_version: int,
+        *,
+        ttl: float | None = None,
+        token: Any = None,
+    ) -> bool:
+        """Write ``value`` if the version of ``key`` is ``expected_version`` (0: there is no key).
+
+        Returns:
+            False if it is not: nothing was written.
+
+        Raises:
+            StaleTokenError: ``token`` is too old; nothing was written.
+        """
+        check_integer("expected_version", expected_version)
+        change = _change(value, ttl, token)
+        return await self._write(key, change, {key: expected_version}) is not None
+
+    async def set_if_not_exists(
+        self, key: str, value: Any, ttl: float | None = 60, *, token: Any = None
+    ) -> bool:
+        """Write ``value`` if there is no such key, for ``ttl`` seconds (None: for ever).
+
+        Returns:
+            False if there is one: nothing was written.
+
+        Raises:
+            StaleTokenError: ``token`` is too old; nothing was written.
+        """
+        return await self._write(key, _change(value, ttl, token), {key: 0}) is not None
+
+    async def delete(self, key: str, *, token: Any = None) -> bool:
+        """Delete ``key``; return whether it was there.
+
+        Raises:
+            StaleTokenError: ``token`` is too old; nothing was deleted.
+        """
+        written = await self._write(key, Change(None, None, check_token(token)), {})
+        assert written is not None, "nothing was checked"
+        return written.before != 0
+
+    async def increment_counter(self, key: str, by: int = 1, *, token: Any = None) -> int:
+        """Add ``by`` to the integer under ``key`` (0 if there is none); return the sum.
+
+        One step on the server: of a hundred callers each one counts. A write like any other: the
+        version grows, the time to live stays.
+
+        Raises:
+            InvalidTypeError: Also if the value is no integer; nothing was changed.
+            InvalidArgumentError: Also if the sum would not fit into 64 bits; nothing was changed.
+            StaleTokenError: ``token`` is too old; nothing was changed.
+        """
+        check_name("key", key)
+        by, number = check_integer("by", by), check_token(token)
+        total = await self._core.call(self._core.backend.increment, key, by, number)
+        self._core.bell.ring(("key", key))
+        return total
+
+    async def safe_update(
+        self,
+        key: str,
+        fn: Callable[[Any], Any],
+        attempts: int = 10,
+        *,
+        ttl: float | None = None,
+        token: Any = None,
+    ) -> Any:
+        """Set ``key`` to ``fn(value)``; again, from the new value, if it was changed meanwhile.
+
+        Between attempts there are random, growing pauses. Nothing is locked while ``fn`` runs.
+
+        Args:
+            key: The key.
+            fn: Gets the value (None if there is none), returns the new one; sync or async. May be
+                called several times; what it raises ends the update.
+            attempts: How often to try.
+            ttl: As in `set`.
+            token: See the class.
+
+        Returns:
+            The value that was written.
+
+        Raises:
+            ContentionError: Somebody else was faster each time; nothing was written.
+            StaleTokenError: ``token`` is too old; nothing was written.
+        """
+        check_name("key", key)
+        check_function("fn", fn)
+
+        async def attempt() -> Any:
+            value, version = await self.get(key)
+            updated = fn(value)
+            if inspect.isawaitable(updated):
+                updated = await updated
+            if not await self.compare_and_set(key, updated, version, ttl=ttl, token=token):
+                raise Conflict
+            return updated
+
+        return await persist(f"safe_update of {key!r}", attempts, attempt)
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """Read and write several keys in one step: ``async with state.transaction() as tx``.
+
+        ``await tx.get(key)``, ``tx.set(key, value)``, ``tx.delete(key)``; the writes are made at
+        the end of the block, all or none. An exception that leaves the block drops them.
+
+        Raises:
+            ContentionError: At the end, if something that was read has changed since; nothing was
+                written. `transact` tries again by itself.
+            StaleTokenError: At the end, if a token is too old; nothing was written.
+            UsageError: At the beginning of a second block.
+        """
+        return OneBlock("state.transaction()", self._transaction())
+
+    @contextlib.asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Transaction]:
+        transaction = Transaction(self._core)
+        yield transaction
+        if not await transaction._commit():
+            raise ContentionError(
+                "what this transaction has read was changed meanwhile; nothing was written: run "
+                "it again, or use transact(fn), which does"
+            )
+
+    @overload
+    async def transact(
+        self, fn: Callable[[Transaction], Awaitable[_T]], attempts: int = 10
+    ) -> _T: ...
+
+    @overload
+    async def transact(self, fn: Callable[[Transaction], _T], attempts: int = 10) -> _T: ...
+
+    async def transact(self, fn: Callable[[Transaction], Any], attempts: int = 10) -> Any:
+        """Run ``fn`` in a `transaction`, again while others are faster; return what it returned.
+
+        Args:
+            fn: Gets the transaction; sync or async. May be called several times; what it raises
+                ends the whole, with nothing written.
+            attempts: How often to try, with random, growing pauses.
+
+        Raises:
+            ContentionError: Somebody else was faster each time; nothing was written.
+            StaleTokenError: A token is too old; nothing was written.
+        """
+        check_function("fn", fn)
+
+        async def attempt() -> Any:
+            transaction = Transaction(self._core)
+            result = fn(transaction)
+            if inspect.isawaitable(result):
+                result = await result
+            if not await transaction._commit():
+                raise Conflict
+            return result
+
+        return await persist("the transaction", attempts, attempt)
+
+    def watch(self, key: str, interval: float = 0.2) -> Observable[Versioned]:
+        """Return the versions of ``key`` as an Observable: the current one, then newer ones.
+
+        May be made, subscribed to and disposed of by any thread; items come on the loop's. It may
+        skip versions, never repeats one and never goes back; that a key is gone is not told.
+        Writes through this state are seen at once, those of others after ``interval`` seconds.
+
+        It completes when the state is closed, and ends with the error if the server is gone.
+        """
+        check_name("key", key)
+        return watch(self._core, key, check_seconds("interval", interval))
+
+    async def _write(self, key: str, change: Change, checks: dict[str, int]) -> Written | None:
+        check_name("key", key)
+        written = await self._core.call(self._core.backend.commit, {key: change}, checks)
+        if written is None:
+            return None
+        self._core.bell.ring(("key", key))
+        return written[key]
+
+
+def _change(value: Any, ttl: float | None, token: Any) -> Change:
+    seconds = None if ttl is None else check_seconds("ttl", ttl)
+    return Change(encode(value), seconds, check_token(token))

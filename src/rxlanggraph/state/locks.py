@@ -1,0 +1,180 @@
+"""Locks between processes: a lease that is renewed, and a token that fences off who lost it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from uuid_utils import uuid7
+
+from rxlanggraph.errors import ClosedError, LeaseLostError, LockTimeoutError, StateError
+from rxlanggraph.state.block import OneBlock
+from rxlanggraph.state.core import Core, settled
+from rxlanggraph.state.heartbeat import Heartbeat
+from rxlanggraph.state.values import check_name, check_seconds, check_wait
+from rxlanggraph.state.waiting import Polling
+
+__all__ = ["Lease", "Locks"]
+
+
+class Lease:
+    """A lock that is held, for as long as the server agrees.
+
+    Attributes:
+        key: The key of the lock.
+        token: The fencing token: larger than that of every earlier holder.
+        ttl: Seconds that the lease lasts without being renewed.
+    """
+
+    def __init__(self, core: Core, key: str, token: int, ttl: float, began: float) -> None:
+        self.key = key
+        self.token = token
+        self.ttl = ttl
+        self._released = False  # set once, on the loop; read by any thread
+
+        def renew(seconds: float) -> Coroutine[Any, Any, bool]:
+            return core.call_repeatable(core.backend.lock_renew, key, token, seconds)
+
+        self._heartbeat = Heartbeat(core, self, renew, ttl, began)
+
+    def __repr__(self) -> str:
+        """Key, token, and whether it is released or lost."""
+        end = ", released" if self._released else ", lost" if self.lost else ""
+        return f"<Lease of {self.key!r}, token {self.token}{end}>"
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lock is, or may be, somebody else's by now. Any thread; never blocks.
+
+        The server said so, or could not be reached for all of ``ttl``; or the block has ended, and
+        the lock was released. Nothing is interrupted by it: look before doing what only the holder
+        may do, and hand the token to every write.
+        """
+        return self._released or self._heartbeat.lost
+
+    def check(self) -> None:
+        """Raise if the lease is `lost`. Any thread; never blocks.
+
+        Raises:
+            LeaseLostError: It is, or its block has ended.
+        """
+        if self._released:
+            raise LeaseLostError(
+                f"the lease of the lock {self.key!r} (token {self.token}) ended with its block; "
+                "do what only the holder may do inside it"
+            )
+        if self.lost:
+            raise LeaseLostError(
+                f"the lease of the lock {self.key!r} (token {self.token}) is lost: it was not "
+                f"renewed within {self.ttl} s, because the server, this process or this loop stood"
+            )
+
+
+class Locks:
+    """The part of a `State` that has locks. Confined to its loop."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        # For each key those who wait for it here, in order; the first of them asks the server.
+        self._lines: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+
+    def lock(
+        self, key: str, ttl: float = 30.0, *, wait: float | None = None
+    ) -> AbstractAsyncContextManager[Lease]:
+        """Hold the lock ``key`` for the length of a block: ``async with state.lock(key) as lease``.
+
+        On the loop of the state; each call makes a lock for one block. Whoever waits in this
+        state comes in the order of asking; between several states whoever asks first after it
+        became free. It is not reentrant: a holder that asks again waits for itself.
+
+        While the block runs, the lease is renewed after each third of ``ttl``. If it is lost all
+        the same, ``lease.lost`` tells, and the block ends with an error. Cancelled while it
+        waits, it holds nothing; cancelled inside, it is released.
+
+        Args:
+            key: The key of the lock; keys of values are others.
+            ttl: Seconds after which the lock is free if its holder dies.
+            wait: Seconds to wait for the lock; None: for ever; 0: only if it is free.
+
+        Raises:
+            LockTimeoutError: Somebody else held it for all of ``wait``.
+            LeaseLostError: At the end of the block: it was lost meanwhile.
+            StateUnavailableError: The server gives no answer.
+            InvalidTypeError, InvalidArgumentError: An argument that cannot be.
+            UsageError: At the beginning of a second block.
+        """
+        check_name("key", key)
+        patience = float("inf") if wait is None else check_wait(wait)
+        block = self._locked(key, check_seconds("ttl", ttl), patience)
+        return OneBlock(f"state.lock({key!r})", block)
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, key: str, ttl: float, wait: float) -> AsyncIterator[Lease]:
+        lease = await self._take(key, ttl, wait)
+        try:
+            yield lease
+        except BaseException as error:
+            with contextlib.suppress(StateError, ClosedError):
+                if not await settled(self._release(lease)):
+                    error.add_note(f"and the lease of the lock {key!r} was lost meanwhile")
+            raise
+        if not await settled(self._release(lease)):
+            raise LeaseLostError(
+                f"the lock {key!r} (token {lease.token}) was lost before the end of its block; "
+                "somebody else may have held it meanwhile"
+            )
+
+    async def _take(self, key: str, ttl: float, wait: float) -> Lease:
+        owner = uuid7().hex
+        with self._core.bell.listen(("lock", key)) as heard:
+            polling = Polling(heard, wait)
+            async with self._in_line(key, polling):
+                while True:
+                    heard.clear()
+                    lease = await settled(self._try(key, owner, ttl), undo=self._give_back)
+                    if lease is not None:
+                        return lease
+                    if not await polling.pause():
+                        raise _timeout(key, wait)
+
+    @contextlib.asynccontextmanager
+    async def _in_line(self, key: str, polling: Polling) -> AsyncIterator[None]:
+        line = self._lines.setdefault(key, asyncio.Lock())
+        if polling.left <= 0:
+            yield  # asks once, whoever waits
+            return
+        try:
+            async with polling.timeout():
+                await line.acquire()
+        except TimeoutError:
+            raise _timeout(key, polling.wait) from None
+        try:
+            yield
+        finally:
+            line.release()
+
+    async def _try(self, key: str, owner: str, ttl: float) -> Lease | None:
+        core = self._core
+        began = core.loop.time()
+        token = await core.call_repeatable(core.backend.lock_acquire, key, owner, ttl)
+        core.check_open()  # closed meanwhile, nothing would renew it
+        return None if token is None else Lease(core, key, token, ttl, began)
+
+    async def _give_back(self, lease: Lease | None) -> None:
+        if lease is not None:
+            await self._release(lease)
+
+    async def _release(self, lease: Lease) -> bool:
+        lease._released = True  # from now on: the server may do it at any moment
+        await lease._heartbeat.stop()
+        held = await self._core.call(self._core.backend.lock_release, lease.key, lease.token)
+        self._core.bell.ring(("lock", lease.key))
+        return held
+
+
+def _timeout(key: str, wait: float) -> LockTimeoutError:
+    return LockTimeoutError(f"the lock {key!r} was not free within {wait} s; wait longer, or retry")

@@ -1,0 +1,231 @@
+"""One connection to the server, and what happens when it breaks.
+
+A request whose answer does not come may or may not have been carried out. So each connection is a
+lane that numbers its requests, and the scripts that must not run twice keep the last number and
+its answer of each lane (lua/once.lua): such a request is simply sent again, over a new connection,
+until the server says what became of it. redis-py's client is not used, as it would repeat by rules
+of its own, and hides whether a request was sent at all; its connections are.
+
+Confined to the loop that made it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state.redis.scripts import Script
+
+__all__ = ["Connection", "Lane"]
+
+# How many times its time-out a request is repeated that may have been carried out: long enough for
+# a server that is started anew, and short beside the ten minutes that the server remembers a lane.
+_INSISTENCE = 2
+# What a server says that does nothing for now: it reads its data, or has a fail-over on its hands.
+# MOVED (an AskError too) and ASK: the namespace is on another node, or on its way to one.
+_NOT_NOW = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError, AskError)
+
+_Request: TypeAlias = "tuple[Script, tuple[str | int, ...]]"
+
+
+class Connection(Protocol):
+    """What is used of a connection of redis-py: from 6.0 to 8 it has stayed the same."""
+
+    host: str  # of those over TCP
+    port: int
+    is_connected: bool
+
+    async def connect(self) -> None:
+        """Connect and shake hands, unless that is done."""
+
+    async def send_packed_command(self, command: bytes, *, check_health: bool) -> None:
+        """Send a command that is packed already."""
+
+    async def read_response(self) -> Any:
+        """Return the next answer; an answer that is an error is raised."""
+
+    async def disconnect(self, *, nowait: bool = False) -> None:
+        """Let go of the connection, at once or in good order."""
+
+
+class _UnansweredError(Exception):
+    """One attempt came to nothing; the cause says why.
+
+    Attributes:
+        in_doubt: Whether the request may have been carried out.
+        put_off: Whether there is a server, which said "not now".
+    """
+
+    def __init__(self, *, in_doubt: bool = False, put_off: bool = False) -> None:
+        super().__init__()
+        self.in_doubt = in_doubt
+        self.put_off = put_off
+
+
+class Lane:
+    """One connection, which does one request at a time, and numbers them.
+
+    Args:
+        connection: Not connected yet; it is when it is needed, and again after each failure.
+        keys: What the server keeps the counter of the namespace under, and what of this lane.
+        timeout: Seconds until an answer is given up.
+    """
+
+    def __init__(self, connection: Connection, keys: tuple[str, str], timeout: float) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._timeout = timeout
+        self._serial = 0
+        # On a cluster a lane follows its namespace to other nodes, and asks here where that is.
+        self._home = (connection.host, connection.port) if hasattr(connection, "host") else None
+
+    async def connect(self) -> None:
+        """Connect; a second time there is nothing to do.
+
+        Raises:
+            StateUnavailableError: There is no server, or it refuses us.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._connect()
+        except (_UnansweredError, RedisError, TimeoutError) as failure:
+            raise self._unavailable(failure, in_doubt=False) from failure
+
+    async def call(
+        self, script: Script, keys: Sequence[str], arguments: Sequence[str | int]
+    ) -> Any:
+        """Have the server run ``script``; return its answer. One call at a time.
+
+        Cancelling leaves open whether it was run.
+
+        Raises:
+            StateUnavailableError: No answer came, or a refusal.
+        """
+        self._serial += 1
+        keys = (*self._keys, *keys)
+        request = script, (len(keys), *keys, self._serial, *arguments)
+        try:
+            return await self._attempt(*request)
+        except _UnansweredError as failure:
+            if failure.put_off or (failure.in_doubt and script.once):
+                return await self._insist(request, in_doubt=failure.in_doubt)
+            raise self._unavailable(failure, in_doubt=failure.in_doubt) from failure.__cause__
+
+    async def close(self) -> None:
+        """Close the connection, also one that hangs. No call may be under way."""
+        with contextlib.suppress(RedisError, OSError):  # it is lost already, or time is up
+            async with asyncio.timeout(self._timeout):
+                await self._connection.disconnect()
+
+    async def drop(self) -> None:
+        """Cut the connection: what comes over it now would be taken for the next answer."""
+        await self._connection.disconnect(nowait=True)
+
+    async def _insist(self, request: _Request, *, in_doubt: bool) -> Any:
+        """Send the same request again, until there is an answer or time is up."""
+
+        async def again() -> Any:
+            nonlocal in_doubt
+            try:
+                return await self._attempt(*request)
+            except _UnansweredError as failure:
+                in_doubt |= failure.in_doubt
+                raise
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(_UnansweredError),
+            wait=wait_random_exponential(multiplier=0.02, max=0.5),
+            stop=stop_after_delay(_INSISTENCE * self._timeout),
+            reraise=True,
+        )
+        try:
+            return await retrying(again)
+        except _UnansweredError as failure:
+            raise self._unavailable(failure, in_doubt=in_doubt) from failure.__cause__
+        except StateUnavailableError as refusal:
+            refusal.in_doubt = in_doubt
+            raise
+
+    async def _attempt(self, script: Script, rest: tuple[str | int, ...]) -> Any:
+        sent = False
+        try:
+            async with asyncio.timeout(self._timeout):
+                if not self._connection.is_connected:
+                    await self._connect()
+                sent = True
+                return await self._evaluate(script, rest)
+        except _NOT_NOW as answer:
+            # Who has been promoted meanwhile, or has the slot, is found by connecting anew.
+            await self.drop()
+            self._move((answer.host, answer.port) if isinstance(answer, MovedError) else self._home)
+            raise _UnansweredError(put_off=True) from answer
+        except ResponseError as answer:
+            if str(answer).startswith("BUSY "):  # with somebody's endless script
+                raise _UnansweredError(put_off=True) from answer
+            raise self._unavailable(answer, in_doubt=False) from answer
+        except (RedisError, TimeoutError) as failure:
+            await self.drop()
+            self._move(self._home)
+            raise _UnansweredError(in_doubt=sent) from failure
+        except BaseException:  # cancelled, for one
+            await self.drop()
+            raise
+
+    async def _evaluate(self, script: Script, rest: tuple[str | int, ...]) -> Any:
+        try:
+            return await self._exchange("EVALSHA", script.sha, *rest)
+        except NoScriptError:
+            # It was restarted, flushed or replaced. EVAL runs the script, and keeps it.
+            return await self._exchange("EVAL", script.source, *rest)
+
+    async def _exchange(self, *command: str | int) -> Any:
+        await self._connection.send_packed_command(_packed(*command), check_health=False)
+        return await self._connection.read_response()
+
+    async def _connect(self) -> None:
+        try:
+            await self._connection.connect()
+        except AuthenticationError as answer:  # to redis-py a failure of the connection
+            raise self._unavailable(answer, in_doubt=False) from answer
+
+    def _move(self, address: tuple[str, int] | None) -> None:
+        if address is not None:
+            host, port = address
+            self._connection.host = host or self._connection.host  # "": another port alone
+            self._connection.port = port
+
+    def _unavailable(self, failure: BaseException, *, in_doubt: bool) -> StateUnavailableError:
+        why = failure.__cause__ if isinstance(failure, _UnansweredError) else failure
+        where = "at its socket" if self._home is None else "at {}:{}".format(*self._home)
+        return StateUnavailableError(
+            f"the Redis server {where} gives no answer: {why or 'time is up'}", in_doubt=in_doubt
+        )
+
+
+def _packed(*command: str | int) -> bytes:
+    """The command on the wire. redis-py would take three times as long, a tenth of a claim."""
+    words = [str(word).encode() for word in command]
+    parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
+    return b"*%d\r\n%b" % (len(words), b"".join(parts))

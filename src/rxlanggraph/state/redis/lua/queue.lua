@@ -1,0 +1,127 @@
+-- One queue, for the scripts that start with this (and with clock.lua).
+--
+-- A task is known by its place: its rank in the order of adding, 16 digits, and its id behind a
+-- colon. Sorted sets order places of one score by their bytes, which is that order. A waiting task
+-- is in READY if it can be claimed (lowest score first: the highest priority), in DELAYED until it
+-- is due, and otherwise in THREADS alone, behind an earlier task of its thread.
+
+local READY, DELAYED, CLAIMED, DEAD = KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local THREADS = KEYS[7] -- "thread NUL place" of each that is neither completed nor dead
+local TASKS, TEXTS, RESULTS, ERRORS = KEYS[8], KEYS[9], KEYS[10], KEYS[11] -- by id
+local NAMES = KEYS[12] -- the id, by key
+
+-- -- one task ----------------------------------------------------------------------------------
+
+local function id_of(place)
+  return string.sub(place, 18)
+end
+
+-- Fields: place, priority, cap (of attempts), attempt, worker, key, thread; token while it is
+-- current, and of a completed task the one that completed it; done once it is completed.
+local function load(id)
+  local packed = redis.call('HGET', TASKS, id)
+  return packed and cmsgpack.unpack(packed)
+end
+
+local function save(task)
+  redis.call('HSET', TASKS, id_of(task.place), cmsgpack.pack(task))
+end
+
+-- The lease of the last attempt is over: the task is dead, also before a sweep has found it.
+local function is_over(task)
+  local ends = task.attempt >= task.cap and redis.call('ZSCORE', CLAIMED, task.place)
+  return ends and tonumber(ends) <= now
+end
+
+-- Return the unfinished task of this id, if `token` is current.
+local function current(id, token)
+  local task = load(id)
+  if task and task.token == token and not task.done and not is_over(task) then
+    return task
+  end
+end
+
+-- -- order -------------------------------------------------------------------------------------
+
+-- No name has a NUL in it: what lies between "thread NUL" and "thread SOH" is this thread's.
+local function first_of(thread)
+  local range = { '[' .. thread .. '\0', '(' .. thread .. '\1' }
+  local first = redis.call('ZRANGEBYLEX', THREADS, range[1], range[2], 'LIMIT', 0, 1)[1]
+  return first and string.sub(first, #thread + 2)
+end
+
+-- A waiting task that is due: it can be claimed, unless an earlier one of its thread is unfinished.
+local function offer(task)
+  if not task.thread or first_of(task.thread) == task.place then
+    redis.call('ZADD', READY, -task.priority, task.place)
+  end
+end
+
+local function wait(task, delay)
+  if delay > 0 then
+    redis.call('ZADD', DELAYED, whole(now + delay), task.place)
+  else
+    offer(task)
+  end
+end
+
+local function put_at_end(task, rank)
+  task.place = string.format('%016.0f:', rank) .. id_of(task.place)
+  if task.thread then
+    redis.call('ZADD', THREADS, 0, task.thread .. '\0' .. task.place)
+  end
+end
+
+-- The task is not in work any more, and not waiting either (it may have been swept back).
+local function take_out(task)
+  redis.call('ZREM', CLAIMED, task.place)
+  redis.call('ZREM', READY, task.place)
+end
+
+-- The task is finished: the next of its thread may be claimed, when it is due.
+local function let_next(task)
+  if not task.thread then
+    return
+  end
+  redis.call('ZREM', THREADS, task.thread .. '\0' .. task.place)
+  local place = first_of(task.thread)
+  if place and not redis.call('ZSCORE', DELAYED, place)
+    and not redis.call('ZSCORE', CLAIMED, place) then
+    offer(load(id_of(place)))
+  end
+end
+
+-- -- leases and delays -------------------------------------------------------------------------
+
+-- `failure` is the text of what its last attempt failed with, nil if that one's lease expired.
+local function bury(task, failure)
+  task.token = nil
+  save(task)
+  redis.call('ZADD', DEAD, 0, task.place)
+  if failure then
+    redis.call('HSET', ERRORS, id_of(task.place), failure)
+  end
+  let_next(task)
+end
+
+local function take_due(set)
+  local places = redis.call('ZRANGEBYSCORE', set, '-inf', whole(now))
+  if #places > 0 then
+    redis.call('ZREMRANGEBYSCORE', set, '-inf', whole(now))
+  end
+  return places
+end
+
+local function sweep()
+  for _, place in ipairs(take_due(CLAIMED)) do
+    local task = load(id_of(place))
+    if task.attempt >= task.cap then
+      bury(task, nil)
+    else
+      offer(task)
+    end
+  end
+  for _, place in ipairs(take_due(DELAYED)) do
+    offer(load(id_of(place)))
+  end
+end

@@ -1,0 +1,31 @@
+-- Backend.task_claim
+-- KEYS: clock, lane, the queue's. ARGV: serial, worker, lease in us.
+-- Returns id, text, key or '', thread or '', attempt and token; nil if there is nothing to claim.
+
+local function told(task)
+  local id = id_of(task.place)
+  local text = redis.call('HGET', TEXTS, id)
+  return { id, text, task.key or '', task.thread or '', task.attempt, task.token }
+end
+
+-- Of a claim, not the answer is kept, as the text may be long, but what it can be made from again.
+local before = answered()
+if before then
+  local token, id = string.match(before, '^(%d+) (.*)$')
+  local task = current(id, token)
+  return task and told(task) or false
+end
+
+sweep()
+local place = redis.call('ZPOPMIN', READY)[1]
+if not place then
+  return false
+end
+local task = load(id_of(place))
+task.attempt = task.attempt + 1
+task.worker = ARGV[2]
+task.token = whole(draw(1))
+save(task)
+redis.call('ZADD', CLAIMED, whole(now + ARGV[3]), place)
+answer(task.token .. ' ' .. id_of(place))
+return told(task)

@@ -1,0 +1,11 @@
+-- Backend.task_renew
+-- KEYS: clock, lane, the queue's. ARGV: serial, id, token, lease in us.
+-- Returns 1, or 0 if the token is not current.
+
+local task = current(ARGV[2], ARGV[3])
+if not task then
+  return 0
+end
+take_out(task)
+redis.call('ZADD', CLAIMED, whole(now + ARGV[4]), task.place)
+return 1

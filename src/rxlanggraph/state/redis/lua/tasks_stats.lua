@@ -1,0 +1,22 @@
+-- Backend.tasks_stats
+-- KEYS: clock, lane, the queue's. ARGV: serial.
+-- Returns the numbers of waiting, delayed, claimed, completed and dead; then each worker that has
+-- tasks, and how many.
+
+sweep()
+local delayed, claimed = redis.call('ZCARD', DELAYED), redis.call('ZRANGE', CLAIMED, 0, -1)
+local completed, dead = redis.call('HLEN', RESULTS), redis.call('ZCARD', DEAD)
+local waiting = redis.call('HLEN', TASKS) - delayed - #claimed - completed - dead
+
+local workers = {}
+for _, place in ipairs(claimed) do
+  local worker = load(id_of(place)).worker
+  workers[worker] = (workers[worker] or 0) + 1
+end
+
+local counts = { waiting, delayed, #claimed, completed, dead }
+for worker, count in pairs(workers) do
+  counts[#counts + 1] = worker
+  counts[#counts + 1] = count
+end
+return counts

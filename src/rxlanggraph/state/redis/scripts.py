@@ -1,0 +1,80 @@
+"""The Lua scripts: each is one method of the backend, or a part of one; and one step on the server.
+
+The sources are in the folder ``lua``; several start with the same parts. Each script is told every
+key that it touches, and all keys of a namespace have one hash tag: that is what a cluster asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha1
+from importlib.resources import files
+
+__all__ = [
+    "COMMIT",
+    "INCREMENT",
+    "LOCK_ACQUIRE",
+    "LOCK_RELEASE",
+    "LOCK_RENEW",
+    "READ",
+    "TASKS_ADD",
+    "TASKS_DEAD",
+    "TASKS_LISTED",
+    "TASKS_PURGE",
+    "TASKS_REQUEUE",
+    "TASKS_RESULTS",
+    "TASKS_STATS",
+    "TASK_CLAIM",
+    "TASK_COMPLETE",
+    "TASK_FAIL",
+    "TASK_RELEASE",
+    "TASK_RENEW",
+    "Script",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script.
+
+    Attributes:
+        source: Its text.
+        sha: The digest by which a server that has it knows it.
+        once: Whether it takes effect once though it is sent again (lua/once.lua). The others do
+            the same a second time, and are repeated by the callers of the backend.
+    """
+
+    source: str
+    sha: str
+    once: bool
+
+
+def _script(*parts: str) -> Script:
+    folder = files(__package__) / "lua"
+    texts = [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts]
+    source = "\n".join(texts)
+    digest = sha1(source.encode(), usedforsecurity=False)  # what EVALSHA goes by
+    return Script(source, digest.hexdigest(), "once" in parts)
+
+
+READ = _script("read")
+COMMIT = _script("clock", "once", "fence", "commit")
+INCREMENT = _script("clock", "once", "fence", "increment")
+
+LOCK_ACQUIRE = _script("clock", "lock_acquire")
+LOCK_RENEW = _script("lock_renew")
+LOCK_RELEASE = _script("once", "lock_release")
+
+TASKS_ADD = _script("clock", "queue", "tasks_add")
+TASK_CLAIM = _script("clock", "once", "queue", "task_claim")
+TASK_RENEW = _script("clock", "queue", "task_renew")
+TASK_COMPLETE = _script("clock", "queue", "task_complete")
+TASK_FAIL = _script("clock", "once", "queue", "task_fail")
+TASK_RELEASE = _script("clock", "once", "queue", "task_release")
+TASKS_DEAD = _script("clock", "queue", "dead", "tasks_dead")
+TASKS_REQUEUE = _script("clock", "once", "queue", "dead", "tasks_requeue")
+TASKS_RESULTS = _script("queue", "tasks_results")
+TASKS_STATS = _script("clock", "queue", "tasks_stats")
+# It changes nothing; but the purge that begins with it is not repeated by the backend's callers.
+TASKS_LISTED = _script("clock", "once", "queue", "tasks_listed")
+TASKS_PURGE = _script("clock", "once", "queue", "tasks_purge")

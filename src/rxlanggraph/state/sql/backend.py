@@ -1,0 +1,250 @@
+"""Shared state in a SQL database: the contract's operations, as statements and procedures.
+
+Each operation is one round trip and one transaction: a statement that is the same on every
+database (`rxlanggraph.state.sql.statements`), or a procedure, which a database has in its own
+language (PL/pgSQL inside PostgreSQL; Python inside the thread that owns the SQLite file).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Literal, NoReturn, Protocol
+
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
+from rxlanggraph.state.contract import (
+    Change,
+    ClaimedTask,
+    DeadTask,
+    Entry,
+    NewTask,
+    QueueStats,
+    TaskState,
+    Written,
+)
+from rxlanggraph.state.sql.statements import (
+    LOCK_RELEASE,
+    LOCK_RENEW,
+    READ,
+    TASK_RENEW,
+    TASKS_COUNT,
+    Statement,
+    dead,
+    results,
+)
+from rxlanggraph.state.sql.tables import WAITING
+
+__all__ = ["Database", "Row", "SqlBackend"]
+
+Row = Sequence[Any]
+_ABSENT: Final = Entry(None, 0)
+
+
+class Database(Protocol):
+    """Connections to one database, which has the tables and the procedures.
+
+    Every call is a transaction of its own: done as a whole, or raised and not done at all (or in
+    doubt, see `StateUnavailableError`). Confined to the loop that opened it.
+    """
+
+    async def run(self, statement: Statement, **values: Any) -> Sequence[Row]:
+        """Run one of the common statements; return its rows."""
+
+    async def call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
+        """Call a procedure; return its rows."""
+
+    def names(self, names: Collection[str]) -> Any:
+        """Return names in the form in which a parameter of a statement takes many."""
+
+    async def close(self) -> None:
+        """Let go of all connections. Idempotent."""
+
+
+class SqlBackend:
+    """A `Backend` in a database; see there for what each method does.
+
+    Args:
+        database: Where it is kept; closed with the backend.
+        namespace: Which rows of the tables are meant.
+    """
+
+    def __init__(self, database: Database, namespace: str) -> None:
+        self._database = database
+        self._namespace = namespace
+
+    async def close(self) -> None:
+        """Let go of all connections. Idempotent; also where the server is gone."""
+        await self._database.close()
+
+    # -- keys --------------------------------------------------------------------------------
+
+    async def read(self, keys: Sequence[str]) -> list[Entry]:
+        """Return the entries of ``keys``, in their order, as of one moment. Repeatable."""
+        names = self._database.names(keys)
+        rows = await self._database.run(READ, namespace=self._namespace, names=names)
+        found = {key: Entry(item, version) for key, item, version in rows}
+        return [found.get(key, _ABSENT) for key in keys]
+
+    async def commit(
+        self, changes: Mapping[str, Change], checks: Mapping[str, int]
+    ) -> dict[str, Written] | None:
+        """Make all ``changes`` if all ``checks`` hold; None if not.
+
+        Raises:
+            StaleTokenError: A token is too old; nothing was changed.
+        """
+        items, ttls, tokens = map(list, zip(*changes.values(), strict=True)) if changes else _NONE
+        outcome, key, befores, afters = await self._answer(
+            "commit", list(changes), items, ttls, tokens, list(checks), list(checks.values())
+        )
+        if outcome == "stale":
+            _refuse(key, changes[key].token)
+        if outcome == "changed":
+            return None
+        return dict(zip(changes, map(Written, befores, afters), strict=True))
+
+    async def increment(self, key: str, by: int, token: int | None) -> int:
+        """Add ``by`` to the integer under ``key``, 0 if there is none; return the sum.
+
+        Raises:
+            StaleTokenError: ``token`` is too old.
+            InvalidTypeError: What is there is no JSON integer.
+            InvalidArgumentError: It, or the sum, has more than 64 bits.
+        """
+        outcome, total = await self._answer("increment", key, by, token)
+        if outcome == "stale":
+            _refuse(key, token)
+        if outcome == "type":
+            raise InvalidTypeError(f"the value of {key!r} is no integer; it cannot be incremented")
+        if outcome == "range":
+            raise InvalidArgumentError(f"{key!r} plus {by} does not fit into 64 bits")
+        return int(total)
+
+    # -- locks -------------------------------------------------------------------------------
+
+    async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
+        """Take the lock, if nobody holds it; return the token. Repeatable."""
+        (token,) = await self._answer("lock_acquire", key, owner, ttl)
+        return token  # type: ignore[no-any-return]  # an integer or NULL
+
+    async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
+        """Let the lease begin anew; False if ``token`` does not hold it. Repeatable."""
+        rows = await self._database.run(
+            LOCK_RENEW, namespace=self._namespace, name=key, token=token, ttl=ttl
+        )
+        return bool(rows)
+
+    async def lock_release(self, key: str, token: int) -> bool:
+        """Free the lock; False if ``token`` does not hold it."""
+        rows = await self._database.run(
+            LOCK_RELEASE, namespace=self._namespace, name=key, token=token
+        )
+        return any(held for (held,) in rows)
+
+    # -- work --------------------------------------------------------------------------------
+
+    async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
+        """Add ``tasks`` that the queue does not know; return the ids. Repeatable."""
+        if not tasks:
+            return []
+        (ids,) = await self._answer("tasks_add", queue, *map(list, zip(*tasks, strict=True)))
+        return list(ids)
+
+    async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
+        """Claim the next task, if there is one that can be."""
+        rows = await self._database.call("task_claim", self._namespace, queue, worker, lease)
+        return ClaimedTask(*rows[0]) if rows else None
+
+    async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
+        """Let the lease begin anew; False if ``token`` is not current. Repeatable."""
+        rows = await self._database.run(
+            TASK_RENEW,
+            namespace=self._namespace,
+            queue_name=queue,
+            task_id=task_id,
+            token=token,
+            ttl=lease,
+        )
+        return bool(rows)
+
+    async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
+        """Complete the task; False if ``token`` is not current. Repeatable."""
+        (done,) = await self._answer("task_complete", queue, task_id, token, result)
+        return bool(done)
+
+    async def task_fail(
+        self, queue: str, task_id: str, token: int, error: str, retry_in: float | None
+    ) -> bool:
+        """End the attempt: dead, or due in ``retry_in``; False if ``token`` is not current."""
+        (done,) = await self._answer("task_fail", queue, task_id, token, error, retry_in)
+        return bool(done)
+
+    async def task_release(self, queue: str, task_id: str, token: int) -> bool:
+        """Give the task back, the attempt uncounted; False if ``token`` is not current."""
+        (done,) = await self._answer("task_release", queue, task_id, token)
+        return bool(done)
+
+    async def tasks_dead(self, queue: str, keys: Collection[str] | None) -> list[DeadTask]:
+        """Return the dead tasks, in the order of adding, None: of all keys. Repeatable."""
+        rows = await self._look(dead(named=keys is not None), queue, keys)
+        return [DeadTask(*row) for row in rows]
+
+    async def tasks_requeue(self, queue: str, ids: Collection[str] | None) -> int:
+        """Put dead tasks back to the end of the queue, None: all; return how many."""
+        (count,) = await self._answer("tasks_requeue", queue, None if ids is None else list(ids))
+        return int(count)
+
+    async def tasks_results(
+        self, queue: str, by: Literal["id", "key"], names: Collection[str] | None
+    ) -> dict[str, str]:
+        """Return the results of completed tasks, by their ids or keys. Repeatable."""
+        rows = await self._look(results(by, named=names is not None), queue, names)
+        return dict(rows)  # type: ignore[arg-type]  # rows of a name and a result
+
+    async def tasks_stats(self, queue: str) -> QueueStats:
+        """Count the tasks, as of one moment. Repeatable."""
+        rows = await self._look(TASKS_COUNT, queue, None)
+        counts: Counter[str] = Counter()
+        workers: dict[str, int] = {}
+        for state, worker, count in rows:
+            counts[state] += count
+            if state == "claimed":
+                workers[worker] = count
+        return QueueStats(
+            waiting=counts["waiting"],
+            delayed=counts["delayed"],
+            claimed=counts["claimed"],
+            completed=counts["completed"],
+            dead=counts["dead"],
+            by_worker=MappingProxyType(workers),
+        )
+
+    async def tasks_purge(self, queue: str, states: Collection[TaskState]) -> int:
+        """Forget the tasks in these states, their keys and results too; return how many."""
+        inner = [name for state in states for name in _STATES.get(state, (state,))]
+        (count,) = await self._answer("tasks_purge", queue, inner)
+        return int(count)
+
+    async def _look(
+        self, statement: Statement, queue: str, names: Collection[str] | None
+    ) -> Sequence[Row]:
+        named = {} if names is None else {"names": self._database.names(names)}
+        return await self._database.run(
+            statement, namespace=self._namespace, queue_name=queue, **named
+        )
+
+    async def _answer(self, procedure: str, *arguments: Any) -> Row:
+        (row,) = await self._database.call(procedure, self._namespace, *arguments)
+        return row
+
+
+_NONE: Final[tuple[list[Any], ...]] = ([], [], [])
+_STATES: Final[Mapping[str, tuple[str, ...]]] = {"waiting": WAITING}
+
+
+def _refuse(key: str, token: int | None) -> NoReturn:
+    raise StaleTokenError(
+        f"the write of {key!r} with token {token} is refused: a newer one has written it; the "
+        "lock was lost, take it again"
+    )

@@ -1,0 +1,398 @@
+-- The procedures of shared state in PostgreSQL. One call is one statement, so one transaction.
+--
+-- Each statement in here sees what was committed before that statement began (READ COMMITTED, which
+-- the connections demand), so what is read after a lock was taken is true for as long as it is held.
+--
+-- Locks, in the order in which they are taken, and all of them held until the transaction ends:
+-- 1. Names (of keys and of locks): whoever gives a name a new version or token. Advisory locks on
+--    1,024 buckets in ascending order, so that many names need few locks. Numbers are drawn under
+--    it: also the first version of a name that does not exist yet is in order with what follows.
+-- 2. A queue: exclusively by whoever adds, requeues or purges; shared by whoever ends a task of a
+--    thread or sweeps. So the order of adding is the order of commits, and nobody lets the next
+--    task of a thread go while another one is joining the line behind.
+-- 3. Rows. Claiming and sweeping skip those that are locked.
+
+CREATE FUNCTION rxlanggraph_now() RETURNS double precision LANGUAGE sql VOLATILE AS $$
+    SELECT extract(epoch FROM clock_timestamp())::double precision
+$$;
+
+CREATE FUNCTION rxlanggraph_hold_names(names text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(1920494187, bucket)
+    FROM (SELECT DISTINCT hashtext(name) & 1023 AS bucket FROM unnest(names) AS name
+          ORDER BY bucket) AS buckets;
+END $$;
+
+CREATE FUNCTION rxlanggraph_hold_queue(queue_id integer) RETURNS void LANGUAGE sql AS $$
+    SELECT pg_advisory_xact_lock(1920494193, queue_id)
+$$;
+
+CREATE FUNCTION rxlanggraph_share_queue(queue_id integer) RETURNS void LANGUAGE sql AS $$
+    SELECT pg_advisory_xact_lock_shared(1920494193, queue_id)
+$$;
+
+
+-- Keys --------------------------------------------------------------------------------------------
+
+CREATE FUNCTION rxlanggraph_commit(
+    space text, names text[], items text[], ttls double precision[], tokens bigint[],
+    checked text[], expected bigint[],
+    OUT outcome text, OUT stale text, OUT befores bigint[], OUT afters bigint[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    moment double precision;
+BEGIN
+    PERFORM rxlanggraph_hold_names(ARRAY(
+        SELECT space || '/' || name FROM unnest(names || checked) AS name
+    ));
+    moment := rxlanggraph_now();
+
+    SELECT e.key INTO stale
+    FROM unnest(names, tokens) AS change (name, token)
+    JOIN rxlanggraph_entries e ON e.namespace = space AND e.key = change.name
+    WHERE e.fence > change.token LIMIT 1;
+    IF FOUND THEN
+        outcome := 'stale';
+        RETURN;
+    END IF;
+
+    IF EXISTS (
+        SELECT FROM unnest(checked, expected) AS checks (name, version)
+        LEFT JOIN rxlanggraph_entries e ON e.namespace = space AND e.key = checks.name
+            AND e.item IS NOT NULL AND (e.expires IS NULL OR e.expires > moment)
+        WHERE coalesce(e.version, 0) <> checks.version
+    ) THEN
+        outcome := 'changed';
+        RETURN;
+    END IF;
+
+    befores := ARRAY(
+        SELECT coalesce(e.version, 0)
+        FROM unnest(names) WITH ORDINALITY AS change (name, place)
+        LEFT JOIN rxlanggraph_entries e ON e.namespace = space AND e.key = change.name
+            AND e.item IS NOT NULL AND (e.expires IS NULL OR e.expires > moment)
+        ORDER BY change.place
+    );
+
+    WITH written AS (
+        INSERT INTO rxlanggraph_entries AS e (namespace, key, item, version, expires, fence)
+        SELECT space, name, item, nextval('rxlanggraph_counter'), moment + ttl, token
+        FROM unnest(names, items, ttls, tokens) AS change (name, item, ttl, token)
+        ON CONFLICT (namespace, key) DO UPDATE SET
+            item = excluded.item, version = excluded.version, expires = excluded.expires,
+            fence = coalesce(excluded.fence, e.fence)
+        RETURNING key, CASE WHEN item IS NULL THEN 0 ELSE version END AS version
+    )
+    SELECT coalesce(array_agg(written.version ORDER BY change.place), '{}') INTO afters
+    FROM unnest(names) WITH ORDINALITY AS change (name, place)
+    JOIN written ON written.key = change.name;
+
+    IF array_position(items, NULL) IS NOT NULL THEN
+        DELETE FROM rxlanggraph_entries
+        WHERE namespace = space AND key = ANY (names) AND item IS NULL AND fence IS NULL;
+    END IF;
+    IF EXISTS (SELECT FROM unnest(ttls) AS ttl WHERE ttl IS NOT NULL) THEN
+        -- Whoever writes what will expire clears away what has: so it does not pile up.
+        DELETE FROM rxlanggraph_entries WHERE (namespace, key) IN (
+            SELECT namespace, key FROM rxlanggraph_entries
+            WHERE expires <= moment AND fence IS NULL LIMIT 2 FOR UPDATE SKIP LOCKED
+        );
+    END IF;
+    outcome := 'done';
+END $$;
+
+CREATE FUNCTION rxlanggraph_increment(
+    space text, name text, step bigint, writer bigint, OUT outcome text, OUT total bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    old rxlanggraph_entries;
+    result numeric := step;
+BEGIN
+    PERFORM pg_advisory_xact_lock(1920494187, hashtext(space || '/' || name) & 1023);
+    SELECT * INTO old FROM rxlanggraph_entries WHERE namespace = space AND key = name;
+    IF old.fence > writer THEN
+        outcome := 'stale';
+        RETURN;
+    END IF;
+    IF old.item IS NULL OR old.expires <= rxlanggraph_now() THEN
+        old.expires := NULL;
+    ELSIF old.item !~ '^-?[0-9]+$' THEN
+        outcome := 'type';
+        RETURN;
+    ELSE
+        result := old.item::numeric + step;
+        IF old.item::numeric NOT BETWEEN -9223372036854775808 AND 9223372036854775807
+            OR result NOT BETWEEN -9223372036854775808 AND 9223372036854775807
+        THEN
+            outcome := 'range';
+            RETURN;
+        END IF;
+    END IF;
+    INSERT INTO rxlanggraph_entries AS e (namespace, key, item, version, expires, fence)
+    VALUES (space, name, result::text, nextval('rxlanggraph_counter'), old.expires, writer)
+    ON CONFLICT (namespace, key) DO UPDATE SET
+        item = excluded.item, version = excluded.version, expires = excluded.expires,
+        fence = coalesce(excluded.fence, e.fence);
+    outcome := 'done';
+    total := result;
+END $$;
+
+
+-- Locks -------------------------------------------------------------------------------------------
+
+CREATE FUNCTION rxlanggraph_lock_acquire(
+    space text, name text, taker text, ttl double precision
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    held rxlanggraph_locks;
+    moment double precision;
+BEGIN
+    PERFORM pg_advisory_xact_lock(1920494187, hashtext(space || '/' || name) & 1023);
+    -- The row too: the holder may be renewing it.
+    SELECT * INTO held FROM rxlanggraph_locks WHERE namespace = space AND key = name FOR UPDATE;
+    moment := rxlanggraph_now();
+    IF held.expires > moment AND held.owner <> taker THEN
+        RETURN NULL;
+    END IF;
+    IF held.expires <= moment OR held.token IS NULL THEN
+        held.token := nextval('rxlanggraph_counter');
+    END IF;
+    INSERT INTO rxlanggraph_locks (namespace, key, owner, token, expires)
+    VALUES (space, name, taker, held.token, moment + ttl)
+    ON CONFLICT (namespace, key) DO UPDATE SET
+        owner = excluded.owner, token = excluded.token, expires = excluded.expires;
+    RETURN held.token;
+END $$;
+
+
+-- Work --------------------------------------------------------------------------------------------
+
+CREATE FUNCTION rxlanggraph_queue(space text, queue_name text) RETURNS integer
+LANGUAGE sql AS $$
+    SELECT id FROM rxlanggraph_queues WHERE namespace = space AND name = queue_name
+$$;
+
+-- Lets the first unfinished task of each thread go, if it does not yet.
+CREATE FUNCTION rxlanggraph_unblock(queue_id integer, threads text[], moment double precision)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE rxlanggraph_tasks AS t
+    SET state = CASE WHEN t.due > moment THEN 'delayed' ELSE 'ready' END
+    FROM (SELECT DISTINCT unnest(threads) AS thread) AS line
+    CROSS JOIN LATERAL (
+        SELECT seq FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND thread = line.thread AND state NOT IN ('completed', 'dead')
+        ORDER BY seq LIMIT 1
+    ) AS first
+    WHERE t.seq = first.seq AND t.state = 'blocked';
+END $$;
+
+CREATE FUNCTION rxlanggraph_sweep(queue_id integer, moment double precision)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    threads text[];
+BEGIN
+    PERFORM rxlanggraph_share_queue(queue_id);
+    WITH overdue AS (
+        SELECT seq, state = 'claimed' AND attempts >= max_attempts AS is_used_up
+        FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND due <= moment
+        FOR UPDATE SKIP LOCKED
+    ), swept AS (
+        UPDATE rxlanggraph_tasks AS t SET
+            state = CASE WHEN is_used_up THEN 'dead' ELSE 'ready' END,
+            token = CASE WHEN is_used_up THEN NULL ELSE token END,
+            error = CASE WHEN is_used_up THEN NULL ELSE error END
+        FROM overdue WHERE t.seq = overdue.seq
+        RETURNING t.thread, is_used_up
+    )
+    SELECT array_agg(thread) INTO threads FROM swept WHERE is_used_up AND thread IS NOT NULL;
+    IF threads IS NOT NULL THEN
+        PERFORM rxlanggraph_unblock(queue_id, threads, moment);
+    END IF;
+END $$;
+
+CREATE FUNCTION rxlanggraph_tasks_add(
+    space text, queue_name text, ids text[], items text[], keys text[], priorities integer[],
+    delays double precision[], threads text[], caps integer[]
+) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    queue_id integer := rxlanggraph_queue(space, queue_name);
+    moment double precision;
+BEGIN
+    IF queue_id IS NULL THEN
+        INSERT INTO rxlanggraph_queues (namespace, name) VALUES (space, queue_name)
+        ON CONFLICT DO NOTHING;
+        queue_id := rxlanggraph_queue(space, queue_name);
+    END IF;
+    PERFORM rxlanggraph_hold_queue(queue_id);
+    moment := rxlanggraph_now();
+    INSERT INTO rxlanggraph_tasks
+        (queue, id, key, thread, priority, state, due, attempts, max_attempts, item)
+    SELECT queue_id, id, key, thread, priority,
+        CASE WHEN thread IS NOT NULL THEN 'blocked' WHEN delay > 0 THEN 'delayed' ELSE 'ready' END,
+        moment + delay, 0, cap, item
+    FROM unnest(ids, items, keys, priorities, delays, threads, caps)
+        WITH ORDINALITY AS new (id, item, key, priority, delay, thread, cap, place)
+    ORDER BY place
+    ON CONFLICT DO NOTHING;
+    PERFORM rxlanggraph_unblock(queue_id, array_remove(threads, NULL), moment);
+    RETURN ARRAY(
+        SELECT coalesce(same.id, known.id)
+        FROM unnest(ids, keys) WITH ORDINALITY AS new (id, key, place)
+        LEFT JOIN rxlanggraph_tasks same ON same.queue = queue_id AND same.id = new.id
+        LEFT JOIN rxlanggraph_tasks known ON known.queue = queue_id AND known.key = new.key
+        ORDER BY place
+    );
+END $$;
+
+CREATE FUNCTION rxlanggraph_task_claim(
+    space text, queue_name text, claimer text, lease double precision
+) RETURNS TABLE (id text, item text, key text, thread text, attempts integer, token bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    queue_id integer := rxlanggraph_queue(space, queue_name);
+    moment double precision := rxlanggraph_now();
+    next bigint;
+BEGIN
+    IF EXISTS (
+        SELECT FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND due <= moment
+    ) THEN
+        PERFORM rxlanggraph_sweep(queue_id, moment);
+    END IF;
+    SELECT seq INTO next FROM rxlanggraph_tasks
+    WHERE queue = queue_id AND state = 'ready'
+    ORDER BY priority DESC, seq LIMIT 1
+    FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        RETURN QUERY UPDATE rxlanggraph_tasks AS t SET
+            state = 'claimed', attempts = t.attempts + 1, worker = claimer,
+            token = nextval('rxlanggraph_counter'), due = rxlanggraph_now() + lease
+        WHERE seq = next
+        RETURNING t.id, t.item, t.key, t.thread, t.attempts, t.token;
+    END IF;
+END $$;
+
+-- The queue and the thread of a task, with the queue held as who ends it has to hold it.
+CREATE FUNCTION rxlanggraph_ending(
+    space text, queue_name text, task_id text, OUT queue_id integer, OUT line text
+) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT t.queue, t.thread INTO queue_id, line
+    FROM rxlanggraph_queues q JOIN rxlanggraph_tasks t ON t.queue = q.id
+    WHERE q.namespace = space AND q.name = queue_name AND t.id = task_id;
+    IF line IS NOT NULL THEN
+        PERFORM rxlanggraph_share_queue(queue_id);
+    END IF;
+END $$;
+
+-- Whether a claim can still end its task: not if it is over and was the last one.
+CREATE FUNCTION rxlanggraph_is_current(task rxlanggraph_tasks) RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT task.state = 'ready' OR task.state = 'claimed'
+        AND (task.attempts < task.max_attempts OR task.due > rxlanggraph_now())
+$$;
+
+CREATE FUNCTION rxlanggraph_task_complete(
+    space text, queue_name text, task_id text, holder bigint, outcome text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    task record := rxlanggraph_ending(space, queue_name, task_id);
+BEGIN
+    UPDATE rxlanggraph_tasks AS t SET state = 'completed', result = outcome
+    WHERE queue = task.queue_id AND id = task_id AND token = holder AND rxlanggraph_is_current(t);
+    IF NOT FOUND THEN
+        RETURN EXISTS (
+            SELECT FROM rxlanggraph_tasks
+            WHERE queue = task.queue_id AND id = task_id AND token = holder AND state = 'completed'
+        );
+    END IF;
+    IF task.line IS NOT NULL THEN
+        PERFORM rxlanggraph_unblock(task.queue_id, ARRAY[task.line], rxlanggraph_now());
+    END IF;
+    RETURN true;
+END $$;
+
+CREATE FUNCTION rxlanggraph_task_fail(
+    space text, queue_name text, task_id text, holder bigint, reason text,
+    retry_in double precision
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    task record := rxlanggraph_ending(space, queue_name, task_id);
+BEGIN
+    UPDATE rxlanggraph_tasks AS t SET
+        state = CASE WHEN attempts >= max_attempts OR retry_in IS NULL THEN 'dead'
+            WHEN retry_in > 0 THEN 'delayed' ELSE 'ready' END,
+        error = reason, token = NULL, due = rxlanggraph_now() + coalesce(retry_in, 0)
+    WHERE queue = task.queue_id AND id = task_id AND token = holder AND rxlanggraph_is_current(t);
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF task.line IS NOT NULL THEN
+        PERFORM rxlanggraph_unblock(task.queue_id, ARRAY[task.line], rxlanggraph_now());
+    END IF;
+    RETURN true;
+END $$;
+
+CREATE FUNCTION rxlanggraph_task_release(
+    space text, queue_name text, task_id text, holder bigint
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE rxlanggraph_tasks AS t SET
+        state = 'ready', attempts = attempts - 1, token = NULL, due = rxlanggraph_now()
+    WHERE queue = rxlanggraph_queue(space, queue_name) AND id = task_id AND token = holder
+        AND rxlanggraph_is_current(t);
+    RETURN FOUND;
+END $$;
+
+CREATE FUNCTION rxlanggraph_tasks_requeue(space text, queue_name text, ids text[])
+RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    queue_id integer := rxlanggraph_queue(space, queue_name);
+    moment double precision;
+    task record;
+    threads text[] := '{}';
+    count integer := 0;
+BEGIN
+    PERFORM rxlanggraph_hold_queue(queue_id);
+    moment := rxlanggraph_now();
+    PERFORM rxlanggraph_sweep(queue_id, moment);
+    FOR task IN
+        SELECT seq, thread FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND state = 'dead' AND (ids IS NULL OR id = ANY (ids))
+        ORDER BY seq
+    LOOP
+        UPDATE rxlanggraph_tasks SET
+            seq = DEFAULT,
+            state = CASE WHEN task.thread IS NULL THEN 'ready' ELSE 'blocked' END,
+            attempts = 0, worker = NULL, error = NULL, due = moment
+        WHERE seq = task.seq;
+        threads := array_append(threads, task.thread);
+        count := count + 1;
+    END LOOP;
+    PERFORM rxlanggraph_unblock(queue_id, array_remove(threads, NULL), moment);
+    RETURN count;
+END $$;
+
+CREATE FUNCTION rxlanggraph_tasks_purge(space text, queue_name text, states text[])
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    queue_id integer := rxlanggraph_queue(space, queue_name);
+    moment double precision;
+    threads text[];
+    count bigint;
+BEGIN
+    PERFORM rxlanggraph_hold_queue(queue_id);
+    moment := rxlanggraph_now();
+    PERFORM rxlanggraph_sweep(queue_id, moment);
+    WITH gone AS (
+        DELETE FROM rxlanggraph_tasks WHERE queue = queue_id AND state = ANY (states)
+        RETURNING thread
+    )
+    SELECT count(*), array_agg(DISTINCT thread) FILTER (WHERE thread IS NOT NULL)
+    INTO count, threads FROM gone;
+    PERFORM rxlanggraph_unblock(queue_id, threads, moment);
+    RETURN count;
+END $$;

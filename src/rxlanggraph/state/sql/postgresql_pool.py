@@ -1,0 +1,201 @@
+"""Connections to PostgreSQL through psycopg: few, kept, and looked at before they are used.
+
+Kept here and not in a pool of SQLAlchemy or of psycopg: to hand a connection out takes those
+about as long as PostgreSQL takes for a statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from psycopg.adapt import Dumper
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+
+from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+
+__all__ = ["Connection", "Line", "Pool"]
+
+Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
+
+# More than one event loop keeps busy; 8 processes stay below PostgreSQL's default of 100.
+_MOST: Final = 8
+# Seconds. The server gives up first, so that it is known to have done nothing.
+_CONNECT: Final = 5
+_SERVER_LIMIT: Final = 8
+_LIMIT: Final = 10
+_SETTINGS: Final = {
+    # The procedures count on it: postgresql.sql says how.
+    "default_transaction_isolation": r"read\ committed",
+    "statement_timeout": f"{_SERVER_LIMIT}s",
+    # A plan is made once, perhaps while the tables are empty, and lasts until they are analysed.
+    "enable_seqscan": "off",
+    "jit": "off",
+}
+# What will be refused again. Of a connection that is refused libpq tells the message alone.
+_FOR_GOOD: Final = re.compile(
+    r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry"
+    r"|not permitted|invalid |unrecognized configuration"
+)
+
+
+class _NumberDumper(Dumper):
+    """Leaves the type of a number to the server, which knows what a procedure takes.
+
+    Psycopg would choose it by the size of the number, and prepare the statement once for each.
+    """
+
+    def dump(self, obj: float) -> bytes:
+        return repr(obj).encode()
+
+
+class Line:
+    """One connection, and what one has to know of it. Confined to the loop of the pool.
+
+    Attributes:
+        connection: For one call at a time.
+        has_parted: Whether the server has said farewell: what it had not answered by then it will
+            not do any more.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.has_parted = False
+        # The same that libpq has; a `Line` neither reads from it nor closes it.
+        self._wire = socket.socket(fileno=connection.fileno())
+        connection.add_notice_handler(self._hear)
+
+    def _hear(self, notice: psycopg.errors.Diagnostic) -> None:
+        # What comes right after an answer libpq takes for a notice.
+        self.has_parted |= notice.severity_nonlocalized == "FATAL"
+
+    def is_fresh(self) -> bool:
+        """Whether nothing has come since the last answer: neither a farewell nor the end."""
+        if self.has_parted:
+            return False
+        try:
+            self._wire.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def is_idle(self) -> bool:
+        """Whether the last call has ended, and the connection is good for another one."""
+        return self.connection.pgconn.transaction_status == TransactionStatus.IDLE
+
+    def cut(self) -> None:
+        """End it as the network would: who waits for an answer gets an error at once."""
+        with contextlib.suppress(OSError):
+            self._wire.shutdown(socket.SHUT_RDWR)
+
+    def drop(self) -> None:
+        """Let go of it, whatever it is in the middle of."""
+        self._wire.detach()
+        self.connection.pgconn.finish()
+
+
+class Pool:
+    """Connections to one database. Confined to the loop that makes it.
+
+    Args:
+        dsn: As libpq knows it.
+
+    Raises:
+        InvalidArgumentError: It does not.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        try:
+            options = conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError as error:
+            # It may quote a password.
+            why = f": {error}" if "query parameter" in str(error) else ""
+            raise InvalidArgumentError(f"the PostgreSQL URL cannot be read{why}") from None
+        settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        options["options"] = f"{settings} {options.get('options', '')}"
+        options.setdefault("application_name", "rxlanggraph")
+        options.setdefault("connect_timeout", _CONNECT)
+        self._dsn = make_conninfo("", **options)
+        self._loop = asyncio.get_running_loop()
+        self._room = asyncio.Semaphore(_MOST)
+        # Those that nobody uses now, the last used last: a quiet state uses one alone.
+        self._idle: list[Line] = []
+        # When those that are in use are cut.
+        self._limits: dict[Line, asyncio.TimerHandle] = {}
+
+    async def take(self) -> Line:
+        """Hand out a connection for one call, for 10 seconds at most; then it is cut.
+
+        Raises:
+            StateUnavailableError: None is free, and none can be made.
+            InvalidArgumentError: The server refuses us, and will do so again.
+        """
+        await self._enter()
+        try:
+            line = self._freshest() or await self._connect()
+        except BaseException:
+            self._room.release()
+            raise
+        self._limits[line] = self._loop.call_later(_LIMIT, line.cut)
+        return line
+
+    def give_back(self, line: Line) -> None:
+        """Take a connection back, whatever became of it."""
+        self._limits.pop(line).cancel()
+        if line.is_idle():
+            self._idle.append(line)
+        else:
+            # Lost, or left in the middle of something: nobody knows what will come out of it.
+            line.drop()
+        self._room.release()
+
+    def close(self) -> None:
+        """Let go of all connections. Idempotent."""
+        while self._idle:
+            self._idle.pop().drop()
+
+    async def _enter(self) -> None:
+        if not self._room.locked():
+            await self._room.acquire()
+            return
+        try:
+            async with asyncio.timeout(_LIMIT):
+                await self._room.acquire()
+        except TimeoutError as error:
+            raise StateUnavailableError(
+                f"none of {_MOST} connections to PostgreSQL was free for {_LIMIT} seconds",
+                in_doubt=False,
+            ) from error
+
+    def _freshest(self) -> Line | None:
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_fresh():
+                return line
+            line.drop()
+        return None
+
+    async def _connect(self) -> Line:
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                self._dsn,
+                autocommit=True,
+                prepare_threshold=0,
+                cursor_factory=psycopg.AsyncRawCursor,
+            )
+        except (psycopg.Error, OSError) as error:
+            if isinstance(error, psycopg.ProgrammingError) or _FOR_GOOD.search(str(error)):
+                raise InvalidArgumentError(f"PostgreSQL refuses the URL: {error}") from error
+            raise StateUnavailableError(
+                f"PostgreSQL gives no answer: {error}", in_doubt=False
+            ) from error
+        connection.adapters.register_dumper(int, _NumberDumper)
+        connection.adapters.register_dumper(float, _NumberDumper)
+        return Line(connection)

@@ -1,0 +1,170 @@
+"""Procedures on SQLite for keys and locks: those of postgresql.sql, in Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from rxlanggraph.state.sql.sqlite_session import Session, writing
+
+__all__ = ["commit", "increment", "lock_acquire", "next_number"]
+
+_INTEGER: Final = re.compile(r"-?[0-9]+")
+# Of characters: more than that is no 64-bit integer, and Python reads thousands of digits slowly.
+_LONGEST: Final = 20
+
+
+def next_number(at: Session, namespace: str) -> int:
+    """Draw the next version or token (rule 3 of the contract)."""
+    ((number,),) = at.query(
+        "INSERT INTO rxlanggraph_counters (namespace, value) VALUES (?, 1)"
+        " ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value",
+        namespace,
+    )
+    return int(number)
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    item: str | None = None
+    version: int = 0
+    expires: float | None = None
+    fence: int | None = None
+
+    def refuses(self, token: int | None) -> bool:
+        return token is not None and self.fence is not None and self.fence > token
+
+
+def _look(at: Session, namespace: str, key: str) -> _Row:
+    """Return what is there; of a key that is gone the fence alone."""
+    rows = at.query(
+        "SELECT item, version, expires, fence FROM rxlanggraph_entries"
+        " WHERE namespace = ? AND key = ?",
+        namespace,
+        key,
+    )
+    row = _Row(*rows[0]) if rows else _Row()
+    is_over = row.expires is not None and row.expires <= at.moment
+    return _Row(fence=row.fence) if row.item is None or is_over else row
+
+
+def _write(at: Session, namespace: str, key: str, row: _Row) -> None:
+    if row.item is None and row.fence is None:
+        at.query("DELETE FROM rxlanggraph_entries WHERE namespace = ? AND key = ?", namespace, key)
+    else:
+        at.query(
+            "INSERT INTO rxlanggraph_entries (namespace, key, item, version, expires, fence)"
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET item = excluded.item,"
+            " version = excluded.version, expires = excluded.expires, fence = excluded.fence",
+            namespace,
+            key,
+            *row,
+        )
+
+
+@writing
+def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
+    at: Session,
+    namespace: str,
+    names: Sequence[str],
+    items: Sequence[str | None],
+    ttls: Sequence[float | None],
+    tokens: Sequence[int | None],
+    checked: Sequence[str],
+    expected: Sequence[int],
+) -> Sequence[Any]:
+    """One row: what came of it, the key that was refused, the versions before and after."""
+    found = {key: _look(at, namespace, key) for key in {*names, *checked}}
+    for key, token in zip(names, tokens, strict=True):
+        if found[key].refuses(token):
+            return [("stale", key, None, None)]
+    for key, version in zip(checked, expected, strict=True):
+        if found[key].version != version:
+            return [("changed", None, None, None)]
+    befores, afters = [], []
+    for key, item, ttl, token in zip(names, items, ttls, tokens, strict=True):
+        before = found[key]
+        version = 0 if item is None else next_number(at, namespace)
+        expires = None if ttl is None else at.moment + ttl
+        fence = before.fence if token is None else token
+        _write(at, namespace, key, _Row(item, version, expires, fence))
+        befores.append(before.version)
+        afters.append(version)
+    if any(ttl is not None for ttl in ttls):
+        _clear(at)
+    return [("done", None, befores, afters)]
+
+
+def _clear(at: Session) -> None:
+    """Delete two expired entries: who writes what will expire keeps it from piling up."""
+    at.query(
+        "DELETE FROM rxlanggraph_entries WHERE (namespace, key) IN ("
+        "SELECT namespace, key FROM rxlanggraph_entries"
+        " WHERE expires IS NOT NULL AND expires <= ? AND fence IS NULL LIMIT 2)",
+        at.moment,
+    )
+
+
+@writing
+def increment(at: Session, namespace: str, key: str, by: int, token: int | None) -> Sequence[Any]:
+    """One row: what came of it, and the sum."""
+    version = next_number(at, namespace)
+    # What most calls come to; it finds no row where there is more to say.
+    counted = at.query(
+        "UPDATE rxlanggraph_entries SET"
+        " item = CAST(item AS INTEGER) + ?, version = ?, fence = coalesce(?, fence)"
+        " WHERE namespace = ? AND key = ? AND expires IS NULL AND coalesce(fence <= ?, TRUE)"
+        " AND length(item) <= 18 AND item NOT GLOB '*[^0-9]*' AND item <> ''"
+        " AND ? BETWEEN -1000000000000000000 AND 1000000000000000000 RETURNING item",
+        *(by, version, token, namespace, key, token, by),
+    )
+    if counted:
+        return [("done", counted[0][0])]
+    old = _look(at, namespace, key)
+    if old.refuses(token):
+        return [("stale", None)]
+    text = old.item or "0"
+    if not _INTEGER.fullmatch(text):
+        return [("type", None)]
+    if len(text) > _LONGEST or not _fits(int(text)) or not _fits(int(text) + by):
+        return [("range", None)]
+    total = int(text) + by
+    fence = old.fence if token is None else token
+    _write(at, namespace, key, _Row(str(total), version, old.expires, fence))
+    return [("done", total)]
+
+
+def _fits(number: int) -> bool:
+    return -(2**63) <= number < 2**63
+
+
+# -- locks -----------------------------------------------------------------------------------------
+
+
+@writing
+def lock_acquire(at: Session, namespace: str, key: str, owner: str, ttl: float) -> Sequence[Any]:
+    """One row: the token, or None."""
+    rows = at.query(
+        "SELECT owner, token FROM rxlanggraph_locks"
+        " WHERE namespace = ? AND key = ? AND expires > ?",
+        namespace,
+        key,
+        at.moment,
+    )
+    if rows and rows[0][0] != owner:
+        return [(None,)]
+    token = rows[0][1] if rows else next_number(at, namespace)
+    at.query(
+        "INSERT INTO rxlanggraph_locks (namespace, key, owner, token, expires)"
+        " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET owner = excluded.owner,"
+        " token = excluded.token, expires = excluded.expires",
+        namespace,
+        key,
+        owner,
+        token,
+        at.moment + ttl,
+    )
+    return [(token,)]

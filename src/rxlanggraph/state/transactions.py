@@ -1,0 +1,188 @@
+"""Optimistic writes: read, decide, write all or nothing, and try again if others were faster."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, TypeVar
+
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from rxlanggraph.errors import ContentionError, UsageError
+from rxlanggraph.state.contract import Change, Entry, Versioned
+from rxlanggraph.state.core import Core
+from rxlanggraph.state.values import (
+    check_attempts,
+    check_name,
+    check_seconds,
+    check_token,
+    decode,
+    encode,
+)
+
+__all__ = ["Conflict", "Transaction", "persist", "persist_blocking"]
+
+_T = TypeVar("_T")
+
+
+class Transaction:
+    """What one transaction has read, and what it will write; made by ``state.transaction()``.
+
+    Optimistic: nothing is locked. At the commit the server compares the versions of all keys that
+    were read, and writes all changes or none; the commit is the end of the block, or of the
+    function. Confined to the loop of its state.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._read: dict[str, Entry] = {}
+        self._changes: dict[str, Change] = {}
+        self._ended = False
+
+    async def get(self, key: str) -> Versioned:
+        """Return the value and version of ``key``; again the same when asked again.
+
+        A key that this transaction has written has its new value, and no version yet: 0.
+        Cancelling it changes nothing.
+
+        Raises:
+            InvalidTypeError, InvalidArgumentError: ``key`` is no name of a key.
+            UsageError: The transaction has ended.
+            StateUnavailableError: The server gives no answer.
+        """
+        self._check(key)
+        if key in self._changes:
+            return Versioned(decode(self._changes[key].text), 0)
+        if key not in self._read:
+            entries = await self._core.call_repeatable(self._core.backend.read, [key])
+            # What a sister task read meanwhile stays.
+            self._read.setdefault(key, entries[0])
+        entry = self._read[key]
+        return Versioned(decode(entry.text), entry.version)
+
+    def set(self, key: str, value: Any, *, ttl: float | None = None, token: Any = None) -> None:
+        """Write ``value`` at the commit. On the loop; sends nothing yet.
+
+        Args:
+            key: The key.
+            value: A JSON value.
+            ttl: Seconds after which the key is gone; None: never.
+            token: A lease, a claim, or the number of its token; an older one than the key has
+                seen makes the commit fail with StaleTokenError.
+
+        Raises:
+            InvalidTypeError, InvalidArgumentError: An argument, or value, that cannot be.
+            UsageError: The transaction has ended.
+        """
+        self._check(key)
+        seconds = None if ttl is None else check_seconds("ttl", ttl)
+        self._changes[key] = Change(encode(value), seconds, check_token(token))
+
+    def delete(self, key: str, *, token: Any = None) -> None:
+        """Delete ``key`` at the commit, if it is there. On the loop; sends nothing yet.
+
+        Raises:
+            InvalidTypeError, InvalidArgumentError: An argument that cannot be.
+            UsageError: The transaction has ended.
+        """
+        self._check(key)
+        self._changes[key] = Change(None, None, check_token(token))
+
+    async def _commit(self) -> bool:
+        """End the transaction: write everything, if nothing that was read has changed since.
+
+        ``state.transaction()`` and ``state.transact()`` do this. Cancelled, it was done as a whole
+        or not at all.
+
+        Returns:
+            False if something has changed: nothing was written.
+
+        Raises:
+            UsageError: The transaction has ended already.
+            StaleTokenError: A token is too old; nothing was written.
+            StateUnavailableError: The server gives no answer.
+        """
+        self._check_open()
+        self._ended = True
+        if not self._read and not self._changes:
+            return True
+        checks = {key: entry.version for key, entry in self._read.items()}
+        written = await self._core.call(self._core.backend.commit, self._changes, checks)
+        if written is None:
+            return False
+        for key in written:
+            self._core.bell.ring(("key", key))
+        return True
+
+    def _check(self, key: str) -> None:
+        check_name("key", key)
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise UsageError("this transaction has ended; begin another one")
+
+
+class Conflict(Exception):  # noqa: N818 - never seen by a caller, who gets a ContentionError
+    """Somebody else has changed what was read."""
+
+
+async def persist(what: str, attempts: int, attempt: Callable[[], Awaitable[_T]]) -> _T:
+    """Await ``attempt()`` until it raises no `Conflict`, with random, growing pauses in between.
+
+    Raises:
+        InvalidTypeError, InvalidArgumentError: ``attempts`` is no number of attempts.
+        ContentionError: So many attempts met a conflict.
+    """
+    check_attempts("attempts", attempts)
+    # The first is made here: asking the library takes longer than most attempts.
+    with contextlib.suppress(Conflict):
+        return await attempt()
+    first = iter([Conflict])
+
+    async def again() -> _T:
+        for conflict in first:
+            raise conflict
+        return await attempt()
+
+    return await AsyncRetrying(**_policy(what, attempts))(again)
+
+
+def persist_blocking(what: str, attempts: int, attempt: Callable[[], _T]) -> _T:
+    """Do what `persist` does, blocking."""
+    check_attempts("attempts", attempts)
+    with contextlib.suppress(Conflict):
+        return attempt()
+    first = iter([Conflict])
+
+    def again() -> _T:
+        for conflict in first:
+            raise conflict
+        return attempt()
+
+    return Retrying(**_policy(what, attempts))(again)
+
+
+def _policy(what: str, attempts: int) -> dict[str, Any]:
+    def give_up(_: RetryCallState) -> NoReturn:
+        raise ContentionError(
+            f"{what}: others were faster, {attempts} times; try more attempts, or let one "
+            "worker do it (a lock, a StateActor)"
+        )
+
+    return {
+        "stop": stop_after_attempt(attempts),
+        # Of many that start together one gets through per round trip: the pauses soon have to span
+        # that. Of 512 updates by 64 tasks on SQLite, beginning at 5 ms let 26 give up after ten
+        # attempts, beginning at 20 ms none.
+        "wait": wait_random_exponential(multiplier=0.02, max=1.0),
+        "retry": retry_if_exception_type(Conflict),
+        "retry_error_callback": give_up,
+    }

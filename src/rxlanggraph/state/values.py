@@ -1,0 +1,209 @@
+"""JSON values, names and numbers: what may be stored, refused before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+
+__all__ = [
+    "check_attempts",
+    "check_function",
+    "check_integer",
+    "check_name",
+    "check_names",
+    "check_seconds",
+    "check_token",
+    "check_wait",
+    "decode",
+    "encode",
+    "error_value",
+]
+
+# So that a key fits into an index of every backend, whatever its characters take in UTF-8.
+_LONGEST_NAME = 512
+# A hundred years: every server can add it to its clock.
+_LONGEST_TIME = 100 * 366 * 86400.0
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def encode(value: Any) -> str:
+    """Return ``value`` as JSON text, in ASCII. Any thread; never blocks.
+
+    A value is JSON if it comes back equal: so a tuple, a mapping with keys that are no strings
+    or a NaN is refused, instead of coming back as something else.
+
+    Raises:
+        InvalidTypeError: ``value`` is no JSON value.
+    """
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        back = json.loads(text)
+        same = bool(back == value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidTypeError(f"{_short(value)} is no JSON value: {error}") from error
+    if not same:
+        raise InvalidTypeError(
+            f"{_short(value)} is no JSON value: it would come back as {_short(back)}; convert it "
+            "(tuples to lists, keys to strings) before it is stored"
+        )
+    return text
+
+
+def decode(text: str | None) -> Any:
+    """Return the value of a JSON text; None of None. Any thread; never blocks."""
+    return None if text is None else json.loads(text)
+
+
+def error_value(error: Any) -> Any:
+    """Return the JSON value of an exception; anything else as it is. Any thread; never blocks."""
+    if isinstance(error, BaseException):
+        return {"type": type(error).__qualname__, "message": str(error)}
+    return error
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def check_name(argument: str, name: object) -> str:
+    """Return ``name``, of a key, queue, worker, thread or id, if it can be one.
+
+    Raises:
+        InvalidTypeError: It is no string.
+        InvalidArgumentError: It is empty, too long, or has characters that not all servers take.
+    """
+    if not isinstance(name, str):
+        raise InvalidTypeError(f"{argument} must be a string, not {_short(name)}")
+    if not 1 <= len(name) <= _LONGEST_NAME:
+        raise InvalidArgumentError(
+            f"{argument} must have 1 to {_LONGEST_NAME} characters, not {len(name)}"
+        )
+    if "\0" in name or not (name.isascii() or _encodable(name)):
+        raise InvalidArgumentError(
+            f"{argument} must be text without NUL and lone surrogates, not {_short(name)}"
+        )
+    return name
+
+
+def check_names(argument: str, names: object) -> frozenset[str]:
+    """Return ``names`` as a set, if they are several strings that can be names, or none.
+
+    Raises:
+        InvalidTypeError: It is one string, or no collection, or has something else than strings.
+        InvalidArgumentError: One of them cannot be a name.
+    """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidTypeError(f"{argument} must be a list of strings, not {_short(names)}")
+    return frozenset(check_name(f"each of {argument}", name) for name in names)
+
+
+def _encodable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def check_integer(argument: str, value: object, bits: int = 64) -> int:
+    """Return ``value`` if it is a whole number of so many bits, its sign included.
+
+    Raises:
+        InvalidTypeError: It is no integer (a bool is none).
+        InvalidArgumentError: It is too large.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidTypeError(f"{argument} must be an integer, not {_short(value)}")
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise InvalidArgumentError(f"{argument} must fit into {bits} bits, not {_short(value)}")
+    return int(value)
+
+
+def check_attempts(argument: str, value: object) -> int:
+    """Return ``value`` if it is a number of attempts: 1 or more.
+
+    Raises:
+        InvalidTypeError: It is no integer.
+        InvalidArgumentError: It is less than 1, or too large.
+    """
+    number = check_integer(argument, value, bits=32)
+    if number < 1:
+        raise InvalidArgumentError(f"{argument} must be 1 or more, not {number}")
+    return number
+
+
+def check_token(token: Any) -> int | None:
+    """Return the number of a fencing token: of a lease, of a claim, or as it is; None of None.
+
+    Raises:
+        InvalidTypeError: It is nothing of these.
+        InvalidArgumentError: It is too large.
+    """
+    return None if token is None else check_integer("token", getattr(token, "token", token))
+
+
+def check_seconds(argument: str, value: object, *, zero: bool = False) -> float:
+    """Return ``value`` if it is a duration: more than 0 (or 0 with ``zero``), 100 years at most.
+
+    Raises:
+        InvalidTypeError: It is no number.
+        InvalidArgumentError: It is out of that range.
+    """
+    seconds = _number(argument, value)
+    if not 0 <= seconds <= _LONGEST_TIME or (seconds == 0 and not zero):
+        least = "0 or more" if zero else "more than 0"
+        raise InvalidArgumentError(
+            f"{argument} must be {least} seconds, and less than 100 years, not {value!r}"
+        )
+    return seconds
+
+
+def check_wait(value: object) -> float:
+    """Return how long to wait: 0 or more, infinity allowed.
+
+    Raises:
+        InvalidTypeError: It is no number.
+        InvalidArgumentError: It is negative or no number at all.
+    """
+    seconds = _number("wait", value)
+    if not seconds >= 0:
+        raise InvalidArgumentError(f"wait must be 0 or more seconds, not {value!r}")
+    return seconds
+
+
+def _number(argument: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidTypeError(f"{argument} must be a number of seconds, not {_short(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def check_function(argument: str, value: object) -> None:
+    """Refuse what cannot be called.
+
+    Raises:
+        InvalidTypeError: ``value`` is no function.
+    """
+    if not callable(value):
+        raise InvalidTypeError(f"{argument} must be a function, not {_short(value)}")
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # a broken repr, or too deep for one: the type has to do
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= 100 else f"{text[:100]}..."

@@ -1,0 +1,85 @@
+"""Waiting for what others do: woken at once by this process, by looking again for all others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+from collections.abc import Hashable, Iterator
+
+__all__ = ["Bell", "Polling", "wait_for_ring"]
+
+# Seconds between two looks: short at first, for work that comes in bursts, and then no shorter
+# than a few looks a second for each waiting worker. Guesses.
+_FIRST = 0.01
+_LONGEST = 0.25
+
+
+class Bell:
+    """Rings for whoever listens to a topic. Confined to the loop of its state."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[Hashable, set[asyncio.Event]] = {}
+
+    @contextlib.contextmanager
+    def listen(self, topic: Hashable) -> Iterator[asyncio.Event]:
+        """Have an event that every ring sets. Clear it before looking, wait for it after."""
+        heard = asyncio.Event()
+        listeners = self._listeners.setdefault(topic, set())
+        listeners.add(heard)
+        try:
+            yield heard
+        finally:
+            listeners.discard(heard)
+            if not listeners and self._listeners.get(topic) is listeners:
+                del self._listeners[topic]
+
+    def ring(self, topic: Hashable) -> None:
+        """Wake everybody who listens to ``topic``."""
+        for heard in self._listeners.get(topic, ()):
+            heard.set()
+
+    def ring_all(self) -> None:
+        """Wake everybody."""
+        for topic in self._listeners:
+            self.ring(topic)
+
+
+class Polling:
+    """The pauses of one who looks again and again, for at most ``wait`` seconds.
+
+    Pauses grow and are random, so that many who wait for the same do not look in step.
+    """
+
+    def __init__(self, heard: asyncio.Event, wait: float) -> None:
+        self.wait = wait
+        self._heard = heard
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + wait
+        self._pause = _FIRST
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end; 0 or less when it has come."""
+        return self._end - self._loop.time()
+
+    def timeout(self) -> asyncio.Timeout:
+        """A block that may last until the end."""
+        return asyncio.timeout(None if math.isinf(self.wait) else self.left)
+
+    async def pause(self) -> bool:
+        """Wait for a ring or until it is time to look again; False if that is over."""
+        if self.left <= 0:
+            return False
+        seconds = min(self._pause * random.uniform(0.5, 1.0), self.left)  # noqa: S311 - no secret
+        self._pause = min(2 * self._pause, _LONGEST)
+        await wait_for_ring(self._heard, seconds)
+        return True
+
+
+async def wait_for_ring(heard: asyncio.Event, seconds: float) -> None:
+    """Wait for a ring, at most so long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await heard.wait()

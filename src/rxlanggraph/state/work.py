@@ -1,0 +1,252 @@
+"""Queues of work: adding, claiming, and what became of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, cast, get_args
+
+from uuid_utils import uuid7
+
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.state.claims import Claim
+from rxlanggraph.state.contract import (
+    COMPLETED,
+    DeadLetter,
+    DeadTask,
+    NewTask,
+    QueueStats,
+    Task,
+    TaskState,
+)
+from rxlanggraph.state.core import Core, settled
+from rxlanggraph.state.values import (
+    check_attempts,
+    check_integer,
+    check_name,
+    check_names,
+    check_seconds,
+    check_wait,
+    decode,
+    encode,
+)
+from rxlanggraph.state.waiting import Polling
+
+__all__ = ["Work"]
+
+# In one call of `Work.add_tasks`: some tenths of a second of a server that does nothing else then.
+_MOST_ITEMS: Final = 10_000
+# What a dead letter shows whose worker went away in its last attempt.
+_EXPIRED = {"type": "LeaseLostError", "message": "the lease of the last attempt expired"}
+
+
+class Work:
+    """The part of a `State` that has queues of work. Confined to its loop.
+
+    A queue is there from its first use on, and is known by its name alone. What is true of every
+    method: it raises InvalidTypeError or InvalidArgumentError, before anything is sent, for an
+    argument that cannot be; StateUnavailableError if the server gives no answer;
+    StateClosedError after the end; WrongThreadError on another loop.
+    """
+
+    def __init__(self, core: Core, max_attempts: int) -> None:
+        self._core = core
+        self._max_attempts = max_attempts
+        self._worker = f"{socket.gethostname()}:{os.getpid()}:{uuid7().hex[-8:]}"
+
+    async def add_tasks(
+        self, queue: str, items: Iterable[Any], *, max_attempts: int | None = None
+    ) -> list[str]:
+        """Add ``items`` to ``queue``, all in one step; return their ids.
+
+        Cancelled, all of them were added or none.
+
+        Args:
+            queue: The queue.
+            items: JSON values, or `Task` objects with more to say; 10,000 at most, as a server
+                does nothing else in that step. One with a key that the queue knows already, in
+                whatever state, is not added again: the known id is returned.
+            max_attempts: How often each may be claimed before it is dead; None: as
+                ``open_state`` was told.
+        """
+        check_name("queue", queue)
+        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+            raise InvalidTypeError(f"items must be a list of items, not {type(items).__name__}")
+        attempts = self._max_attempts
+        if max_attempts is not None:
+            attempts = check_attempts("max_attempts", max_attempts)
+        tasks = [_new_task(item, attempts) for item in islice(items, _MOST_ITEMS + 1)]
+        if len(tasks) > _MOST_ITEMS:
+            raise InvalidArgumentError(
+                f"items must be {_MOST_ITEMS:,} at most, as they are added in one step; add more "
+                f"to {queue!r} in several calls"
+            )
+        if not tasks:
+            return []
+        backend = self._core.backend
+        ids = await self._core.call_repeatable(backend.tasks_add, queue, tasks)
+        self._core.bell.ring(("queue", queue))
+        return ids
+
+    async def claim_task(
+        self,
+        queue: str,
+        *,
+        worker: str | None = None,
+        lease: float = 30.0,
+        wait: float | None = None,
+    ) -> Claim | None:
+        """Claim the next item of ``queue``: nobody else gets it while its lease lasts.
+
+        Highest priority first, then the order of adding; of each thread one at a time, in order.
+        Cancelled, it has claimed nothing.
+
+        Args:
+            queue: The queue.
+            worker: Who claims, for `stats` and people; None: a name made of host and process.
+            lease: Seconds after which a worker that is silent has lost the item. Renewed in the
+                background while the claim is open.
+            wait: Seconds to wait for an item; None or 0: not at all.
+
+        Returns:
+            The claim; None if there was nothing to claim.
+        """
+        check_name("queue", queue)
+        name = self._worker if worker is None else check_name("worker", worker)
+        seconds = check_seconds("lease", lease)
+        with self._core.bell.listen(("queue", queue)) as heard:
+            polling = Polling(heard, 0.0 if wait is None else check_wait(wait))
+            while True:
+                heard.clear()
+                claim = await settled(self._claim(queue, name, seconds), undo=_give_back)
+                if claim is not None or not await polling.pause():
+                    return claim
+
+    async def _claim(self, queue: str, worker: str, lease: float) -> Claim | None:
+        core = self._core
+        began = core.loop.time()
+        task = await core.call(core.backend.task_claim, queue, worker, lease)
+        core.check_open()  # closed meanwhile, nothing would renew it
+        return None if task is None else Claim(core, queue, worker, task, lease=lease, began=began)
+
+    async def dead_letters(
+        self, queue: str, *, keys: Collection[str] | None = None
+    ) -> list[DeadLetter]:
+        """Return the dead tasks of ``queue``, in the order of adding: they get no more attempts.
+
+        Cancelling it changes nothing.
+
+        Args:
+            queue: The queue.
+            keys: Those with these keys; None: all.
+        """
+        check_name("queue", queue)
+        wanted = None if keys is None else check_names("keys", keys)
+        dead = await self._core.call_repeatable(self._core.backend.tasks_dead, queue, wanted)
+        return [_dead_letter(queue, task) for task in dead]
+
+    async def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
+        """Put dead tasks back at the end of ``queue``, due at once, attempts counted anew.
+
+        Cancelled, all were put back or none.
+
+        Args:
+            queue: The queue.
+            ids: Which; None: all that are dead. Ids of others are ignored.
+
+        Returns:
+            How many were put back.
+        """
+        check_name("queue", queue)
+        wanted = None if ids is None else check_names("ids", ids)
+        count = await self._core.call(self._core.backend.tasks_requeue, queue, wanted)
+        self._core.bell.ring(("queue", queue))
+        return count
+
+    async def results(
+        self,
+        queue: str,
+        *,
+        ids: Collection[str] | None = None,
+        keys: Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """Return the results of completed tasks, by their id, or by their key if asked by keys.
+
+        Tasks that are not complete are left out. Cancelling it changes nothing.
+
+        Args:
+            queue: The queue.
+            ids: Of which tasks; None: of all that are complete.
+            keys: Of which tasks, by their keys; instead of ``ids``.
+        """
+        check_name("queue", queue)
+        if ids is not None and keys is not None:
+            raise InvalidArgumentError("ask for results by ids or by keys, not by both")
+        backend = self._core.backend
+        if keys is None:
+            wanted = None if ids is None else check_names("ids", ids)
+            texts = await self._core.call_repeatable(backend.tasks_results, queue, "id", wanted)
+        else:
+            wanted = check_names("keys", keys)
+            texts = await self._core.call_repeatable(backend.tasks_results, queue, "key", wanted)
+        return {name: decode(text) for name, text in texts.items()}
+
+    async def stats(self, queue: str) -> QueueStats:
+        """Count the tasks of ``queue``, as of one moment. Cancelling it changes nothing."""
+        check_name("queue", queue)
+        return await self._core.call_repeatable(self._core.backend.tasks_stats, queue)
+
+    async def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
+        """Forget the tasks in these states, with their keys and results; return how many.
+
+        A completed task is kept, so that its key is known and its result can be read, until it is
+        purged. Whoever works on a claimed one that is purged has lost it. Cancelled, all were
+        forgotten or none; but on Redis some, as there it is done in steps of 1,000.
+
+        Args:
+            queue: The queue.
+            states: Any of ``"waiting"`` (delayed ones too), ``"claimed"``, ``"completed"`` and
+                ``"dead"``.
+        """
+        check_name("queue", queue)
+        wanted = cast("frozenset[TaskState]", check_names("states", states))
+        if unknown := wanted.difference(get_args(TaskState)):
+            raise InvalidArgumentError(
+                f"states must be some of {', '.join(get_args(TaskState))}, not {min(unknown)}"
+            )
+        count = await self._core.call(self._core.backend.tasks_purge, queue, wanted)
+        self._core.bell.ring(("queue", queue))
+        return count
+
+
+async def _give_back(claim: Claim | None) -> None:
+    if claim is not None:
+        await claim.release()
+
+
+def _new_task(item: Any, max_attempts: int) -> NewTask:
+    task = item if isinstance(item, Task) else Task(item)
+    return NewTask(
+        id=uuid7().hex,
+        text=encode(task.item),
+        key=None if task.key is None else check_name("key", task.key),
+        priority=check_integer("priority", task.priority, bits=32),
+        delay=check_seconds("delay", task.delay, zero=True),
+        thread_id=None if task.thread_id is None else check_name("thread_id", task.thread_id),
+        max_attempts=max_attempts,
+    )
+
+
+def _dead_letter(queue: str, task: DeadTask) -> DeadLetter:
+    return DeadLetter(
+        id=task.id,
+        queue=queue,
+        item=decode(task.text),
+        key=task.key,
+        thread_id=task.thread_id,
+        attempts=task.attempts,
+        worker=task.worker,
+        error=_EXPIRED if task.error is None else decode(task.error),
+    )

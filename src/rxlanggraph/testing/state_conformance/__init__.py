@@ -1,0 +1,25 @@
+"""Does a backend keep the contract of shared state? Run it against one of your own.
+
+    @pytest.mark.parametrize("check", conformance_checks(), ids=str)
+    async def test_my_backend(check):
+        await check(functools.partial(open_state, "mydb://localhost"))
+
+A backend without a URL of ours is opened by any function that takes a ``namespace`` and returns an
+async context manager of a `State`: each call another one, all on the same data. ``python -m
+rxlanggraph.testing.state_conformance URL`` runs them all, and tells which fail.
+
+Each check makes a namespace of its own, ``conformance-...``, and leaves it behind.
+"""
+
+from __future__ import annotations
+
+from rxlanggraph.testing.state_conformance import fences, order, recovery, sharing, values, work
+from rxlanggraph.testing.state_conformance.harness import Check, OpenState
+
+__all__ = ["Check", "OpenState", "conformance_checks"]
+
+
+def conformance_checks() -> list[Check]:
+    """Return all checks, in the order of the parts of the contract. Any thread; never blocks."""
+    parts = (values, sharing, fences, work, order, recovery)
+    return [each for part in parts for each in part.CHECKS]
