@@ -101,7 +101,8 @@ def step_impl(context: Context) -> None:
 
 @when('I run "{line}"')
 def step_impl(context: Context, line: str) -> None:
-    context.ended = command.run_here(line, context.folder, context.stdin)
+    whole = line.replace("{journal}", getattr(context, "journal", "{journal}"))
+    context.ended = command.run_here(whole, context.folder, context.stdin)
 
 
 @when('I run "{line}" on a terminal')

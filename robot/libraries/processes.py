@@ -150,9 +150,15 @@ class processes:
 
     # -- starting ------------------------------------------------------------------------------
 
-    def start_program(self, name: str, *arguments: str, reads: bool = True) -> Running:
-        """Start one of the small programs beside these suites."""
-        return self._start([sys.executable, str(PROGRAMS / name), *arguments], reads=reads)
+    def start_program(
+        self, name: str, *arguments: str, reads: bool = True, measured: bool = True
+    ) -> Running:
+        """Start one of the small programs beside these suites.
+
+        With ``measured=False`` without coverage, which slows down what works hard.
+        """
+        line = [sys.executable, str(PROGRAMS / name), *arguments]
+        return self._start(line, reads=reads, measured=measured)
 
     def start_command(self, *arguments: str, reads: bool = True, cwd: str | None = None) -> Running:
         """Start ``rxlanggraph`` with a pipe as its standard input, which stays open.
@@ -185,6 +191,7 @@ class processes:
         cwd: str | None = None,
         stdin: int = subprocess.PIPE,
         terminal: tuple[int, int] | None = None,
+        measured: bool = True,
     ) -> Running:
         popen = subprocess.Popen(
             line,
@@ -193,7 +200,7 @@ class processes:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=cwd or (self._folder.name if self._folder else None),
-            env=_environment(),
+            env=_environment(measured=measured),
             start_new_session=True,
             pass_fds=() if terminal is None else (terminal[1],),
         )
@@ -363,11 +370,12 @@ def _command() -> list[str]:
     return [sys.executable, "-m", "rxlanggraph"]
 
 
-def _environment() -> dict[str, str]:
+def _environment(*, measured: bool = True) -> dict[str, str]:
     """That of the tests: the paths of this interpreter, absolute, and coverage's variables."""
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    left_out = () if measured else ("COVERAGE_PROCESS_CONFIG",)
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in left_out},
         "LANGSMITH_TRACING": "false",
         "LANGCHAIN_TRACING_V2": "false",
         "PYTHONPATH": os.pathsep.join(str(Path(path).resolve()) for path in paths if path),

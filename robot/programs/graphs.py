@@ -56,6 +56,16 @@ async def announced(content: Any) -> Any:
     return content["n"]
 
 
+async def paced(content: Any) -> Any:
+    """The number itself, after a moment; notes in the file "runs" that it has begun."""
+    starts_on(content)
+    runs = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(runs, f"{content['n']}\n".encode())
+    os.close(runs)
+    await asyncio.sleep(0.03)
+    return content["n"]
+
+
 async def picky(content: Any) -> Any:
     """Twelve divided by the number; fails on 0, and on all that is no number."""
     return 12 // content["n"]

@@ -2,7 +2,10 @@
 
     __init__    `main`, and what every exit status means
     run         rxlanggraph run: options in, summary and exit status out
-    job         the pipeline behind it, and what steers it
+    status      rxlanggraph status
+    journal_*   a run that survives being killed: see journal_job, journal_writer and journal
+    job         the pipeline behind a run without a journal
+    steering    what the main thread does while either goes on
     feed        reader thread: lines -> messages, bounded
     writer      writer thread: results -> records
     ledger      what became of each line; summary: how it all ended
@@ -24,6 +27,7 @@ from rxlanggraph.cli.demo import demo
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.progress import give_up_unsaid, say
 from rxlanggraph.cli.run import run
+from rxlanggraph.cli.status import status
 
 __all__ = ["main"]
 
@@ -35,6 +39,7 @@ def _commands() -> None:
 
 
 _commands.add_command(run)
+_commands.add_command(status)
 _commands.add_command(demo)
 
 

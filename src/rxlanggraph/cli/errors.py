@@ -6,7 +6,9 @@ Continues the tree of `rxlanggraph.errors`:
     └── CommandError          the command cannot go on; `status` becomes its exit status
         ├── TargetError       MODULE_OR_FILE:GRAPH names no graph
         ├── InputError        the input cannot be read, or is no CSV at all
-        └── OutputError       a record could not be written
+        ├── OutputError       a record could not be written
+        ├── JournalError      the journal gives no answer
+        └── OtherRunError     the journal is that of another run, or of none
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from enum import IntEnum
 
 from rxlanggraph.errors import RxLangGraphError
 
-__all__ = ["CommandError", "ExitStatus", "InputError", "OutputError", "TargetError"]
+__all__ = [
+    "CommandError",
+    "ExitStatus",
+    "InputError",
+    "JournalError",
+    "OtherRunError",
+    "OutputError",
+    "TargetError",
+]
 
 
 class ExitStatus(IntEnum):
@@ -26,6 +36,7 @@ class ExitStatus(IntEnum):
     USAGE = 2
     HALTED = 3
     OUTPUT_FAILED = 4
+    JOURNAL_FAILED = 5
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -48,3 +59,13 @@ class OutputError(CommandError):
     """A record could not be written: the disk is full, or the reader has gone."""
 
     status = ExitStatus.OUTPUT_FAILED
+
+
+class JournalError(CommandError):
+    """The journal gives no answer, or none any more."""
+
+    status = ExitStatus.JOURNAL_FAILED
+
+
+class OtherRunError(CommandError):
+    """The journal belongs to another graph or input, to a run that was begun, or to none."""

@@ -24,7 +24,7 @@ from rxlanggraph.cli.lines import Line
 from rxlanggraph.cli.sources import Source
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Feed"]
+__all__ = ["Feed", "thread_or_problem"]
 
 
 class Feed:
@@ -124,9 +124,7 @@ class Feed:
         return not self._ended.is_set()
 
     def _pass_on(self, line: Line) -> None:
-        thread_id, problem = None, line.problem
-        if problem is None and self._thread_key is not None:
-            thread_id, problem = thread_of(line.content, self._thread_key)
+        thread_id, problem = thread_or_problem(line, self._thread_key)
         if problem is not None:
             self._on_broken(Line(line.number, line.raw, line.end, None, problem))
             return
@@ -154,6 +152,13 @@ class Feed:
     def _complete(self) -> None:
         if self._observer is not None:
             self._observer.on_completed()
+
+
+def thread_or_problem(line: Line, key: str | None) -> tuple[str | None, str | None]:
+    """Return the thread of a line that is a message, or else why it is none."""
+    if line.problem is not None or key is None:
+        return None, line.problem
+    return thread_of(line.content, key)
 
 
 def thread_of(content: object, key: str) -> tuple[str | None, str | None]:

@@ -6,20 +6,15 @@
       └──────────── a slot for each record written ─────┘
 
 Bounded by one window: no more lines are read than may be without a record. Steered by the main
-thread alone: signal handlers and the other threads put what happened into one queue (a
-`SimpleQueue`, whose ``put`` may interrupt itself), and the main thread acts on it.
+thread alone (`Steering`).
 """
 
 from __future__ import annotations
 
-import queue
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple, TextIO
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import ExitStatus, OutputError
@@ -29,19 +24,51 @@ from rxlanggraph.cli.limits import Halt, Rate
 from rxlanggraph.cli.lines import Line
 from rxlanggraph.cli.progress import Reporter, say
 from rxlanggraph.cli.sinks import Sink
-from rxlanggraph.cli.sources import Source
+from rxlanggraph.cli.sources import Format, Source
+from rxlanggraph.cli.steering import Steering
 from rxlanggraph.cli.summary import Outcome
 from rxlanggraph.cli.writer import Writer
 
-__all__ = ["WINDOW_PER_RUN", "Job", "JobOptions"]
+__all__ = ["WINDOW_PER_RUN", "Files", "Job", "JobOptions"]
 
 WINDOW_PER_RUN = 4
 """Lines taken in for each run that may be under way: enough that a few busy threads do not starve
 the others, and few enough that draining is soon done. A guess, like every such number."""
-_REFRESH = 0.2
 _CANCEL_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
-_HANDLED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Files(NamedTuple):
+    """What a job reads and writes, as the command line says.
+
+    Attributes:
+        input: The input's path, or ``-``.
+        form: How to read it; None goes by the suffix.
+        output: The output's path, or ``-``; None: none is written.
+        errors: The path for what is not ok; None: to the output.
+        stdout: Standard output.
+    """
+
+    input: str
+    form: Format | None
+    output: str | None
+    errors: str | None
+    stdout: TextIO
+
+    @property
+    def input_name(self) -> str:
+        """What to call the input."""
+        return "standard input" if self.input == "-" else self.input
+
+    @property
+    def output_name(self) -> str | None:
+        """What to call the output."""
+        return "standard output" if self.output == "-" else self.output
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether records go to a terminal: a progress bar would be torn apart by them."""
+        return "-" in (self.output, self.errors) and self.stdout.isatty()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +129,11 @@ class Job:
             on_failure=self._writing_failed,
             on_end=lambda crash: self._tell(self._writer_ended, crash),
         )
-        # Written by any thread, taken by the main thread: what it has to do next.
-        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         # Confined to the writer thread:
         self._halted = False
         # Confined to the main thread:
-        self._ended = False
-        self._signals = 0
-        self._cancelled = False
         self._crash: Exception | None = None
-        self._cause: ExitStatus | None = None
-        self._reason: str | None = None
+        self._steering = Steering(self._feed.end, self._cancel, lambda: self._ledger.account().open)
 
     def run(self) -> Outcome:
         """Run to the end, or to the first thing that ends it early.
@@ -127,23 +148,23 @@ class Job:
             Exception: A defect of this package, never of a graph, a line or a file.
         """
         started = time.monotonic()
-        previous = {number: signal.signal(number, self._signalled) for number in _HANDLED}
         try:
-            self._writer.start()
-            self._subscribe()
-            self._supervise()
+            self._steering.run(self._start, self._report)
         finally:
             self._feed.end()
             self._close_bridge()
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            self._steering.release()
             self._reporter.close()
         if self._crash is not None:
             raise self._crash
         account = self._ledger.account()
         numbers = line_ranges(line.number for line in self._ledger.open_lines())
         seconds = time.monotonic() - started
-        return Outcome(self._status(account), account, numbers, self._reason, seconds)
+        return Outcome(self._status(account), account, numbers, self._steering.reason, seconds)
+
+    def _start(self) -> None:
+        self._writer.start()
+        self._subscribe()
 
     def _subscribe(self) -> None:
         options = self._options
@@ -167,32 +188,18 @@ class Job:
         for run in self._bridge.close(0, cancel_timeout=_CLOSE_SECONDS).stuck:
             say(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
 
-    def _supervise(self) -> None:
-        while not self._ended:
-            try:
-                event = self._events.get(timeout=_REFRESH)
-            except queue.Empty:
-                pass
-            else:
-                event()
-            self._reporter.update(self._ledger.account(), self._bridge.statistics().in_flight)
+    def _report(self) -> None:
+        self._reporter.update(self._ledger.account(), self._bridge.statistics().in_flight)
 
     def _status(self, account: Account) -> ExitStatus:
-        if self._cause is not None:
-            return self._cause
+        if self._steering.cause is not None:
+            return self._steering.cause
         return ExitStatus.OK if account.ok == account.read else ExitStatus.SOME_FAILED
 
-    # -- other threads, and signal handlers -----------------------------------------------------
+    # -- other threads ---------------------------------------------------------------------------
 
     def _tell(self, what: Callable[..., None], *about: Any) -> None:
-        self._events.put(partial(what, *about))
-
-    def _signalled(self, number: int, _: FrameType | None) -> None:
-        """In the main thread, between any two of its steps."""
-        self._signals += 1
-        if self._signals > 1:
-            self._leave_signals_to_system()  # at once: the third one must not wait in the queue
-        self._tell(self._handle_signal, number, self._signals)
+        self._steering.tell(what, *about)
 
     def _line_broken(self, line: Line) -> None:
         """In the reader thread."""
@@ -216,37 +223,17 @@ class Job:
 
     # -- what the main thread does about it -----------------------------------------------------
 
-    def _stop(self, cause: ExitStatus, reason: str) -> None:
-        """Take in nothing more. What has been taken in goes on."""
-        self._feed.end()
-        # A record that cannot be written is worse news than whatever came before it.
-        if self._cause is None or cause is ExitStatus.OUTPUT_FAILED:
-            self._cause, self._reason = cause, reason
-
-    def _handle_signal(self, number: int, count: int) -> None:
-        if count > 1:
-            say("cancelling what is in flight")
-            self._cancel()
-            return
-        open_lines = self._ledger.account().open
-        if number == signal.SIGINT:
-            say(f"draining: {open_lines:,} still on the way; Ctrl-C again cancels them")
-            self._stop(ExitStatus.INTERRUPTED, "interrupted by Ctrl-C")
-        else:
-            say(f"draining: {open_lines:,} still on the way")
-            self._stop(ExitStatus.TERMINATED, "ended by SIGTERM")
-
     def _halt_reached(self, account: Account) -> None:
         failures = f"{account.failures:,} of {account.finished:,} messages failed"
-        self._stop(ExitStatus.HALTED, f"halted: {failures}")
+        self._steering.stop(ExitStatus.HALTED, f"halted: {failures}")
 
     def _input_failed(self, name: str, error: Exception) -> None:
         text = getattr(error, "strerror", None) or str(error)
-        self._stop(ExitStatus.USAGE, f"reading {name} failed: {text}")
+        self._steering.stop(ExitStatus.USAGE, f"reading {name} failed: {text}")
 
     def _output_failed(self, error: OutputError) -> None:
-        self._stop(error.status, str(error))
-        self._cancel()
+        self._steering.stop(error.status, str(error))
+        self._steering.cancel()
 
     def _crashed(self, error: Exception) -> None:
         self._crash = error
@@ -255,17 +242,9 @@ class Job:
 
     def _writer_ended(self, crash: Exception | None) -> None:
         self._crash = self._crash or crash
-        self._ended = True
-
-    def _leave_signals_to_system(self) -> None:
-        for number in _HANDLED:
-            signal.signal(number, signal.SIG_DFL)
+        self._steering.end()
 
     def _cancel(self) -> None:
         """Cancel what is in flight; give up what does not end even so."""
-        self._leave_signals_to_system()
-        if self._cancelled:
-            return
-        self._cancelled = True
         # Each cancelled run has its result at once, a stuck one too: the stream always ends.
         self._bridge.cleanup_tasks(_CANCEL_SECONDS)

@@ -25,7 +25,7 @@ _SLACK = 0.05
 class Rate:
     """At most so many messages per second, minute or hour, evenly spaced.
 
-    Confined to the thread that calls `wait`, the command's reader.
+    Confined to one thread, the one that takes messages in.
 
     Args:
         interval: Seconds from one message to the next.
@@ -46,9 +46,18 @@ class Rate:
         """
         match = _RATE.fullmatch(text.strip())
         count = float(match["count"]) if match else 0.0
-        if match is None or count <= 0:
+        interval = _SECONDS[match["unit"]] / count if match and count else 0.0
+        # Neither none at all nor more than a thread can wait.
+        if not 0 < interval <= threading.TIMEOUT_MAX:
             raise InvalidArgumentError(f"{text!r} is no rate: write 5/s, 90/m or 1000/h")
-        return cls(_SECONDS[match["unit"]] / count)
+        return cls(interval)
+
+    def reserve(self) -> float:
+        """Take the next turn; return how many seconds from now that is."""
+        now = self._clock()
+        turn = max(self._next, now - _SLACK)
+        self._next = turn + self.interval
+        return max(0.0, turn - now)
 
     def wait(self, ended: threading.Event) -> bool:
         """Block until the next message may go, or until ``ended`` is set.
@@ -56,10 +65,8 @@ class Rate:
         Returns:
             Whether it may go: False once ``ended`` is set.
         """
-        now = self._clock()
-        turn = max(self._next, now - _SLACK)
-        self._next = turn + self.interval
-        return not (ended.wait(turn - now) if turn > now else ended.is_set())
+        seconds = self.reserve()
+        return not (ended.wait(seconds) if seconds else ended.is_set())
 
 
 @dataclass(frozen=True, slots=True)

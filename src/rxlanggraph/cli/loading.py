@@ -15,7 +15,7 @@ from rxlanggraph.cli.errors import TargetError
 from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.targets import as_target
 
-__all__ = ["has_checkpointer", "load_graph"]
+__all__ = ["has_checkpointer", "keeps_in_memory", "load_graph"]
 
 _EXAMPLE = "such as my_graphs.py:graph or my_package.graphs:graph"
 
@@ -48,6 +48,14 @@ def load_graph(target: str) -> Any:
 def has_checkpointer(graph: Any) -> bool:
     """Whether every run of ``graph`` needs a thread to keep its state under."""
     return bool(getattr(graph, "checkpointer", None))
+
+
+def keeps_in_memory(graph: Any) -> bool:
+    """Whether the threads' state dies with the process: LangGraph's saver for tests and examples.
+
+    By its name, as importing it takes half a second where the graph is but a function.
+    """
+    return type(getattr(graph, "checkpointer", None)).__module__ == "langgraph.checkpoint.memory"
 
 
 def _import_file(place: str) -> ModuleType:

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from rxlanggraph.cli.lines import Line
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["broken_record", "encodable", "error_text", "result_record", "to_line"]
+__all__ = ["Record", "broken_record", "encodable", "error_text", "result_record", "to_line"]
 
 Record = dict[str, Any]
 

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from rxlanggraph.cli.job import Job, JobOptions
+from rxlanggraph.cli.errors import ExitStatus
+from rxlanggraph.cli.job import Files, Job, JobOptions
 from rxlanggraph.cli.limits import MINIMUM_FOR_PERCENT, Halt, Rate
 from rxlanggraph.cli.loading import has_checkpointer, load_graph
 from rxlanggraph.cli.progress import reporter_for, say
 from rxlanggraph.cli.sinks import open_sink, same_file
 from rxlanggraph.cli.sources import Format, open_source
-from rxlanggraph.cli.summary import summary
+from rxlanggraph.cli.summary import Outcome, summary
 from rxlanggraph.errors import InvalidArgumentError
 
 __all__ = ["run"]
 
+_NEED_JOURNAL = ("resume", "resume_failed", "no_output")
+_SHARING = (*_NEED_JOURNAL, "lease", "max_attempts")
+# What every database takes for an integer.
+_MOST = 2**31 - 1
+# Seconds: some 30 years; not much more is an overflow to the system's clocks.
+_LONGEST = 1e9
+_TO_RESUME = (
+    ExitStatus.HALTED,
+    ExitStatus.OUTPUT_FAILED,
+    ExitStatus.INTERRUPTED,
+    ExitStatus.TERMINATED,
+)
 _EPILOG = """\b
 Exit status:
   0    every message is ok
@@ -27,6 +41,7 @@ Exit status:
   2    wrong usage, no such graph, or an input that cannot be read
   3    halted by --halt
   4    a record could not be written: disk full, closed pipe
+  5    the journal gives no answer
   130  ended by Ctrl-C: the first drains, the second cancels
   143  ended by SIGTERM, which drains
 """
@@ -44,6 +59,18 @@ def _parsed(
             raise click.BadParameter(str(error)) from error
 
     return callback
+
+
+class _Seconds(click.FloatRange):
+    """A range to which nan does not belong, although it is neither below nor above it."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+        return seconds
 
 
 @click.command(epilog=_EPILOG)
@@ -89,13 +116,13 @@ def _parsed(
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_Seconds(min=0, min_open=True, max=_LONGEST),
     metavar="SECONDS",
     help="For each message. One that takes longer has failed (timed_out).",
 )
 @click.option(
     "--retries",
-    type=click.IntRange(min=0),
+    type=click.IntRange(min=0, max=_MOST),
     metavar="N",
     default=0,
     help="How often to try a failed message again.",
@@ -114,6 +141,46 @@ def _parsed(
     metavar="N/s",
     help="Take in at most so many messages per second (/m: minute, /h: hour), evenly.",
 )
+@click.option(
+    "--journal",
+    metavar="FILE|URL",
+    help="Keep in this SQLite file, or on a server (postgresql://..., redis://...; #NAME behind it "
+    "for several), what was answered: killed at any moment, the run goes on with --resume. "
+    "--output is then completed instead of overwritten.",
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the run of the journal, or begin it. Several processes, on several machines, "
+    "may work on one journal, each with a copy of the input.",
+)
+@click.option(
+    "--resume-failed",
+    is_flag=True,
+    help="As --resume, and run again what has failed or killed its workers. Its records are "
+    "replaced.",
+)
+@click.option(
+    "--no-output", is_flag=True, help="With --journal: work only; another process writes."
+)
+@click.option(
+    "--lease",
+    type=_Seconds(min=0.1, max=86400),
+    metavar="SECONDS",
+    default=15.0,
+    show_default=True,
+    help="With --journal: after so long others take over what a process had that died.",
+)
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(min=1, max=_MOST),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="With --journal: how many workers may die of a message before it is given up (dead). "
+    "What is in flight beside one that kills its worker loses an attempt too: --resume-failed "
+    "-j 1, and --resume -j 1 after each death, run one at a time, so that only that one dies.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
 def run(
     target: str,
@@ -123,6 +190,7 @@ def run(
     errors: str | None,
     form: Format | None,
     quiet: bool,
+    journal: str | None,
     **options: Any,
 ) -> int:
     """Run a graph over a file of messages, one result per line.
@@ -132,38 +200,76 @@ def run(
     is the content of one message. Every line that is not blank gets a record, in any order unless
     --ordered: line, id, thread_id, status, content, error, duration.
     """
+    sharing = {name: options.pop(name) for name in _SHARING}
+    files = Files(input_, form, None if sharing["no_output"] else output, errors, sys.stdout)
     _check_paths(input_, output, errors)
-    stdout = sys.stdout
+    _check_sharing(files, journal, sharing)
     with contextlib.ExitStack() as stack:
         if "-" in (output, errors):
             # What a graph prints must not end up among the records.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         graph = _load(target, options["thread_key"])
-        # The outputs come last: a mistake before must not empty a file that is there.
-        with contextlib.ExitStack() as opened:
-            source = open_source(input_, form)
-            opened.callback(source.stream.close)
-            output_sink = open_sink(output, stdout)
-            opened.callback(output_sink.close)
-            error_sink = None if errors is None else open_sink(errors, stdout)
-            opened.pop_all()  # closed by the threads of the job from now on
-        torn = "-" in (output, errors) and stdout.isatty()
-        job = Job(
-            graph,
-            source,
-            output=output_sink,
-            errors=error_sink,
-            reporter=reporter_for(source.size, quiet=quiet, output_on_terminal=torn),
-            options=JobOptions(**options),
-        )
-        outcome = job.run()
+        job_options = JobOptions(**options)
+        if journal is None:
+            outcome = _run_once(graph, files, job_options, quiet=quiet)
+        else:
+            # Databases take their time to import: nothing that a run without a journal waits for.
+            from rxlanggraph.cli.journal_run import durable_run  # noqa: PLC0415
+
+            outcome = durable_run(
+                graph, target, files, job_options, journal=journal, quiet=quiet, **sharing
+            )
+    _tell(outcome, files, journal, quiet=quiet)
+    return outcome.status
+
+
+def _run_once(graph: Any, files: Files, options: JobOptions, *, quiet: bool) -> Outcome:
+    assert files.output is not None, "it can be left out with a journal alone"
+    # The outputs come last: a mistake before must not empty a file that is there.
+    with contextlib.ExitStack() as opened:
+        source = open_source(files.input, files.form)
+        opened.callback(source.stream.close)
+        output = open_sink(files.output, files.stdout)
+        opened.callback(output.close)
+        errors = None if files.errors is None else open_sink(files.errors, files.stdout)
+        opened.pop_all()  # closed by the threads of the job from now on
+    reporter = reporter_for(source.size, quiet=quiet, output_on_terminal=files.on_terminal)
+    job = Job(graph, source, output=output, errors=errors, reporter=reporter, options=options)
+    return job.run()
+
+
+def _tell(outcome: Outcome, files: Files, journal: str | None, *, quiet: bool) -> None:
     if outcome.reason is not None:
         say(outcome.reason)
     if outcome.without_record:
-        say(f"without a record: line {outcome.without_record} of {source.name}")
+        say(f"without a record: line {outcome.without_record} of {files.input_name}")
+    if journal is not None and outcome.status in _TO_RESUME:
+        say("what is answered is kept; go on with --resume")
     if not quiet:
-        say(summary(outcome, output_sink.name, errors))
-    return outcome.status
+        say(summary(outcome, files.output_name, files.errors))
+
+
+def _check_sharing(files: Files, journal: str | None, sharing: dict[str, Any]) -> None:
+    if journal is None:
+        for name in _NEED_JOURNAL:
+            if sharing[name]:
+                raise click.UsageError(
+                    f"--{name.replace('_', '-')} needs a --journal: say where it is"
+                )
+        return
+    if files.output is None and files.errors is not None:
+        raise click.UsageError("--errors is an output too: leave it out with --no-output")
+    # As `durable_run`: not without a journal.
+    from rxlanggraph.cli.journal_place import place_of  # noqa: PLC0415
+
+    file = place_of(journal).path
+    for option, path in (
+        ("input", files.input),
+        ("output", files.output),
+        ("errors", files.errors),
+    ):
+        if file is not None and path is not None and same_file(str(file), path):
+            raise click.UsageError(f"--journal and --{option} are both {path}; name another file")
 
 
 def _check_paths(input_: str, output: str, errors: str | None) -> None:

@@ -21,7 +21,7 @@ from typing import BinaryIO, Literal
 from rxlanggraph.cli.errors import InputError
 from rxlanggraph.cli.lines import Line, PhysicalLines
 
-__all__ = ["Format", "Source", "open_source", "read_csv", "read_jsonl"]
+__all__ = ["Format", "Source", "format_of", "open_source", "read_csv", "read_jsonl"]
 
 Format = Literal["jsonl", "csv"]
 
@@ -159,13 +159,17 @@ def open_source(path: str, form: Format | None = None) -> Source:
             f"cannot read {name}: {error.strerror or error}; give a readable file, or - for "
             "standard input"
         ) from error
-    if form is None:
-        form = "csv" if Path(path).suffix.lower() == ".csv" else "jsonl"
+    form = form or format_of(path)
     readers: dict[Format, Callable[[], Iterator[Line]]] = {
         "jsonl": lambda: read_jsonl(stream),
         "csv": lambda: read_csv(stream, name),
     }
     return Source(name, readers[form](), size, stream)
+
+
+def format_of(path: str) -> Format:
+    """Return the format that a path's suffix says: CSV, or anything else for JSON Lines."""
+    return "csv" if Path(path).suffix.lower() == ".csv" else "jsonl"
 
 
 def _open(path: str | int) -> BinaryIO:

@@ -20,6 +20,7 @@ class Outcome:
         without_record: Line numbers that have no record, as text; empty if each has one.
         reason: Why the job ended before its input did, or None.
         seconds: How long it took.
+        here: How many lines this process has answered of a run that several may share; None: all.
     """
 
     status: ExitStatus
@@ -27,24 +28,29 @@ class Outcome:
     without_record: str
     reason: str | None
     seconds: float
+    here: int | None = None
 
 
-def summary(outcome: Outcome, output: str, errors: str | None) -> str:
+def summary(outcome: Outcome, output: str | None, errors: str | None) -> str:
     """Return what became of every line, where the records are, and how fast it went.
 
     Args:
         outcome: How the job ended.
-        output: What to call the output.
+        output: What to call the output; None where there is none.
         errors: What to call the file of the failures; None where there is none.
     """
     account = outcome.account
     cancelled = f", {account.cancelled:,} cancelled" if account.cancelled else ""
-    unwritten = outcome.status is ExitStatus.OUTPUT_FAILED
+    # Of a run with a journal, what has no record in the output has one there.
+    unwritten = outcome.status is ExitStatus.OUTPUT_FAILED and outcome.here is None
     rest = f"{account.open:,} {'without a record' if unwritten else 'not run'}"
     elsewhere = f", failures in {errors}" if errors else ""
+    finished = account.finished if outcome.here is None else outcome.here
+    shared = "" if outcome.here is None else f" ({finished:,} answered here)"
+    results = f"results in {output}{elsewhere}" if output else "no results written here"
     return (
         f"read {account.read:,}: {account.ok:,} ok, {account.failed:,} failed, "
         f"{account.broken:,} broken{cancelled}, {rest}; "
-        f"{outcome.seconds:.1f} s, {account.finished / max(outcome.seconds, 1e-9):,.0f}/s; "
-        f"results in {output}{elsewhere}"
+        f"{outcome.seconds:.1f} s, {finished / max(outcome.seconds, 1e-9):,.0f}/s{shared}; "
+        f"{results}"
     )

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import unittest
+from typing import Any
+from unittest import mock
+
+from behave import then, when
+from behave.runner import Context
+
+from rxlanggraph.cli import journal_place, journal_watch
+from rxlanggraph.cli.journal import Intake
+from rxlanggraph.cli.journal_place import Patience
+from rxlanggraph.cli.journal_watch import Progress, Watch
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state import QueueStats, State, SyncState, Task
+from support import command
+from support.patching import patch
+from support.state_world import claimed, world
+
+BEGUN = Progress(Intake(line=1, messages=1, complete=True), QueueStats(waiting=1))
+FINISHED = Progress(Intake(line=1, messages=1, complete=True), QueueStats(completed=1))
+
+
+@when("a look at the journal {what}, and the run ends behind it")
+def step_impl(context: Context, what: str) -> None:
+    there, looks = world(context), iter(range(10))
+    state = there.open()
+
+    async def look(_: State) -> Progress:
+        number = next(looks)
+        if number:
+            return FINISHED if number > 1 else BEGUN
+        await asyncio.sleep(30)
+        context.behind = there.clock.now
+        if "fails" in what:
+            raise StateUnavailableError("the server is gone")
+        return BEGUN
+
+    patch(context, journal_watch, "look", look)
+    there.run(Watch(state, Patience()).wait_finished())
+
+
+@then("the end is seen within {seconds:d} seconds")
+def step_impl(context: Context, seconds: int) -> None:
+    passed = world(context).clock.now - context.behind
+    assert 0 < passed <= seconds, passed
+
+
+@when("three callers wait for the journal while its server is away {times:d} times")
+def step_impl(context: Context, times: int) -> None:
+    there, patience = world(context), Patience()
+    context.said = []
+
+    async def outage() -> None:
+        back = there.clock.now + 5
+
+        async def call() -> None:
+            if there.clock.now < back:
+                raise StateUnavailableError("the server is gone")
+
+        await asyncio.gather(*(patience.acall(call) for _ in range(3)))
+
+    patch(context, journal_place, "say", context.said.append)
+    for _ in range(times):
+        there.run(outage())
+
+
+@then("it is said {times:d} times that it gives no answer")
+def step_impl(context: Context, times: int) -> None:
+    text = "the journal gives no answer; trying again for 60 s"
+    assert context.said == [text] * times, context.said
+
+
+@when("a call waits an hour for work, and its server goes then")
+def step_impl(context: Context) -> None:
+    there, calls = world(context), iter(range(10))
+
+    async def call() -> str:
+        if next(calls):
+            return "answered"
+        await asyncio.sleep(3600)
+        raise StateUnavailableError("the server is gone")
+
+    patch(context, journal_place, "say", lambda _: None)
+    # No longer than that: other threads, and the check for leaks, need the time that passes.
+    with mock.patch.object(time, "monotonic", there.clock.time):
+        context.answer = there.run(Patience().acall(call))
+
+
+@then("it is asked again, and answers")
+def step_impl(context: Context) -> None:
+    assert context.answer == "answered", context.answer
+
+
+@when("a heartbeat of a claim fails with {error}")
+def step_impl(context: Context, error: str) -> None:
+    raised = {
+        "StateUnavailableError": StateUnavailableError("the server is gone"),
+        "another error": RuntimeError("unexpected"),
+    }[error]
+    there = world(context)
+    state = there.open()
+
+    async def fails(*_: Any) -> bool:
+        raise raised
+
+    async def work() -> None:
+        await state.add_tasks("q", [Task(1)])
+        claim = await claimed(state, 60)
+        patch(context, there.server(state), "task_renew", fails)
+        await asyncio.sleep(50)
+        assert not claim.lost
+
+    with unittest.TestCase().assertLogs("rxlanggraph.state", logging.WARNING) as logs:
+        there.run(work())
+    context.logged = [logging.Formatter().format(record) for record in logs.records]
+
+
+@then("what is logged names {what}, {how} a traceback")
+def step_impl(context: Context, what: str, how: str) -> None:
+    assert context.logged
+    for text in context.logged:
+        assert what in text.splitlines()[0], text
+        assert ("Traceback" in text) == (how == "with"), text
+
+
+@when('I run "{line}", and "{name}" grows before the first line is kept')
+def step_impl(context: Context, line: str, name: str) -> None:
+    add, grown = SyncState.add_tasks, []
+
+    def grow(state: SyncState, *arguments: Any, **options: Any) -> list[str]:
+        if not grown:
+            grown.append(True)
+            with (context.folder / name).open("a") as file:
+                file.write('\n{"n": 5}\n{"n": ')
+        return add(state, *arguments, **options)
+
+    patch(context, SyncState, "add_tasks", grow)
+    context.ended = command.run_here(line, context.folder, context.stdin)

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.cli import (
+    journal_intake,
+    journal_place,
+    journal_watch,
+    journal_work,
+    journal_writer,
+)
+from rxlanggraph.cli.journal import QUEUE, ROUND
+from rxlanggraph.cli.journal_output import Output
+from rxlanggraph.cli.journal_place import place_of
+from rxlanggraph.cli.journal_status import status_of
+from rxlanggraph.cli.journal_watch import Watch
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state import Claim, SyncState, open_state
+from support import command, durable, servers
+from support.patching import patch
+
+# -- files and places ----------------------------------------------------------------------------
+
+
+@given('{count:d} lines of {threads:d} threads in "{name}"')
+def step_impl(context: Context, count: int, threads: int, name: str) -> None:
+    lines = (json.dumps({"n": n, "t": str(n % threads)}) for n in range(count))
+    (context.folder / name).write_text("\n".join(lines))
+
+
+@given('{count:d} lines in "{name}", of which each seventh is broken')
+def step_impl(context: Context, count: int, name: str) -> None:
+    lines = ("nonsense" if n % 7 == 0 else '{"n": 1}' for n in range(1, count + 1))
+    (context.folder / name).write_text("\n".join(lines))
+
+
+@given("a journal on {server}")
+def step_impl(context: Context, server: str) -> None:
+    context.journal = servers.fresh_url(context, server)
+
+
+@given("no more than {window:d} lines wait to be written, and {chunk:d} are looked for at a time")
+def step_impl(context: Context, window: int, chunk: int) -> None:
+    patch(context, journal_writer, "_WINDOW", window)
+    patch(context, journal_writer, "_CHUNK", chunk)
+
+
+@given("every line is added by itself")
+def step_impl(context: Context) -> None:
+    patch(context, journal_intake, "_BATCH_LINES", 1)
+
+
+@given("the journal gives no answer when one is to be kept")
+def step_impl(context: Context) -> None:
+    async def unanswered(claim: Claim, result: Any) -> None:
+        raise StateUnavailableError("the server has gone")
+
+    patch(context, journal_place, "_PATIENCE", 0.5)
+    context.patched = mock.patch.object(Claim, "complete", unanswered)
+    context.patched.start()
+
+
+@given('the journal "{name}" has lost its answers')
+def step_impl(context: Context, name: str) -> None:
+    async def lose() -> None:
+        place = place_of(str(context.folder / name))
+        async with open_state(place.url, namespace=place.namespace) as state:
+            assert await state.purge(QUEUE) == 4
+
+    asyncio.run(lose())
+
+
+@given("a defect in {part}")
+def step_impl(context: Context, part: str) -> None:
+    owner, name = {
+        "taking over the input": (journal_intake, "task_of"),
+        "working": (journal_work, "result_record"),
+        "looking how far it is": (journal_watch, "look"),
+        "writing": (journal_writer, "thread_or_problem"),
+    }[part]
+    context.patched = mock.patch.object(owner, name, side_effect=RuntimeError("unexpected"))
+    context.patched.start()
+
+
+@given("the journal answers again")
+@given("the defect is mended")
+def step_impl(context: Context) -> None:
+    context.patched.stop()
+
+
+# -- running -----------------------------------------------------------------------------------
+
+
+def remember_outputs(context: Context) -> None:
+    context.before = {path.name: path.read_bytes() for path in context.folder.glob("*.jsonl")}
+
+
+@given('"{line}" has run')
+def step_impl(context: Context, line: str) -> None:
+    context.ended = command.run_here(line, context.folder, context.stdin)
+    assert context.ended.status in (0, 1), context.ended
+    remember_outputs(context)
+
+
+@when('"{line}" is killed {when}, at time {time:d}')
+@given('"{line}" was killed {when}, at time {time:d}')
+def step_impl(context: Context, line: str, when: str, time: int) -> None:
+    moment = next(known for known in ("before", "in the middle of", "after") if known in when)
+    effect = when.removeprefix(moment).strip()
+    status = durable.killed(line, context.folder, moment, effect, time)
+    assert status == -signal.SIGKILL, f"it ended with {status} instead of being killed"
+
+
+@when('"{line}" dies {times:d} times')
+def step_impl(context: Context, line: str, times: int) -> None:
+    for _ in range(times):
+        assert command.run_apart(line, context.folder).status == 9
+
+
+@when("a run over 3 lines is killed at each step in turn, and resumed each time")
+@when('a run over 3 lines with "{option}" is killed at each step in turn, and resumed each time')
+def step_impl(context: Context, option: str = "") -> None:
+    (context.folder / "three.jsonl").write_text('{"n": 1}\n{"n": 2}\n{"n": 3}\n')
+    line = (
+        f"rxlanggraph run graphs.py:double -i three.jsonl -o out.jsonl --journal j {option} "
+        "--lease 0.2 --max-attempts 1000 --quiet"
+    )
+    expected = [[1, 2], [2, 4], [3, 6]]
+    context.kills = durable.killed_everywhere(line, context.folder, expected)
+
+
+@then("it was killed more than {times:d} times")
+def step_impl(context: Context, times: int) -> None:
+    assert context.kills["kills"] > times, context.kills
+
+
+@then("each time every line was answered once, in a whole record")
+def step_impl(context: Context) -> None:
+    assert context.kills["wrong"] == [], context.kills
+
+
+@when("the naive way is killed in the middle of its second record, and goes on")
+def step_impl(context: Context) -> None:
+    output = context.folder / "naive.jsonl"
+    with contextlib.suppress(durable.Killed):
+        durable.go_on_naively([1, 2, 3, 4], output, killed_at=2)
+    durable.go_on_naively([1, 2, 3, 4], output, killed_at=None)
+
+
+@given('somebody else writes "{name}"')
+def step_impl(context: Context, name: str) -> None:
+    file = (context.folder / name).open("ab")
+    context.add_cleanup(file.close)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    context.other = file
+
+
+@when('I run "{line}", and the other goes when all is answered')
+def step_impl(context: Context, line: str) -> None:
+    written = context.folder / context.other.name
+    look = Watch.look
+
+    async def look_and_let_go(watch: Watch) -> None:
+        await look(watch)
+        if watch.progress.finished:
+            assert written.read_bytes() == b"", "it wrote into what another process writes"
+            context.other.close()
+
+    patch(context, Watch, "look", look_and_let_go)
+    context.ended = command.run_here(line, context.folder, context.stdin)
+
+
+@when('I run "{line}", and "{name}" grows meanwhile')
+def step_impl(context: Context, line: str, name: str) -> None:
+    add = SyncState.add_tasks
+
+    def grow(state: SyncState, *arguments: Any, **options: Any) -> list[str]:
+        with (context.folder / name).open("a") as file:
+            file.write('\n{"n": 5}')
+        return add(state, *arguments, **options)
+
+    patch(context, SyncState, "add_tasks", grow)
+    context.ended = command.run_here(line, context.folder, context.stdin)
+
+
+@given("somebody puts back what has failed while the last record is written")
+def step_impl(context: Context) -> None:
+    write, written = Output.write, []
+    states: list[SyncState] = []
+    get = SyncState.get
+
+    def see(state: SyncState, key: str) -> Any:
+        states[:] = [state]
+        return get(state, key)
+
+    def put_back(output: Output, line: bytes) -> None:
+        write(output, line)
+        written.append(line)
+        if len(written) == 4:
+            (context.folder / "mended").touch()
+            assert states[0].requeue(QUEUE) == 1
+            states[0].increment_counter(ROUND)
+
+    # The workers stay until that has happened.
+    finished = threading.Event()
+    wait_finished = Watch.wait_finished
+
+    async def stay(watch: Watch) -> None:
+        while len(written) < 4:
+            await watch.look()
+        await wait_finished(watch)
+        finished.set()
+
+    patch(context, SyncState, "get", see)
+    patch(context, Output, "write", put_back)
+    patch(context, Watch, "wait_finished", stay)
+
+
+# -- what came out -----------------------------------------------------------------------------
+
+
+def numbers_in(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+@then('the lines of "{name}" are "{numbers}" in this order')
+def step_impl(context: Context, name: str, numbers: str) -> None:
+    found = durable.lines_of(context.folder / name)
+    assert found == numbers_in(numbers), found
+
+
+@then('the lines of "{name}" are "{numbers}" in any order')
+def step_impl(context: Context, name: str, numbers: str) -> None:
+    found = durable.lines_of(context.folder / name)
+    assert sorted(found) == numbers_in(numbers), found
+
+
+@then('"{name}" has each of the {count:d} lines once')
+def step_impl(context: Context, name: str, count: int) -> None:
+    try:
+        found = durable.lines_of(context.folder / name)
+    except ValueError as error:
+        raise AssertionError("not each line is a record") from error
+    assert sorted(found) == list(range(1, count + 1)), found
+
+
+@then('"{one}" and "{other}" have {good:d} and {bad:d} records, each in order')
+def step_impl(context: Context, one: str, other: str, good: int, bad: int) -> None:
+    found = [durable.lines_of(context.folder / name) for name in (one, other)]
+    assert [len(lines) for lines in found] == [good, bad], found
+    assert all(lines == sorted(set(lines)) for lines in found), found
+
+
+@given('"{name}" has got {what} at its end')
+def step_impl(context: Context, name: str, what: str) -> None:
+    path = context.folder / name
+    durable.DAMAGE[what](path)
+    assert path.read_bytes() != context.before[name]
+
+
+@then('"{name}" is as it was')
+def step_impl(context: Context, name: str) -> None:
+    assert (context.folder / name).read_bytes() == context.before[name]
+
+
+@then('the record of line {line:d} in "{name}" is another one')
+def step_impl(context: Context, line: int, name: str) -> None:
+    def record(text: bytes) -> Any:
+        return next(r for r in map(json.loads, text.splitlines()) if r["line"] == line)
+
+    assert record((context.folder / name).read_bytes()) != record(context.before[name])
+
+
+@then("the graph ran {times:d} times")
+def step_impl(context: Context, times: int) -> None:
+    runs = (context.folder / "runs").read_text().splitlines()
+    assert len(runs) == times, runs
+
+
+@then("each thread's lines ran in their order")
+def step_impl(context: Context) -> None:
+    runs = [int(run) for run in (context.folder / "runs").read_text().splitlines()]
+    assert sorted(runs) == list(range(30)), runs
+    for thread in range(3):
+        of_thread = [run for run in runs if run % 3 == thread]
+        assert of_thread == sorted(of_thread), of_thread
+
+
+# -- status --------------------------------------------------------------------------------------
+
+
+@then('the status of "{where}" counts {counts}')
+def step_impl(context: Context, where: str, counts: str) -> None:
+    with contextlib.chdir(context.folder):
+        status = status_of(where.replace("{journal}", getattr(context, "journal", "")))
+    for count in counts.split(" and "):
+        number, kind = count.split()
+        assert status[kind] == int(number), status
+
+
+@then("it printed these lines")
+def step_impl(context: Context) -> None:
+    printed = context.ended.out.splitlines()
+    for line in context.text.splitlines():
+        assert line in printed, context.ended.out
+
+
+@then('it printed a line with "{one}" and "{other}"')
+def step_impl(context: Context, one: str, other: str) -> None:
+    lines = (" ".join(line.split()) for line in context.ended.out.splitlines())
+    assert any(one in line and other in line for line in lines), context.ended.out
+
+
+@then("the JSON that it printed has these values")
+def step_impl(context: Context) -> None:
+    found = json.loads(context.ended.out)
+    for row in context.table:
+        value: Any = found
+        for key in row["key"].split("."):
+            value = value[key]
+        assert value == json.loads(row["value"]), (row["key"], value)
+
+
+@then("the JSON that it printed names the worker that died with 1 in flight")
+def step_impl(context: Context) -> None:
+    workers = json.loads(context.ended.out)["workers"]
+    ((worker, count),) = workers.items()
+    assert count == 1, workers
+    pid = int(worker.rpartition(":")[2])
+    assert pid != os.getpid() and not Path(f"/proc/{pid}/cwd").exists(), worker

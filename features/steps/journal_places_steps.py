@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import psycopg
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.testing.state_conformance.__main__ import main
+from support import command, servers
+from support.patching import patch
+
+
+def content(context: Context) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in context.folder.iterdir() if path.is_file()}
+
+
+def sqlite_file(path: Path, mode: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+        connection.execute("CREATE TABLE accounts (name TEXT)")
+
+
+OTHERS = {
+    "somebody's SQLite file": lambda path: sqlite_file(path, "DELETE"),
+    "somebody's SQLite file in WAL": lambda path: sqlite_file(path, "WAL"),
+    "an empty file": Path.touch,
+    "no file": lambda _: None,
+}
+
+
+@given('{what}, called "{name}"')
+def step_impl(context: Context, what: str, name: str) -> None:
+    OTHERS[what](context.folder / name)
+    context.found = content(context)
+
+
+@then("the folder is as it was")
+def step_impl(context: Context) -> None:
+    before = getattr(context, "found", None)
+    now = content(context)
+    if before is None:
+        assert sorted(now) == ["good.jsonl", "graphs.py"], sorted(now)
+    else:
+        assert now == before, sorted(now)
+
+
+@when("I ask for the status of an empty database of PostgreSQL")
+def step_impl(context: Context) -> None:
+    context.url = servers.fresh_url(context, "PostgreSQL")
+    context.ended = command.run_here(
+        f"rxlanggraph status '{context.url}'", context.folder, io.BytesIO()
+    )
+
+
+@then("the database is still empty")
+def step_impl(context: Context) -> None:
+    with psycopg.connect(context.url) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'rxlanggraph%'"
+        ).fetchone()
+    assert row == (0,), row
+
+
+@given("nothing can be written in the folder")
+def step_impl(context: Context) -> None:
+    """As `os.access` tells it: to the user root nothing else is forbidden."""
+    access, connect = os.access, sqlite3.connect
+    context.written: list[str] = []
+
+    def to_be_read(path: Any, mode: int, **options: Any) -> bool:
+        return Path(path) != context.folder and access(path, mode, **options)
+
+    def connected(path: Any, *args: Any, **options: Any) -> sqlite3.Connection:
+        if "mode=ro" not in str(path):
+            context.written.append(str(path))
+        return connect(path, *args, **options)
+
+    patch(context, os, "access", to_be_read)
+    patch(context, sqlite3, "connect", connected)
+
+
+@then("SQLite was opened elsewhere alone")
+def step_impl(context: Context) -> None:
+    assert context.written
+    folders = {Path(path).parent for path in context.written}
+    assert context.folder not in folders, folders
+
+
+@then('there is a file "{name}" and none called "{other}"')
+def step_impl(context: Context, name: str, other: str) -> None:
+    names = set(content(context))
+    assert name in names and other not in names, names
+
+
+@then('standard error has neither "{one}" nor "{other}"')
+def step_impl(context: Context, one: str, other: str) -> None:
+    err = context.ended.err
+    assert one not in err and other not in err, err
+
+
+@given("psycopg finds no libpq")
+def step_impl(context: Context) -> None:
+    gone = ("psycopg", "rxlanggraph.state.sql.postgresql")
+    kept = {name: module for name, module in sys.modules.items() if not name.startswith(gone)}
+    hidden = dict.fromkeys(("psycopg_c", "psycopg_binary"))
+    patched = mock.patch.dict(sys.modules, {**kept, **hidden}, clear=True)
+    patched.start()
+    context.add_cleanup(patched.stop)
+    finding = mock.patch("ctypes.util.find_library", return_value=None)
+    finding.start()
+    context.add_cleanup(finding.stop)
+
+
+@given("a conformance check that fails")
+def step_impl(context: Context) -> None:
+    async def failing(_: object) -> None:
+        raise AssertionError("not as the contract says")
+
+    patch(context, sys.modules[main.__module__], "conformance_checks", lambda: [failing])
+
+
+@when('the conformance checks are run with "{arguments}"')
+@when('the conformance checks are run with ""')
+def step_impl(context: Context, arguments: str = "") -> None:
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            context.status = main(arguments.split())
+        except SystemExit as ended:
+            context.status = ended.code
+    context.err = err.getvalue()
+
+
+@then('they end with status {status:d}, and say "{remedy}"')
+@then('they end with status {status:d}, and say ""')
+def step_impl(context: Context, status: int, remedy: str = "") -> None:
+    assert context.status == status, context.err
+    assert remedy in context.err, context.err

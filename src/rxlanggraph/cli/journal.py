@@ -1,0 +1,204 @@
+"""The journal of a run: whose run it is, and what it keeps.
+
+A journal is a namespace of shared state (`rxlanggraph.state`), and holds
+
+    the value "run"       which graph, which input: written once, by whoever begins
+    the value "intake"    how far the input was taken over, and how many lines were broken
+    the value "round"     how often failed lines were put back
+    the queue "lines"     a task for each message, its key the number of its line. Completed: it
+                          is ok, and the result is its record. Dead with a record as its error: it
+                          has failed. Dead without: every worker that had it died.
+
+So a line is answered when its task is completed or dead, and the backend sees to it that this
+happens once. What the output holds is a copy, which can always be made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from uuid_utils import uuid7
+
+from rxlanggraph.cli.errors import OtherRunError
+from rxlanggraph.cli.lines import Line
+from rxlanggraph.cli.records import Record
+from rxlanggraph.state import DeadLetter, SyncState, Task
+
+__all__ = [
+    "INTAKE",
+    "QUEUE",
+    "ROUND",
+    "RUN",
+    "Intake",
+    "RunIdentity",
+    "begin",
+    "check_same",
+    "dead_record",
+    "find",
+    "graph_names",
+    "message_id",
+    "task_of",
+]
+
+QUEUE, RUN, INTAKE, ROUND = "lines", "run", "intake", "round"
+
+_LONGEST_THREAD = 512
+
+
+# -- whose -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """What a journal is the journal of.
+
+    Attributes:
+        graph: ``MODULE_OR_FILE:GRAPH``, a file's path relative to where the command was started.
+        graph_at: The same with the absolute path.
+        input: The input's path, for people.
+        sha256: The digest of the input's content.
+        size: Its bytes.
+        format: How it is read.
+        thread_key: Which field names the threads.
+        id: The run's own.
+        begun: When it was begun.
+    """
+
+    graph: str
+    graph_at: str
+    input: str
+    sha256: str
+    size: int
+    format: str
+    thread_key: str | None
+    id: str = ""
+    begun: str = ""
+
+
+def graph_names(target: str) -> tuple[str, str]:
+    """Return the names of a graph: as seen from here, and as seen from anywhere.
+
+    Its code is not part of it: a graph that was mended may go on with what failed.
+    """
+    place, _, name = target.rpartition(":")
+    if not Path(place).is_file():
+        return target, target
+    return f"{os.path.relpath(place)}:{name}", f"{Path(place).resolve()}:{name}"
+
+
+def find(state: SyncState) -> RunIdentity | None:
+    """Return the run that the journal is of; None if it is new."""
+    value = state.get(RUN).value
+    return None if value is None else RunIdentity(**value)
+
+
+def begin(state: SyncState, run: RunIdentity) -> RunIdentity | None:
+    """Make ``run`` that of the journal; None if somebody else has begun one just now."""
+    begun = replace(run, id=str(uuid7()), begun=datetime.now(UTC).isoformat(timespec="seconds"))
+    return begun if state.set_if_not_exists(RUN, asdict(begun), None) else None
+
+
+def check_same(name: str, known: RunIdentity, run: RunIdentity) -> None:
+    """Refuse a run that is not the known one.
+
+    Raises:
+        OtherRunError: It has another graph, input, format or thread key.
+    """
+    differences = [
+        f"{what} is {theirs}, not {ours}"
+        for what, same, theirs, ours in (
+            (
+                "its graph",
+                run.graph == known.graph or run.graph_at == known.graph_at,
+                known.graph,
+                run.graph,
+            ),
+            (
+                "its input",
+                (run.sha256, run.size) == (known.sha256, known.size),
+                _described(known),
+                _described(run),
+            ),
+            ("its --format", run.format == known.format, known.format, run.format),
+            (
+                "its --thread-key",
+                run.thread_key == known.thread_key,
+                known.thread_key or "left out",
+                run.thread_key or "left out",
+            ),
+        )
+        if not same
+    ]
+    if differences:
+        raise OtherRunError(
+            f"the journal {name} is that of another run: {'; '.join(differences)}; name another "
+            "journal, or run what it was begun with"
+        )
+
+
+def _described(run: RunIdentity) -> str:
+    return f"{run.input} ({run.size:,} bytes, sha256 {run.sha256[:12]})"
+
+
+# -- what it keeps ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """How far the input was taken over.
+
+    Attributes:
+        line: The last line that was.
+        messages: How many were added to the queue.
+        broken: How many were no message.
+        complete: Whether that is all.
+    """
+
+    line: int = 0
+    messages: int = 0
+    broken: int = 0
+    complete: bool = False
+
+
+def message_id(run: RunIdentity, line: int) -> str:
+    """Return the id of a line's message and record: the same on every attempt."""
+    return f"{run.id}-{line}"
+
+
+def task_of(line: Line, thread_id: str | None, form: str) -> Task:
+    """Return the task for a line that is a message."""
+    # What json.loads has taken goes as it is: as text it may say what JSON may not (NaN).
+    text = line.raw if form == "jsonl" else json.dumps(line.content)
+    item: dict[str, Any] = {"line": line.number, "thread": thread_id, "content": text}
+    return Task(item, key=str(line.number), thread_id=thread_id and _lane(thread_id))
+
+
+def _lane(thread_id: str) -> str:
+    """Return a name that a queue takes: not each thread's is one."""
+    if len(thread_id) <= _LONGEST_THREAD and "\0" not in thread_id:
+        return thread_id
+    return hashlib.sha256(thread_id.encode()).hexdigest()
+
+
+def dead_record(run: RunIdentity, letter: DeadLetter) -> Record:
+    """Return the record of a message that nobody lived to answer."""
+    line = letter.item["line"]
+    return {
+        "line": line,
+        "id": message_id(run, line),
+        "thread_id": letter.item["thread"],
+        "status": "dead",
+        "content": None,
+        "error": {
+            "type": "DeadLetter",
+            "message": f"given up after {letter.attempts} attempts: the workers died of it, or "
+            f"stood still; the last one was {letter.worker}",
+        },
+        "duration": None,
+    }

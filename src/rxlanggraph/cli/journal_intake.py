@@ -1,0 +1,238 @@
+"""From the lines of an input to tasks of the journal: each once, in order, whoever is killed.
+
+Several processes may take over the same input. A lock keeps them from doing it at the same time,
+and only saves work: a line that is known is not added again, since its number is its key. So a
+process that adds on although it has lost the lock, having been stopped for a while, harms nobody:
+each process adds in the order of the input, without a gap, from where the input was taken over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from io import BufferedReader
+from pathlib import Path
+from typing import cast
+
+from rxlanggraph.cli.errors import InputError
+from rxlanggraph.cli.feed import thread_or_problem
+from rxlanggraph.cli.journal import INTAKE, QUEUE, Intake, RunIdentity, task_of
+from rxlanggraph.cli.journal_place import Patience
+from rxlanggraph.cli.lines import Line
+from rxlanggraph.cli.sources import Format, Source, format_of, open_source
+from rxlanggraph.errors import LeaseLostError, LockTimeoutError
+from rxlanggraph.state import Lease, SyncState, Task
+
+__all__ = ["Adder", "InputFile", "intake_of"]
+
+# Bounds of one step: a few milliseconds on every backend, and no more than it likes in one message.
+_BATCH_LINES = 200
+_BATCH_CHARACTERS = 1_000_000
+# Short, as it is what a process that goes on for a killed one has to wait for.
+_LOCK_SECONDS = 2.0
+_LOOK_SECONDS = 0.5
+
+
+class InputFile:
+    """An input that can be read again, as long as it does not change. Any thread.
+
+    Args:
+        path: Of a regular file.
+        form: How to read it; None goes by the suffix.
+
+    Raises:
+        InputError: It cannot be read, or read only once.
+    """
+
+    def __init__(self, path: str, form: Format | None) -> None:
+        self.path = path
+        self.form = form or format_of(path)
+        if path == "-" or _can_be_read_once(Path(path)):
+            name = "standard input" if path == "-" else path
+            raise InputError(
+                f"cannot keep a journal of {name}, which can be read only once; write it to a "
+                "file first"
+            )
+        with open_source(path, form).stream as stream:
+            self._stamp = _stamp(stream.fileno())
+            self.size = self._stamp[0]
+            self.sha256 = hashlib.file_digest(cast("BufferedReader", stream), "sha256").hexdigest()
+
+    def open(self) -> Source:
+        """Open it from the beginning; whoever reads it closes its ``stream``.
+
+        Raises:
+            InputError: It cannot be opened any more, or has changed.
+        """
+        source = open_source(self.path, self.form)
+        if _stamp(source.stream.fileno()) != self._stamp:
+            source.stream.close()
+            raise InputError(self._changed())
+        return source
+
+    def check_unchanged(self, source: Source) -> None:
+        """Raise if what was read is not what the digest was taken of.
+
+        Raises:
+            InputError: It has changed.
+        """
+        if _stamp(source.stream.fileno()) != self._stamp:
+            raise InputError(self._changed())
+
+    def check_known(self, line: Line) -> None:
+        """Raise if a line goes on behind what the digest was taken of.
+
+        Raises:
+            InputError: It does: the input has grown.
+        """
+        if line.end > self.size:
+            raise InputError(self._changed())
+
+    def _changed(self) -> str:
+        return f"{self.path} has changed since the command began; begin a new journal with it"
+
+
+def _can_be_read_once(path: Path) -> bool:
+    # A folder, or nothing at all, is said to be that where it is opened.
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _stamp(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns
+
+
+def intake_of(state: SyncState) -> tuple[Intake, int]:
+    """Return how far the input was taken over, and the version of that."""
+    value, version = state.get(INTAKE)
+    return (Intake() if value is None else Intake(**value)), version
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Consecutive lines: the tasks of the good ones, and how many were broken."""
+
+    last: int = 0
+    broken: int = 0
+    characters: int = 0
+    tasks: list[Task] = field(default_factory=list)
+
+    def take(self, line: Line, run: RunIdentity) -> None:
+        thread_id, problem = thread_or_problem(line, run.thread_key)
+        self.last = line.number
+        self.characters += len(line.raw)
+        if problem is None:
+            self.tasks.append(task_of(line, thread_id, run.format))
+        else:
+            self.broken += 1
+
+    @property
+    def full(self) -> bool:
+        return len(self.tasks) >= _BATCH_LINES or self.characters >= _BATCH_CHARACTERS
+
+
+class Adder:
+    """Takes the input over into the journal, in a thread of its own.
+
+    Args:
+        state: The journal.
+        run: Whose journal it is.
+        source: The input.
+        max_attempts: How many workers may die of a message.
+        patience: With a journal that gives no answer.
+        on_broken: Told, in that thread, how many more lines are broken.
+        on_end: Told, in that thread, that it has ended, and by which error.
+    """
+
+    def __init__(
+        self,
+        state: SyncState,
+        run: RunIdentity,
+        source: InputFile,
+        *,
+        max_attempts: int,
+        patience: Patience,
+        on_broken: Callable[[int], None],
+        on_end: Callable[[Exception | None], None],
+    ) -> None:
+        self._state = state
+        self._run = run
+        self._input = source
+        self._max_attempts = max_attempts
+        self._patience = patience
+        self._on_broken = on_broken
+        self._on_end = on_end
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Start the thread."""
+        threading.Thread(target=self._main, name="rxlanggraph-reader", daemon=True).start()
+
+    def end(self) -> None:
+        """Add nothing more, after the batch that is on its way. Any thread; never blocks."""
+        self._ended.set()
+
+    # -- the thread --------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        crash: Exception | None = None
+        try:
+            self._patience.call(self._take_over)
+        except Exception as error:
+            crash = error
+        self._on_end(crash)
+
+    def _take_over(self) -> None:
+        while not self._ended.is_set() and not intake_of(self._state)[0].complete:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        try:
+            with self._state.lock("intake", _LOCK_SECONDS, wait=_LOOK_SECONDS) as lease:
+                self._add_rest(lease)
+        except (LockTimeoutError, LeaseLostError):
+            pass  # somebody else has it, or has taken it
+
+    def _add_rest(self, lease: Lease) -> None:
+        intake, version = intake_of(self._state)
+        if intake.complete:
+            return
+        source = self._input.open()
+        with source.stream:
+            for batch in self._batches(source, intake.line):
+                if self._ended.is_set() or lease.lost:
+                    return
+                self._state.add_tasks(QUEUE, batch.tasks, max_attempts=self._max_attempts)
+                intake = replace(
+                    intake,
+                    line=batch.last,
+                    messages=intake.messages + len(batch.tasks),
+                    broken=intake.broken + batch.broken,
+                )
+                if not self._note(intake, version, lease):
+                    return
+                version = self._state.get(INTAKE).version
+                self._on_broken(batch.broken)
+            self._input.check_unchanged(source)
+        self._note(replace(intake, complete=True), version, lease)
+
+    def _note(self, intake: Intake, version: int, lease: Lease) -> bool:
+        # Only behind what is noted: a server that came back without its last second would have
+        # a gap otherwise.
+        return self._state.compare_and_set(INTAKE, asdict(intake), version, token=lease)
+
+    def _batches(self, source: Source, after: int) -> Iterator[_Batch]:
+        batch = _Batch()
+        for line in source.lines:
+            self._input.check_known(line)  # before it is in the journal, for good
+            if line.number <= after:
+                continue
+            batch.take(line, self._run)
+            if batch.full:
+                yield batch
+                batch = _Batch()
+        if batch.last:
+            yield batch

@@ -1,0 +1,276 @@
+"""JournalJob: what ``rxlanggraph run --journal`` does in one of the processes that share a run.
+
+    reader thread         loop of the journal                            writer thread
+    Adder ── tasks ──> journal ── claims ──> Crew ── answers ──> journal ── records ──> Output
+                                              │  ^
+                                              v  │ loop of the bridge
+                                             graphs
+
+Nothing goes from one part to the next but through the journal, so that each may die at any moment,
+and go on in another process. The main thread steers, as in `Job`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.cli.errors import CommandError, ExitStatus
+from rxlanggraph.cli.job import JobOptions
+from rxlanggraph.cli.journal import RunIdentity
+from rxlanggraph.cli.journal_intake import Adder, InputFile
+from rxlanggraph.cli.journal_output import Output
+from rxlanggraph.cli.journal_place import Patience
+from rxlanggraph.cli.journal_watch import Watch
+from rxlanggraph.cli.journal_work import Crew
+from rxlanggraph.cli.journal_writer import JournalWriter
+from rxlanggraph.cli.limits import Halt
+from rxlanggraph.cli.progress import Reporter, say
+from rxlanggraph.cli.steering import Steering
+from rxlanggraph.cli.summary import Outcome
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state import State
+
+__all__ = ["JournalJob", "JournalOptions"]
+
+_CANCEL_SECONDS = 5.0
+_CLOSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class JournalOptions:
+    """How to share a run.
+
+    Args:
+        lease: Seconds after which a worker that is silent has lost its messages.
+        max_attempts: How many workers may die of a message.
+    """
+
+    lease: float
+    max_attempts: int
+
+
+class _Tally:
+    """What ``--halt`` counts in this process. Any thread; its Lock, a leaf, guards the fields."""
+
+    def __init__(self, halt: Halt | None) -> None:
+        self._lock = threading.Lock()
+        self._halt = halt
+        self.finished = 0
+        self.failures = 0
+
+    def note(self, finished: int, failures: int) -> bool:
+        """Count; return whether that is too many failures."""
+        with self._lock:
+            self.finished += finished
+            self.failures += failures
+            halt = self._halt
+            return halt is not None and halt.reached(self.failures, self.finished)
+
+
+class JournalJob:
+    """One process's part in a run. All methods are for the main thread.
+
+    Args:
+        graph: What answers each message.
+        state: The journal.
+        run: Whose journal it is.
+        source: The input.
+        output: Where results go; None: another process writes them, or a later one.
+        errors: Where what is not ok goes; None: to ``output``.
+        reporter: Shows how far it is.
+        options: How to run.
+        sharing: How to share the run.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        state: State,
+        run: RunIdentity,
+        source: InputFile,
+        *,
+        output: Output | None,
+        errors: Output | None,
+        reporter: Reporter,
+        options: JobOptions,
+        sharing: JournalOptions,
+    ) -> None:
+        self._loop = state.loop
+        self._reporter = reporter
+        self._size = source.size
+        self._tally = _Tally(options.halt)
+        self._bridge = RxPyLangGraphBridge(max_concurrency=options.max_concurrency, name="run")
+        self._steering = Steering(self._stop, self._cancel, self._in_flight)
+        patience = Patience()
+        self._watch = Watch(state, patience)
+        self._crew = Crew(
+            state,
+            run,
+            bridge=self._bridge,
+            graph=graph,
+            options=options,
+            lease=sharing.lease,
+            patience=patience,
+            on_answer=self._note_answer,
+        )
+        self._adder = Adder(
+            state.sync,
+            run,
+            source,
+            max_attempts=sharing.max_attempts,
+            patience=patience,
+            on_broken=lambda count: self._count(count, count),
+            on_end=partial(self._steering.tell, self._part_ended, "adder"),
+        )
+        self._writer = None
+        if output is not None:
+            self._writer = JournalWriter(
+                state.sync,
+                run,
+                source,
+                output=output,
+                errors=errors,
+                ordered=options.ordered,
+                progress=lambda: self._watch.progress,
+                patience=patience,
+                on_end=partial(self._steering.tell, self._part_ended, "writer"),
+            )
+        # Confined to the loop of the journal, and read by the main thread when that has done:
+        self._answered = 0
+        # Confined to the main thread:
+        self._working: Future[None] | None = None
+        self._parts = {"adder", "crew"} | ({"writer"} if self._writer is not None else set())
+        self._crash: Exception | None = None
+
+    def run(self) -> Outcome:
+        """Run until every line is answered and written, or to the first thing that ends it early.
+
+        The main thread, which handles SIGINT and SIGTERM meanwhile, as `Job.run` does. Blocks.
+
+        Returns:
+            How far the run is, in all processes.
+
+        Raises:
+            Exception: A defect of this package, never of a graph, a line, a file or a server.
+        """
+        started = time.monotonic()
+        try:
+            self._steering.run(self._start, self._report)
+        finally:
+            self._stop()
+            self._close_bridge()
+            self._steering.release()
+            self._reporter.close()
+        if self._crash is not None:
+            raise self._crash
+        account = self._watch.progress.account(self._size)
+        status = self._steering.cause
+        if status is None:
+            status = ExitStatus.OK if account.ok == account.read else ExitStatus.SOME_FAILED
+        seconds = time.monotonic() - started
+        return Outcome(status, account, "", self._steering.reason, seconds, self._answered)
+
+    def _start(self) -> None:
+        self._adder.start()
+        if self._writer is not None:
+            self._writer.start()
+        self._working = asyncio.run_coroutine_threadsafe(self._work(), self._loop)
+        self._working.add_done_callback(
+            lambda done: self._steering.tell(self._part_ended, "crew", _error_of(done))
+        )
+
+    async def _work(self) -> None:
+        """On the loop of the journal."""
+        working = asyncio.ensure_future(self._crew.work())
+        watching = asyncio.ensure_future(self._watch.wait_finished())
+        try:
+            await asyncio.wait([working, watching], return_when=asyncio.FIRST_COMPLETED)
+            self._crew.stop()
+            await working
+            await (watching if watching.done() else self._watch.look())
+        finally:
+            for task in (working, watching):
+                task.cancel()
+            await asyncio.wait([working, watching])
+
+    def _report(self) -> None:
+        if self._watch.looked:
+            self._reporter.update(self._watch.progress.account(self._size), self._in_flight())
+
+    def _in_flight(self) -> int:
+        return self._bridge.statistics().in_flight
+
+    def _close_bridge(self) -> None:
+        for run in self._bridge.close(0, cancel_timeout=_CLOSE_SECONDS).stuck:
+            say(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
+
+    # -- other threads -----------------------------------------------------------------------
+
+    def _note_answer(self, ok: bool) -> None:
+        """On the loop of the journal."""
+        self._answered += 1
+        self._count(1, 0 if ok else 1)
+
+    def _count(self, finished: int, failures: int) -> None:
+        """Any thread."""
+        if self._tally.note(finished, failures):
+            self._on_loop(self._crew.stop)  # at once, before much more is claimed
+            self._steering.tell(self._halt_reached)
+
+    def _on_loop(self, call: Callable[[], object]) -> None:
+        self._loop.call_soon_threadsafe(call)
+
+    # -- what the main thread does about it --------------------------------------------------
+
+    def _stop(self) -> None:
+        """Claim nothing more. What has been claimed is answered, what is answered is written."""
+        self._adder.end()
+        self._on_loop(self._crew.stop)
+
+    def _cancel(self) -> None:
+        """Cancel what is in flight: it stays in the journal, unanswered."""
+        if self._writer is not None:
+            self._writer.stop()
+        self._on_loop(self._crew.cancelling)
+        self._bridge.cleanup_tasks(_CANCEL_SECONDS)
+        if self._working is not None:  # a journal that gives no answer is not waited for
+            self._on_loop(partial(self._loop.call_later, _CLOSE_SECONDS, self._working.cancel))
+
+    def _halt_reached(self) -> None:
+        tally = self._tally
+        failures = f"{tally.failures:,} of {tally.finished:,} messages failed"
+        self._steering.stop(ExitStatus.HALTED, f"halted: {failures}")
+
+    def _part_ended(self, part: str, error: Exception | None) -> None:
+        self._parts.discard(part)
+        if isinstance(error, StateUnavailableError):
+            self._steering.stop(
+                ExitStatus.JOURNAL_FAILED,
+                f"the journal gives no answer: {error}; when it is back, go on with --resume",
+            )
+        elif isinstance(error, CommandError):
+            self._steering.stop(error.status, str(error))
+        elif error is not None:
+            self._crash = self._crash or error
+            self._stop()
+        all_answered = self._watch.progress.finished and self._crash is None
+        if self._writer is not None and "crew" not in self._parts and not all_answered:
+            self._writer.end()  # what was claimed is answered; nothing more will come from here
+        if not self._parts:
+            self._steering.end()
+
+
+def _error_of(done: Future[None]) -> Exception | None:
+    if done.cancelled():
+        return None
+    error = done.exception()
+    assert error is None or isinstance(error, Exception)
+    return error

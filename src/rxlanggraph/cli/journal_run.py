@@ -1,0 +1,169 @@
+"""``rxlanggraph run --journal``: from options to a `JournalJob`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.cli.errors import OtherRunError
+from rxlanggraph.cli.job import Files, JobOptions
+from rxlanggraph.cli.journal import QUEUE, ROUND, RunIdentity, begin, check_same, find, graph_names
+from rxlanggraph.cli.journal_intake import InputFile
+from rxlanggraph.cli.journal_job import JournalJob, JournalOptions
+from rxlanggraph.cli.journal_output import Output, open_output
+from rxlanggraph.cli.journal_place import Place, journal_errors, place_of
+from rxlanggraph.cli.loading import keeps_in_memory
+from rxlanggraph.cli.progress import reporter_for, say
+from rxlanggraph.cli.summary import Outcome
+from rxlanggraph.state import State, SyncState, open_state_on
+
+__all__ = ["durable_run", "open_journal"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the command line asks for.
+
+    Args:
+        place: Where the journal is.
+        target: The graph's name.
+        files: What to read and write.
+        options: How to run.
+        resume: Whether to go on with a run that was begun.
+        resume_failed: Whether to put back what has failed.
+    """
+
+    place: Place
+    target: str
+    files: Files
+    options: JobOptions
+    resume: bool
+    resume_failed: bool
+
+
+@contextlib.contextmanager
+def open_journal(place: Place) -> Iterator[State]:
+    """Open a journal, on a loop of its own, for the length of a block. Blocks.
+
+    Raises:
+        CommandError: It cannot be opened.
+        JournalError: Its server gives no answer.
+    """
+    with RxPyLangGraphBridge(name="journal") as home, contextlib.ExitStack() as stack:
+        with journal_errors(place):
+            opening = open_state_on(home, place.url, namespace=place.namespace)
+            state = stack.enter_context(opening)
+        yield state
+
+
+def durable_run(
+    graph: Any,
+    target: str,
+    files: Files,
+    options: JobOptions,
+    *,
+    journal: str,
+    resume: bool,
+    resume_failed: bool,
+    no_output: bool,
+    lease: float,
+    max_attempts: int,
+    quiet: bool,
+) -> Outcome:
+    """Run ``graph`` as the command line asks for. The main thread; blocks.
+
+    Raises:
+        CommandError: It cannot begin; its class says why.
+    """
+    assert not no_output or files.output is None
+    wanted = _Wanted(
+        place_of(journal), target, files, options, resume or resume_failed, resume_failed
+    )
+    source = InputFile(files.input, files.form)
+    with open_journal(wanted.place) as state:
+        with journal_errors(wanted.place):
+            run, output, errors = _begin(wanted, _identity(wanted, source), state.sync)
+        if keeps_in_memory(graph):
+            say(
+                "the graph's checkpointer keeps what threads remember in memory, where it is lost "
+                "with this process and unknown to others; give it one that survives"
+            )
+        job = JournalJob(
+            graph,
+            state,
+            run,
+            source,
+            output=output,
+            errors=errors,
+            reporter=reporter_for(source.size, quiet=quiet, output_on_terminal=files.on_terminal),
+            options=options,
+            sharing=JournalOptions(lease, max_attempts),
+        )
+        return job.run()
+
+
+def _begin(
+    wanted: _Wanted, run: RunIdentity, state: SyncState
+) -> tuple[RunIdentity, Output | None, Output | None]:
+    """Begin the run, or join it; open the outputs."""
+    known = _admitted(wanted, run, state)
+    # A mistake before must not make a file, and one with a file must not begin a journal.
+    with contextlib.ExitStack() as opened:
+        output, errors = (
+            _opened(path, wanted, again=known is not None, stack=opened)
+            for path in (wanted.files.output, wanted.files.errors)
+        )
+        known = known or begin(state, run) or _admitted(wanted, run, state)
+        assert known is not None, "nobody takes a run out of a journal"
+        if wanted.resume_failed:
+            _put_back(state)
+        opened.pop_all()  # closed by the writer thread from now on
+    return known, output, errors
+
+
+def _identity(wanted: _Wanted, source: InputFile) -> RunIdentity:
+    graph, graph_at = graph_names(wanted.target)
+    return RunIdentity(
+        graph=graph,
+        graph_at=graph_at,
+        input=source.path,
+        sha256=source.sha256,
+        size=source.size,
+        format=source.form,
+        thread_key=wanted.options.thread_key,
+    )
+
+
+def _admitted(wanted: _Wanted, run: RunIdentity, state: SyncState) -> RunIdentity | None:
+    """Return the run of the journal, if this one may go on with it; None if there is none."""
+    known = find(state)
+    if known is None:
+        return None
+    check_same(wanted.place.name, known, run)
+    if not wanted.resume:
+        raise OtherRunError(
+            f"the journal {wanted.place.name} has a run already, begun {known.begun}; add --resume "
+            "to go on with it, or to work on it together with others"
+        )
+    return known
+
+
+def _opened(
+    path: str | None, wanted: _Wanted, *, again: bool, stack: contextlib.ExitStack
+) -> Output | None:
+    if path is None:
+        return None
+    output = open_output(path, wanted.files.stdout, again=again)
+    stack.callback(output.close)
+    return output
+
+
+def _put_back(state: SyncState) -> None:
+    count = state.requeue(QUEUE)
+    if count:
+        # Whoever writes has to look again: records that were right are no longer.
+        state.increment_counter(ROUND)
+    say(f"put back: {count:,} that had failed")

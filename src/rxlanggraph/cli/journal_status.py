@@ -1,0 +1,181 @@
+"""How far the run of a journal is, who works on what, and what failed: as data, and as text."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rxlanggraph.cli.errors import CommandError, OtherRunError
+from rxlanggraph.cli.journal import QUEUE, RUN, RunIdentity, dead_record
+from rxlanggraph.cli.journal_place import Place, journal_errors, place_of
+from rxlanggraph.cli.journal_watch import Progress, look
+from rxlanggraph.state import DeadLetter, open_state
+from rxlanggraph.state.opening import is_prepared
+
+__all__ = ["status_of", "table_of"]
+
+Status = dict[str, Any]
+
+_SHOWN = 20
+"""How many failed lines the table has; all are in the JSON."""
+
+
+def status_of(where: str) -> Status:
+    """Return the status of a journal, as data. Blocks; no loop may run in this thread.
+
+    What is no journal stays as it is: nothing is made in it.
+
+    Raises:
+        CommandError: There is none, or it cannot be opened.
+        JournalError: Its server gives no answer.
+    """
+    place = place_of(where)
+    with journal_errors(place, "ask again"):
+        if not asyncio.run(is_prepared(place.url)):
+            raise _none(place)
+        with _readable(place) as url:
+            return asyncio.run(_status_of(place, url))
+
+
+@contextlib.contextmanager
+def _readable(place: Place) -> Iterator[str]:
+    """Yield the URL of a journal, or of a copy: SQLite reads where it may write alone."""
+    if place.path is None or os.access(place.path.parent, os.W_OK):
+        yield place.url
+        return
+    # As above: comes with an extra, which is there by now.
+    from rxlanggraph.state.sql.sqlite_file import read_only  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="rxlanggraph-") as folder:
+        copy = Path(folder, "journal")
+        try:
+            with (
+                contextlib.closing(read_only(place.path)) as source,
+                contextlib.closing(sqlite3.connect(copy)) as target,
+            ):
+                source.backup(target)
+        except sqlite3.Error as error:
+            raise CommandError(
+                f"cannot read the journal {place.name} where it is: {error}; copy it, and what "
+                "stands beside it under its name, to a folder that can be written to"
+            ) from error
+        yield f"sqlite:///{quote(str(copy))}"
+
+
+async def _status_of(place: Place, url: str) -> Status:
+    async with open_state(url, namespace=place.namespace) as state:
+        value = (await state.get(RUN)).value
+        if value is None:
+            raise _none(place)
+        progress = await look(state)
+        letters = await state.dead_letters(QUEUE)
+    return _described(place, RunIdentity(**value), progress, letters)
+
+
+def _none(place: Place) -> OtherRunError:
+    return OtherRunError(
+        f"{place.name} is no journal; name one that 'rxlanggraph run --journal' has begun"
+    )
+
+
+def _described(
+    place: Place, run: RunIdentity, progress: Progress, letters: Sequence[DeadLetter]
+) -> Status:
+    failures = [_failure(run, letter) for letter in letters]
+    failed = [failure for failure in failures if failure["status"] != "dead"]
+    dead = [failure for failure in failures if failure["status"] == "dead"]
+    account, stats = progress.account(None), progress.stats
+    return {
+        "journal": place.name,
+        "graph": run.graph,
+        "input": {"path": run.input, "bytes": run.size, "sha256": run.sha256},
+        "begun": run.begun,
+        "finished": progress.finished,
+        "input_complete": progress.intake.complete,
+        "lines": account.read,
+        "answered": account.finished,
+        "ok": account.ok,
+        "failed": len(failed),
+        "dead": len(dead),
+        "broken": account.broken,
+        "in_flight": stats.claimed,
+        "waiting": stats.waiting + stats.delayed,
+        "workers": dict(sorted(stats.by_worker.items())),
+        "failed_lines": failed,
+        "dead_letters": dead,
+    }
+
+
+def _failure(run: RunIdentity, letter: DeadLetter) -> Status:
+    told = isinstance(letter.error, str)
+    record = json.loads(letter.error) if told else dead_record(run, letter)
+    return {
+        "line": record["line"],
+        "thread_id": record["thread_id"],
+        "status": record["status"],
+        "error": record["error"],
+        "attempts": letter.attempts,
+        "worker": letter.worker,
+    }
+
+
+def table_of(status: Status) -> str:
+    """Return a status as text, for people."""
+    source = status["input"]
+    so_far = "" if status["input_complete"] else " so far; the input is still being taken over"
+    rows = [
+        ("journal", status["journal"]),
+        ("graph", status["graph"]),
+        ("input", f"{source['path']} ({source['bytes']:,} bytes, sha256 {source['sha256'][:12]})"),
+        ("begun", status["begun"]),
+        ("lines", f"{status['lines']:,}{so_far}"),
+        ("answered", _answered(status)),
+        ("waiting", f"{status['waiting']:,}"),
+        ("in flight", f"{status['in_flight']:,}"),
+    ]
+    workers = [(name, f"{count:,}") for name, count in status["workers"].items()]
+    failures = status["dead_letters"] + status["failed_lines"]
+    parts = [_columns(rows)]
+    if workers:
+        parts.append(_columns([("worker", "in flight"), *workers]))
+    if failures:
+        parts.append(_columns(_failures(failures[:_SHOWN])))
+    if len(failures) > _SHOWN:
+        parts.append(f"and {len(failures) - _SHOWN:,} more; --json has all of them")
+    return "\n\n".join(parts)
+
+
+def _answered(status: Status) -> str:
+    share = status["answered"] / status["lines"] if status["lines"] else 1.0
+    return (
+        f"{status['answered']:,} ({share:.0%}): {status['ok']:,} ok, {status['failed']:,} failed, "
+        f"{status['dead']:,} dead, {status['broken']:,} broken"
+    )
+
+
+def _failures(failures: Iterable[Status]) -> Iterator[tuple[str, ...]]:
+    yield ("line", "status", "attempts", "worker", "error")
+    for failure in failures:
+        error = failure["error"] or {"type": "", "message": ""}
+        text = " ".join(f"{error['type']}: {error['message']}".split())
+        short = text if len(text) <= 100 else f"{text[:97]}..."
+        attempts = str(failure["attempts"])
+        yield (str(failure["line"]), failure["status"], attempts, failure["worker"], short)
+
+
+def _columns(rows: Iterable[tuple[str, ...]]) -> str:
+    table = list(rows)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in table
+    )
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,166 @@
+"""From tasks of the journal to answers in it: claimed, run, completed.
+
+All of it is confined to the loop of the journal's state, which is not the loop on which the graphs
+run: one that blocks its loop must not cost the leases of all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph.cli.job import JobOptions
+from rxlanggraph.cli.journal import QUEUE, RunIdentity, message_id
+from rxlanggraph.cli.journal_place import Patience
+from rxlanggraph.cli.lines import Line
+from rxlanggraph.cli.records import result_record, to_line
+from rxlanggraph.errors import LeaseLostError
+from rxlanggraph.state import Claim, State
+
+__all__ = ["Crew"]
+
+# How many may ask the journal for work at a time: more than one, since a server may be far away.
+_ASKING = 4
+
+
+class Crew:
+    """Workers on one journal, as many as may run at a time.
+
+    Args:
+        state: The journal.
+        run: Whose journal it is.
+        bridge: Where the graph runs.
+        graph: What answers each message.
+        options: How to run.
+        lease: Seconds after which a worker that is silent has lost its message.
+        patience: With a journal that gives no answer.
+        on_answer: Told, on the loop, of each message that was answered here, and whether well.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        run: RunIdentity,
+        *,
+        bridge: RxPyLangGraphBridge,
+        graph: Any,
+        options: JobOptions,
+        lease: float,
+        patience: Patience,
+        on_answer: Callable[[bool], None],
+    ) -> None:
+        self._state = state
+        self._run = run
+        self._bridge = bridge
+        self._graph = graph
+        self._options = options
+        self._lease = lease
+        self._patiently = patience.acall
+        self._on_answer = on_answer
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+        # With a rate one after another, or the rate would be that of each.
+        self._turns = asyncio.Semaphore(1 if options.rate else _ASKING)
+        self._asking: set[asyncio.Task[Claim | None]] = set()
+        self._stopped = asyncio.Event()
+        self._cancelling = False
+
+    async def work(self) -> None:
+        """Work until `stop`, and until what was claimed before has been answered.
+
+        Raises:
+            StateUnavailableError: The journal gives no answer, for longer than is bearable.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._options.max_concurrency):
+                    group.create_task(self._work())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    def stop(self) -> None:
+        """Claim nothing more. On the loop; idempotent."""
+        self._stopped.set()
+        for task in self._asking:
+            task.cancel()
+
+    def cancelling(self) -> None:
+        """Note that runs are about to be cancelled: what is so has no answer. On the loop."""
+        self._cancelling = True
+        self.stop()
+
+    # -- one worker --------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while (claim := await self._next()) is not None:
+            await self._answer(claim)
+
+    async def _next(self) -> Claim | None:
+        async with self._turns:
+            if self._stopped.is_set():
+                return None
+            asking = asyncio.ensure_future(self._ask())
+            self._asking.add(asking)
+            try:
+                return await asking
+            except asyncio.CancelledError:
+                if not self._stopped.is_set():
+                    raise
+                return None
+            finally:
+                self._asking.discard(asking)
+
+    async def _ask(self) -> Claim | None:
+        if self._options.rate is not None:
+            await asyncio.sleep(self._options.rate.reserve())
+        return await self._patiently(
+            lambda: self._state.claim_task(
+                QUEUE, worker=self._name, lease=self._lease, wait=math.inf
+            )
+        )
+
+    async def _answer(self, claim: Claim) -> None:
+        try:
+            result = await self._result(claim)
+            if result is None or (result.status == "cancelled" and self._cancelling):
+                await self._patiently(claim.release)
+                return
+            encoded, record = to_line(result_record(Line(claim.item["line"], "", 0), result))
+            text = encoded.decode().rstrip("\n")
+            if record["status"] == "ok":
+                await self._patiently(lambda: claim.complete(text))
+            else:
+                # An answer, if no good one: the same line again would most likely fail again.
+                await self._patiently(lambda: claim.fail(text, final=True))
+        except LeaseLostError:
+            return  # another worker has it, or has answered it
+        self._on_answer(record["status"] == "ok")
+
+    async def _result(self, claim: Claim) -> StreamMessage | None:
+        """Run the graph; None if somebody has cancelled that: there is no answer yet."""
+        number = claim.item["line"]
+        message = StreamMessage(
+            json.loads(claim.item["content"]),
+            thread_id=claim.item["thread"],
+            metadata={"line": number, "attempt": claim.attempt},
+            id=message_id(self._run, number),
+        )
+        run = self._bridge.create_future_task(
+            self._graph,
+            message,
+            timeout=self._options.timeout,
+            retry=self._options.retries or None,
+            errors="emit",
+        )
+        try:
+            return await asyncio.wrap_future(run)
+        except asyncio.CancelledError:
+            worker = asyncio.current_task()
+            if worker is None or worker.cancelling():
+                raise  # it is the worker who is to end
+            return None

@@ -1,0 +1,286 @@
+"""From answers in the journal to records in the output, each once.
+
+What is in a file is the truth of what was written, the journal that of what was answered. So who
+comes to write, after a kill or for the first time, reads the file and keeps its beginning, as far
+as every line of it is whole, is a record of this run, is as the journal says, stands where it
+belongs and is there for the first time. What follows is cut off; it comes again from the journal.
+This is how a half-written line is repaired, a record that failed is replaced by its better one,
+and a file of an earlier run overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from rxlanggraph.cli.errors import JournalError
+from rxlanggraph.cli.feed import thread_or_problem
+from rxlanggraph.cli.journal import RunIdentity, message_id
+from rxlanggraph.cli.journal_answers import Answer, Answers
+from rxlanggraph.cli.journal_intake import InputFile
+from rxlanggraph.cli.journal_output import Found, LineSet, Output
+from rxlanggraph.cli.journal_place import Patience
+from rxlanggraph.cli.journal_watch import Progress
+from rxlanggraph.cli.ledger import line_ranges
+from rxlanggraph.cli.lines import Line
+from rxlanggraph.cli.records import broken_record, encodable, to_line
+from rxlanggraph.state import SyncState
+
+__all__ = ["JournalWriter"]
+
+# How many lines are looked for at a time, and how many may wait for their answer (as lines, and as
+# characters of those that --errors will quote). Guesses.
+_CHUNK = 200
+_WINDOW = 2000
+_WINDOW_CHARACTERS = 16_000_000
+# Seconds between two looks: while answers come, and at most when none do.
+_PAUSE = 0.05
+_LONGEST_PAUSE = 0.25
+
+
+class JournalWriter:
+    """Writes the output of a journal's run, in a thread of its own.
+
+    Args:
+        state: The journal.
+        run: Whose journal it is.
+        source: The input.
+        output: Where results go.
+        errors: Where records that are not ok go, with the raw line; None: to ``output``.
+        ordered: Whether the order is that of the input.
+        progress: How far the run is.
+        patience: With a journal that gives no answer.
+        on_end: Told, in that thread, that it has ended, and by which error.
+    """
+
+    def __init__(
+        self,
+        state: SyncState,
+        run: RunIdentity,
+        source: InputFile,
+        *,
+        output: Output,
+        errors: Output | None,
+        ordered: bool,
+        progress: Callable[[], Progress],
+        patience: Patience,
+        on_end: Callable[[Exception | None], None],
+    ) -> None:
+        self._answers = Answers(state, run, patience)
+        self._run = run
+        self._input = source
+        self._output = output
+        self._errors = errors
+        self._ordered = ordered
+        self._progress = progress
+        self._on_end = on_end
+        self._ending = threading.Event()
+        self._stopped = threading.Event()
+        # Confined to the thread: the round that is being written; lines whose record is in the
+        # outputs; those that wait for their record, with their text where it may be quoted; those
+        # whose answer is not known; records.
+        self._known_round: int | None = None
+        self._written = LineSet()
+        self._window: dict[int, str] = {}
+        self._unanswered: deque[int] = deque()
+        self._ready: dict[int, tuple[Output, bytes]] = {}
+
+    def start(self) -> None:
+        """Start the thread."""
+        threading.Thread(target=self._main, name="rxlanggraph-writer", daemon=True).start()
+
+    def end(self) -> None:
+        """Write what is answered by now, and end. Any thread; never blocks; idempotent."""
+        self._ending.set()
+
+    def stop(self) -> None:
+        """End after the record that is being written. Any thread; never blocks; idempotent."""
+        self._stopped.set()
+        self._ending.set()
+
+    # -- the thread --------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        crash: Exception | None = None
+        try:
+            self._write()
+        except Exception as error:
+            crash = error
+        for output in self._outputs():
+            try:
+                output.close()
+            except Exception as error:
+                crash = crash or error
+        self._on_end(crash)
+
+    def _outputs(self) -> list[Output]:
+        return [self._output] if self._errors is None else [self._output, self._errors]
+
+    def _write(self) -> None:
+        while not all(output.try_lock() for output in self._outputs()):
+            if self._ending.wait(_LONGEST_PAUSE):
+                return
+        while self._known_round != (current := self._answers.round()):
+            self._known_round = current
+            # For the first time, or because records that were right are no longer.
+            self._repair()
+            if not self._copy():
+                return
+
+    # -- what is there already ---------------------------------------------------------------
+
+    def _repair(self) -> None:
+        self._written = LineSet()
+        for output in self._outputs():
+            output.cut(self._keep(output, None))
+        gap = self._first_gap() if self._ordered else None
+        if gap is not None and self._written.highest > gap:
+            self._written = LineSet()
+            for output in self._outputs():
+                output.cut(self._keep(output, gap))
+
+    def _keep(self, output: Output, before: int | None) -> int:
+        """Return how many bytes to keep, and note which lines these are.
+
+        Args:
+            output: The output to look at.
+            before: Keep only lines before this one.
+        """
+        end, last = 0, 0
+        found = output.found()
+        while chunk := list(islice(found, _CHUNK)):
+            answers = self._answers.look_up(_failed_lines(chunk), any_failed=True)
+            for record, behind in chunk:
+                number = record.get("line")
+                if not isinstance(number, int) or not 0 < number <= self._input.size + 1:
+                    return end
+                if not self._is_right(output, record, answers):
+                    return end
+                if (self._ordered and number <= last) or (before is not None and number >= before):
+                    return end
+                self._written.add(number)
+                end, last = behind, number
+        return end
+
+    def _is_right(self, output: Output, record: dict[str, Any], answers: dict[int, Answer]) -> bool:
+        number, status = record["line"], record.get("status")
+        if record.get("id") != message_id(self._run, number) or number in self._written:
+            return False
+        if output is not self._output_for(status == "ok"):
+            return False
+        if status in ("ok", "broken"):
+            return True  # is so for ever
+        answer = answers.get(number)
+        said = {key: value for key, value in record.items() if key != "raw"}
+        return answer is not None and not answer.ok and json.loads(answer.text) == said
+
+    def _output_for(self, ok: bool) -> Output:
+        return self._output if ok or self._errors is None else self._errors
+
+    def _first_gap(self) -> int | None:
+        source = self._input.open()
+        with source.stream:
+            numbers = (line.number for line in source.lines)
+            return next((number for number in numbers if number not in self._written), None)
+
+    # -- what is not -------------------------------------------------------------------------
+
+    def _copy(self) -> bool:
+        """Write the records that lack; return whether none lacks any more."""
+        self._window, self._unanswered, self._ready = {}, deque(), {}
+        source = self._input.open()
+        with source.stream:
+            missing = (line for line in source.lines if line.number not in self._written)
+            looked, pause, in_vain = 0, _PAUSE, 0
+            while not self._stopped.is_set():
+                self._fill(missing)
+                self._write_ready()
+                if not self._window:
+                    self._input.check_unchanged(source)
+                    return True
+                found = self._look()
+                if found:
+                    looked, pause, in_vain = 0, _PAUSE, 0
+                looked += _CHUNK
+                if found >= _CHUNK // 2 or (
+                    not found and not self._ordered and looked < len(self._unanswered)
+                ):
+                    continue  # there is more where these came from, or may be
+                if not found and self._ending.is_set():
+                    return False
+                if not found and self._progress().finished:
+                    in_vain += 1
+                    self._check_lost(in_vain)
+                self._ending.wait(pause)
+                looked, pause = 0, min(2 * pause, _LONGEST_PAUSE)
+        return False
+
+    def _check_lost(self, in_vain: int) -> None:
+        """Raise if nobody will ever answer what is looked for.
+
+        Twice in vain, since the first look may have begun before all was answered.
+        """
+        if in_vain > 1 and self._answers.round() == self._known_round:
+            lines = line_ranges(sorted(self._unanswered)[:20])
+            raise JournalError(
+                f"the journal has no answer for line {lines}, although it is finished: it has lost "
+                "what it kept; begin a new one"
+            )
+
+    def _fill(self, missing: Iterator[Line]) -> None:
+        held = sum(map(len, self._window.values())) if self._errors is not None else 0
+        while len(self._window) < _WINDOW and held < _WINDOW_CHARACTERS:
+            line = next(missing, None)
+            if line is None:
+                return
+            _, problem = thread_or_problem(line, self._run.thread_key)
+            self._window[line.number] = "" if self._errors is None else line.raw
+            held += len(self._window[line.number])
+            if problem is None:
+                self._unanswered.append(line.number)
+            else:
+                record = broken_record(Line(line.number, line.raw, line.end, None, problem))
+                record["id"] = message_id(self._run, line.number)
+                self._put(line.number, False, to_line(record)[0])
+
+    def _put(self, number: int, ok: bool, encoded: bytes) -> None:
+        """Have a record ready, made complete with the raw line where that is asked for."""
+        if not ok and self._errors is not None:
+            raw = {"raw": encodable(self._window[number])}
+            encoded, _ = to_line(json.loads(encoded) | raw)
+        self._ready[number] = (self._output_for(ok), encoded)
+
+    def _write_ready(self) -> None:
+        for number in list(self._window if self._ordered else self._ready):
+            if number not in self._ready or self._stopped.is_set():
+                return
+            output, encoded = self._ready.pop(number)
+            output.write(encoded)
+            del self._window[number]
+
+    def _look(self) -> int:
+        """Look for answers to some of the lines that wait; return how many there were."""
+        waiting = self._unanswered
+        chunk = [waiting.popleft() for _ in range(min(_CHUNK, len(waiting)))]
+        any_failed = self._progress().stats.dead > 0 or self._ending.is_set()
+        answers = self._answers.look_up(chunk, any_failed=any_failed)
+        rest = [number for number in chunk if number not in answers]
+        if self._ordered:
+            waiting.extendleft(reversed(rest))  # nothing else helps before these
+        else:
+            waiting.extend(rest)
+        for number, answer in answers.items():
+            self._put(number, answer.ok, answer.text.encode() + b"\n")
+        return len(answers)
+
+
+def _failed_lines(chunk: Iterable[Found]) -> list[int]:
+    """Return the numbers of records that hold only as long as the journal says the same."""
+    numbers = (
+        record.get("line") for record, _ in chunk if record.get("status") not in ("ok", "broken")
+    )
+    return [number for number in numbers if isinstance(number, int)]
