@@ -20,7 +20,7 @@ __all__ = [
     "write_while_locked",
 ]
 
-PAGE = 4096
+PAGE = 2048
 LARGE = "large " * 200_000
 
 

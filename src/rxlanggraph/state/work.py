@@ -116,8 +116,11 @@ class Work:
         check_name("queue", queue)
         name = self._worker if worker is None else check_name("worker", worker)
         seconds = check_seconds("lease", lease)
+        patience = 0.0 if wait is None else check_wait(wait)
+        if not patience:
+            return await settled(self._claim(queue, name, seconds), undo=_give_back)
         with self._core.bell.listen(("queue", queue)) as heard:
-            polling = Polling(heard, 0.0 if wait is None else check_wait(wait))
+            polling = Polling(heard, patience)
             while True:
                 heard.clear()
                 claim = await settled(self._claim(queue, name, seconds), undo=_give_back)

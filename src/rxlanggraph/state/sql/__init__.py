@@ -5,8 +5,10 @@ A map of the modules; each imports only from those above it.
     tables, statements    what is stored, and the statements that are the same everywhere
     backend               the contract of shared state, on top of a `Database`
     repeating             once more, after what a database refuses for reasons of its own
+    batches               calls that go together
     sqlite_file           SQLite: which file, and a look at it that changes nothing
     sqlite_session,       transactions, and procedures inside the thread that has the file
+    sqlite_numbers,
     sqlite_keys,
     sqlite_tasks, sqlite
     postgresql_pool,      PostgreSQL: connections; its procedures are in postgresql.sql

@@ -8,7 +8,7 @@ language (PL/pgSQL inside PostgreSQL; Python inside the thread that owns the SQL
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn, Protocol
 
@@ -48,10 +48,10 @@ class Database(Protocol):
     doubt, see `StateUnavailableError`). Confined to the loop that opened it.
     """
 
-    async def run(self, statement: Statement, **values: Any) -> Sequence[Row]:
+    def run(self, statement: Statement, **values: Any) -> Awaitable[Sequence[Row]]:
         """Run one of the common statements; return its rows."""
 
-    async def call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
+    def call(self, procedure: str, *arguments: Any) -> Awaitable[Sequence[Row]]:
         """Call a procedure; return its rows."""
 
     def names(self, names: Collection[str]) -> Any:

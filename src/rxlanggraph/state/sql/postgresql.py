@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import psycopg
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state.sql.backend import Row
+from rxlanggraph.state.sql.batches import Batches
 from rxlanggraph.state.sql.postgresql_pool import Connection, Pool
 from rxlanggraph.state.sql.postgresql_shortcuts import shortcut
 from rxlanggraph.state.sql.repeating import Refused, repeated
@@ -80,6 +82,10 @@ class PostgresDatabase:
 
     def __init__(self, dsn: str) -> None:
         self._pool = Pool(dsn)
+        # For each queue, while there are any, those who claim there.
+        self._claims: WeakValueDictionary[
+            tuple[str, str], Batches[tuple[str, float], Row | None]
+        ] = WeakValueDictionary()
 
     async def open(self) -> None:
         """Connect, and make what the database does not have yet.
@@ -117,6 +123,11 @@ class PostgresDatabase:
 
     async def call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         """Call a procedure; return its rows."""
+        if procedure == "task_claim":
+            return await self._claim(*arguments)
+        return await self._call(procedure, *arguments)
+
+    async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         short = shortcut(procedure, arguments)
         if short is not None and (rows := await repeated(self._fetch, short, arguments)):
             return rows
@@ -129,6 +140,28 @@ class PostgresDatabase:
     async def close(self) -> None:
         """Let go of all connections. Idempotent."""
         self._pool.close()
+
+    async def _claim(self, space: str, queue: str, worker: str, lease: float) -> Sequence[Row]:
+        """Claim a task; with others who do so, in one statement for all of them."""
+        line = self._claims.get((space, queue))
+        if line is None:
+            line = self._claims[space, queue] = Batches(partial(self._claim_each, space, queue))
+        try:
+            row = await line.call((worker, lease))
+        except StateUnavailableError as error:
+            # Each has an error of its own, and may note on it what became of its attempts.
+            raise StateUnavailableError(str(error), in_doubt=error.in_doubt) from error
+        return [] if row is None else [row]
+
+    async def _claim_each(
+        self, space: str, queue: str, claims: Sequence[tuple[str, float]]
+    ) -> Sequence[Row | None]:
+        if len(claims) == 1:
+            return [*await self._call("task_claim", space, queue, *claims[0])] or [None]
+        workers, leases = map(list, zip(*claims, strict=True))
+        rows = await self._call("tasks_claim", space, queue, workers, leases)
+        claimed = {place: row for place, *row in rows}
+        return [claimed.get(place) for place in range(1, len(claims) + 1)]
 
     async def _fetch(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
         line = await self._pool.take()

@@ -246,34 +246,46 @@ BEGIN
     );
 END $$;
 
-CREATE FUNCTION rxlanggraph_task_claim(
-    space text, queue_name text, claimer text, lease double precision
-) RETURNS TABLE (id text, item text, key text, thread text, attempts integer, token bigint)
-LANGUAGE plpgsql AS $$
+-- One task for each of the claimers, as long as there are any, with the place of the claimer.
+CREATE FUNCTION rxlanggraph_tasks_claim(
+    space text, queue_name text, claimers text[], leases double precision[]
+) RETURNS TABLE (
+    place integer, id text, item text, key text, thread text, attempts integer, token bigint
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     queue_id integer := rxlanggraph_queue(space, queue_name);
     moment double precision := rxlanggraph_now();
-    next bigint;
 BEGIN
     IF EXISTS (
         SELECT FROM rxlanggraph_tasks
         WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND due <= moment
     ) THEN
+        -- Before any row is locked: it takes the lock of the queue.
         PERFORM rxlanggraph_sweep(queue_id, moment);
     END IF;
-    SELECT seq INTO next FROM rxlanggraph_tasks
-    WHERE queue = queue_id AND state = 'ready'
-    ORDER BY priority DESC, seq LIMIT 1
-    FOR UPDATE SKIP LOCKED;
-    IF FOUND THEN
+    FOR claimer IN 1 .. cardinality(claimers) LOOP
         RETURN QUERY UPDATE rxlanggraph_tasks AS t SET
-            state = 'claimed', attempts = t.attempts + 1, worker = claimer,
-            token = nextval('rxlanggraph_counter'), due = rxlanggraph_now() + lease
-        WHERE seq = next
-        RETURNING t.id, t.item, t.key, t.thread, t.attempts, t.token;
-    END IF;
+            state = 'claimed', attempts = t.attempts + 1, worker = claimers[claimer],
+            token = nextval('rxlanggraph_counter'), due = rxlanggraph_now() + leases[claimer]
+        WHERE seq = (
+            SELECT seq FROM rxlanggraph_tasks
+            WHERE queue = queue_id AND state = 'ready'
+            ORDER BY priority DESC, seq LIMIT 1
+            FOR UPDATE SKIP LOCKED
+        )
+        RETURNING claimer, t.id, t.item, t.key, t.thread, t.attempts, t.token;
+        EXIT WHEN NOT FOUND;
+    END LOOP;
 END $$;
+
+CREATE FUNCTION rxlanggraph_task_claim(
+    space text, queue_name text, claimer text, lease double precision
+) RETURNS TABLE (id text, item text, key text, thread text, attempts integer, token bigint)
+LANGUAGE sql AS $$
+    SELECT id, item, key, thread, attempts, token
+    FROM rxlanggraph_tasks_claim(space, queue_name, ARRAY[claimer], ARRAY[lease])
+$$;
 
 -- The queue and the thread of a task, with the queue held as who ends it has to hold it.
 CREATE FUNCTION rxlanggraph_ending(

@@ -34,6 +34,7 @@ _SETTINGS: Final = {
     "default_transaction_isolation": r"read\ committed",
     "statement_timeout": f"{_SERVER_LIMIT}s",
     # A plan is made once, perhaps while the tables are empty, and lasts until they are analysed.
+    "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "jit": "off",
 }

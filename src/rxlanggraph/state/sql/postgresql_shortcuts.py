@@ -71,6 +71,27 @@ WHERE seq = (
 RETURNING id, item, key, thread, attempts, token
 """
 
+_TASKS_CLAIM: Final = """
+WITH first AS MATERIALIZED (SELECT ARRAY(
+    SELECT seq FROM rxlanggraph_tasks
+    WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
+        AND state = 'ready'
+    ORDER BY priority DESC, seq LIMIT cardinality($3::text[])
+    FOR UPDATE SKIP LOCKED
+) AS seqs)
+UPDATE rxlanggraph_tasks SET
+    state = 'claimed', attempts = attempts + 1, worker = ($3)[array_position(seqs, seq)],
+    token = nextval('rxlanggraph_counter'),
+    due = rxlanggraph_now() + ($4::double precision[])[array_position(seqs, seq)]
+FROM first
+WHERE seq = ANY (seqs) AND NOT EXISTS (
+    SELECT FROM rxlanggraph_tasks
+    WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
+        AND state IN ('delayed', 'claimed') AND due <= (SELECT rxlanggraph_now())
+)
+RETURNING array_position(seqs, seq), id, item, key, thread, attempts, token
+"""
+
 _TASK_COMPLETE: Final = """
 UPDATE rxlanggraph_tasks SET state = 'completed', result = $5
 WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
@@ -84,6 +105,7 @@ _SHORTCUTS: Final = {
     "commit": _COMMIT,
     "increment": _INCREMENT,
     "task_claim": _TASK_CLAIM,
+    "tasks_claim": _TASKS_CLAIM,
     "task_complete": _TASK_COMPLETE,
 }
 
@@ -91,11 +113,12 @@ _SHORTCUTS: Final = {
 def shortcut(procedure: str, arguments: Sequence[Any]) -> str | None:
     """Return the statement that may do instead of a procedure; None if there is none.
 
-    It takes the same arguments and returns the same rows, or none. Any thread; never blocks.
+    It takes the same arguments and returns the same rows, or none; of claims perhaps fewer, which
+    are all that there are. Any thread; never blocks.
     """
-    return (
-        None if procedure == "commit" and not _is_plain(*arguments) else _SHORTCUTS.get(procedure)
-    )
+    if procedure == "commit" and not _is_plain(*arguments):
+        return None
+    return _SHORTCUTS.get(procedure)
 
 
 def _is_plain(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -16,11 +16,24 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state.sql.backend import Row
+from rxlanggraph.state.sql.batches import Batches
 from rxlanggraph.state.sql.repeating import Refused, repeated
 from rxlanggraph.state.sql.sqlite_file import HAS_TABLES, path_of
-from rxlanggraph.state.sql.sqlite_keys import commit, increment, lock_acquire
-from rxlanggraph.state.sql.sqlite_session import CommitError, MovedError, Session, writing
+from rxlanggraph.state.sql.sqlite_keys import commit, count, increment, lock_acquire
+from rxlanggraph.state.sql.sqlite_numbers import TRIGGERS
+from rxlanggraph.state.sql.sqlite_session import (
+    Call,
+    CommitError,
+    MovedError,
+    Outcome,
+    Procedure,
+    Session,
+    error_code,
+    is_busy,
+)
 from rxlanggraph.state.sql.sqlite_tasks import (
+    claim_alone,
+    complete_alone,
     task_claim,
     task_complete,
     task_fail,
@@ -39,7 +52,6 @@ _DIALECT: Final = sqlite_dialect(paramstyle="qmark")
 _OLDEST: Final = (3, 35, 0)
 # Seconds for which the thread waits for another process, before others of its calls get a turn.
 _WAIT_IN_THREAD: Final = 0.05
-_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 async def open_sqlite(url: str) -> SqliteDatabase:
@@ -61,8 +73,9 @@ async def open_sqlite(url: str) -> SqliteDatabase:
 class SqliteDatabase:
     """A `Database` in a file. Confined to the loop on which it was opened.
 
-    One thread has the connection, and does one call after the other: SQLite has one writer at a
-    time in any case. A call that is cancelled is done all the same, or has not begun.
+    One thread has the connection, and does one thing after the other: SQLite has one writer at a
+    time in any case. Short calls that write, and come at the same time, are one transaction. A call
+    that is cancelled is done all the same, or has not begun.
 
     Args:
         path: Of the file; made, if it is not there.
@@ -71,6 +84,7 @@ class SqliteDatabase:
     def __init__(self, path: str) -> None:
         self._path = str(Path(path).absolute())  # whatever becomes the working directory
         self._connection: aiosqlite.Connection | None = None
+        self._batches: Batches[Call, Outcome] = Batches(self._send)
 
     async def open(self) -> None:
         """Connect, and make the tables.
@@ -84,19 +98,19 @@ class SqliteDatabase:
             await self._open()
         except BaseException as error:
             await self.close()
-            if _code(error.__cause__) == sqlite3.SQLITE_NOTADB:
+            if error_code(error.__cause__) == sqlite3.SQLITE_NOTADB:
                 raise self._unusable(error.__cause__) from error
             raise
 
-    async def run(self, statement: Statement, **values: Any) -> Sequence[Row]:
+    def run(self, statement: Statement, **values: Any) -> Coroutine[Any, Any, Sequence[Row]]:
         """Run one of the common statements; return its rows."""
         known = compiled(statement, _DIALECT)
         how = "read" if isinstance(statement, Select) else "write"
-        return await self.call(how, known.text, known.ordered(values))
+        return self.call(how, known.text, known.ordered(values))
 
-    async def call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
+    def call(self, procedure: str, *arguments: Any) -> Coroutine[Any, Any, Sequence[Row]]:
         """Call a procedure; return its rows."""
-        return await repeated(self._call, procedure, arguments)
+        return repeated(self._call, Call(procedure, arguments))
 
     def names(self, names: Collection[str]) -> str:
         """Return names as a JSON array."""
@@ -126,25 +140,33 @@ class SqliteDatabase:
             failures.append(failure)
             return sqlite3.connect(":memory:")
 
-    async def _call(self, procedure: str, arguments: Sequence[Any]) -> Sequence[Row]:
+    async def _call(self, call: Call) -> Sequence[Row]:
+        if _PROCEDURES[call.procedure].together:
+            outcome = await self._batches.call(call)
+        else:
+            (outcome,) = await self._send([call])
+        if not isinstance(outcome, Exception):
+            return outcome
+        if is_busy(outcome):
+            raise Refused from outcome
+        if isinstance(outcome, sqlite3.Error | MovedError | CommitError):
+            raise self._unavailable(outcome) from outcome
+        raise outcome
+
+    async def _send(self, calls: Sequence[Call]) -> Sequence[Outcome]:
         assert self._connection is not None, "a call after close"
-        try:
-            rows = await self._connection.execute_fetchall(procedure, arguments)
-        except CommitError as error:
-            raise self._unavailable(error, in_doubt=True) from error
-        except (sqlite3.Error, MovedError) as error:
-            if _code(error) in _BUSY:
-                raise Refused from error
-            raise self._unavailable(error, in_doubt=False) from error
-        return rows  # type: ignore[return-value]  # to aiosqlite any iterable of rows
+        # To aiosqlite a statement, and whatever can be iterated over.
+        return await self._connection.execute_fetchall("calls", calls)  # type: ignore[return-value]
 
     def _unusable(self, error: BaseException | None) -> InvalidArgumentError:
         folder = Path(self._path).parent
         why = str(error) if folder.is_dir() else f"{error}: there is no folder {str(folder)!r}"
         return InvalidArgumentError(f"{self._path!r} cannot be opened as an SQLite file: {why}")
 
-    def _unavailable(self, error: Exception, *, in_doubt: bool) -> StateUnavailableError:
-        return StateUnavailableError(f"the SQLite file {self._path!r}: {error}", in_doubt=in_doubt)
+    def _unavailable(self, error: Exception) -> StateUnavailableError:
+        return StateUnavailableError(
+            f"the SQLite file {self._path!r}: {error}", in_doubt=isinstance(error, CommitError)
+        )
 
 
 def _made(connect: Callable[[], sqlite3.Connection]) -> aiosqlite.Connection:
@@ -160,31 +182,25 @@ def _made(connect: Callable[[], sqlite3.Connection]) -> aiosqlite.Connection:
     return made[0]
 
 
-def _code(error: BaseException | None) -> int:
-    # The lower byte; above it are the finer distinctions.
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
 # -- procedures that are here alone ----------------------------------------------------------------
 
 
-def _read(at: Session, statement: str, values: Sequence[Any]) -> Sequence[Any]:
-    at.check_path()
-    return at.query(statement, *values)
-
-
-@writing
-def _write(at: Session, statement: str, values: Sequence[Any]) -> Sequence[Any]:
+def _statement(at: Session, statement: str, values: Sequence[Any]) -> Sequence[Any]:
     return at.query(statement, *values)
 
 
 def _prepare(at: Session) -> Sequence[Any]:
     """Make what the file does not have yet."""
+    # Of a file that is made now. A transaction here touches a few pages of a few bytes each, and
+    # writes them whole.
+    at.query("PRAGMA page_size = 2048")
     at.query("PRAGMA journal_mode = WAL")
     # What was acknowledged outlives a loss of power.
     at.query("PRAGMA synchronous = FULL")
     if not _has_tables(at):
-        _make_tables(at)
+        with at.transaction():
+            if not _has_tables(at):  # by another process, before this one held the file
+                _make_tables(at)
     ((version,),) = at.query("SELECT version FROM rxlanggraph_schema")
     check_version(version)
     return []
@@ -194,28 +210,25 @@ def _has_tables(at: Session) -> bool:
     return bool(at.query(HAS_TABLES))
 
 
-@writing
 def _make_tables(at: Session) -> None:
-    if not _has_tables(at):  # by another process, before this one held the file
-        for definition in definitions(_DIALECT):
-            at.query(definition)
-        at.query("INSERT INTO rxlanggraph_schema (version) VALUES (?)", VERSION)
+    for definition in (*definitions(_DIALECT), *TRIGGERS):
+        at.query(definition)
+    at.query("INSERT INTO rxlanggraph_schema (version) VALUES (?)", VERSION)
 
 
-_SESSION: Final = Session.knowing(
-    {
-        "prepare": _prepare,
-        "read": _read,
-        "write": _write,
-        "commit": commit,
-        "increment": increment,
-        "lock_acquire": lock_acquire,
-        "tasks_add": tasks_add,
-        "task_claim": task_claim,
-        "task_complete": task_complete,
-        "task_fail": task_fail,
-        "task_release": task_release,
-        "tasks_requeue": tasks_requeue,
-        "tasks_purge": tasks_purge,
-    }
-)
+_PROCEDURES: Final[Mapping[str, Procedure]] = {
+    "prepare": Procedure(_prepare, alone=_prepare, together=False),
+    "read": Procedure(_statement, alone=_statement, together=False),
+    "write": Procedure(_statement, alone=_statement),
+    "commit": Procedure(commit),
+    "increment": Procedure(increment, alone=count),
+    "lock_acquire": Procedure(lock_acquire),
+    "tasks_add": Procedure(tasks_add, together=False),
+    "task_claim": Procedure(task_claim, alone=claim_alone),
+    "task_complete": Procedure(task_complete, alone=complete_alone),
+    "task_fail": Procedure(task_fail),
+    "task_release": Procedure(task_release),
+    "tasks_requeue": Procedure(tasks_requeue, together=False),
+    "tasks_purge": Procedure(tasks_purge, together=False),
+}
+_SESSION: Final = Session.knowing(_PROCEDURES)

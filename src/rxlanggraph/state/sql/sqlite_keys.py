@@ -6,23 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from rxlanggraph.state.sql.sqlite_session import Session, writing
+from rxlanggraph.state.sql.sqlite_numbers import NEXT, next_number
+from rxlanggraph.state.sql.sqlite_session import Session
 
-__all__ = ["commit", "increment", "lock_acquire", "next_number"]
+__all__ = ["commit", "count", "increment", "lock_acquire"]
 
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 # Of characters: more than that is no 64-bit integer, and Python reads thousands of digits slowly.
 _LONGEST: Final = 20
-
-
-def next_number(at: Session, namespace: str) -> int:
-    """Draw the next version or token (rule 3 of the contract)."""
-    ((number,),) = at.query(
-        "INSERT INTO rxlanggraph_counters (namespace, value) VALUES (?, 1)"
-        " ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value",
-        namespace,
-    )
-    return int(number)
 
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -65,7 +56,6 @@ def _write(at: Session, namespace: str, key: str, row: _Row) -> None:
         )
 
 
-@writing
 def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     at: Session,
     namespace: str,
@@ -108,21 +98,29 @@ def _clear(at: Session) -> None:
     )
 
 
-@writing
 def increment(at: Session, namespace: str, key: str, by: int, token: int | None) -> Sequence[Any]:
     """One row: what came of it, and the sum."""
-    version = next_number(at, namespace)
-    # What most calls come to; it finds no row where there is more to say.
-    counted = at.query(
-        "UPDATE rxlanggraph_entries SET"
-        " item = CAST(item AS INTEGER) + ?, version = ?, fence = coalesce(?, fence)"
-        " WHERE namespace = ? AND key = ? AND expires IS NULL AND coalesce(fence <= ?, TRUE)"
-        " AND length(item) <= 18 AND item NOT GLOB '*[^0-9]*' AND item <> ''"
-        " AND ? BETWEEN -1000000000000000000 AND 1000000000000000000 RETURNING item",
-        *(by, version, token, namespace, key, token, by),
-    )
-    if counted:
-        return [("done", counted[0][0])]
+    return count(at, namespace, key, by, token) or _increment(at, namespace, key, by, token)
+
+
+def count(
+    at: Session, namespace: str, key: str, by: int, token: int | None
+) -> Sequence[Any] | None:
+    """What most increments come to; None where there is more to say."""
+    counted = at.query(_COUNT, by, namespace, token, namespace, key, token, by)
+    return [("done", counted[0][0])] if counted else None
+
+
+_COUNT: Final = (
+    "UPDATE rxlanggraph_entries SET item = CAST(item AS INTEGER) + ?,"  # noqa: S608 - no input of anybody
+    f" version = {NEXT}, fence = coalesce(?, fence)"
+    " WHERE namespace = ? AND key = ? AND expires IS NULL AND coalesce(fence <= ?, TRUE)"
+    " AND length(item) <= 18 AND item NOT GLOB '*[^0-9]*' AND item <> ''"
+    " AND ? BETWEEN -1000000000000000000 AND 1000000000000000000 RETURNING item"
+)
+
+
+def _increment(at: Session, namespace: str, key: str, by: int, token: int | None) -> Sequence[Any]:
     old = _look(at, namespace, key)
     if old.refuses(token):
         return [("stale", None)]
@@ -133,6 +131,7 @@ def increment(at: Session, namespace: str, key: str, by: int, token: int | None)
         return [("range", None)]
     total = int(text) + by
     fence = old.fence if token is None else token
+    version = next_number(at, namespace)
     _write(at, namespace, key, _Row(str(total), version, old.expires, fence))
     return [("done", total)]
 
@@ -144,7 +143,6 @@ def _fits(number: int) -> bool:
 # -- locks -----------------------------------------------------------------------------------------
 
 
-@writing
 def lock_acquire(at: Session, namespace: str, key: str, owner: str, ttl: float) -> Sequence[Any]:
     """One row: the token, or None."""
     rows = at.query(

@@ -1,8 +1,9 @@
 """One connection to an SQLite file, and the transactions on it.
 
 Confined to the thread that made it. Procedures are functions over a `Session`: in that thread they
-run from beginning to end, so each call is one hop to it and back, and one that is cancelled
-meanwhile is whole, or did not begin.
+run from beginning to end, so a call is one hop to it and back, and one that is cancelled meanwhile
+is whole, or did not begin. Calls that come together are one transaction: the disk is waited for
+once.
 """
 
 from __future__ import annotations
@@ -10,16 +11,52 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
 
-__all__ = ["CommitError", "MovedError", "Procedure", "Session", "writing"]
+__all__ = [
+    "Call",
+    "CommitError",
+    "MovedError",
+    "Outcome",
+    "Procedure",
+    "Session",
+    "error_code",
+    "is_busy",
+]
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
-Procedure: TypeAlias = "Callable[..., Sequence[Any]]"
+class Call(NamedTuple):
+    """What is to be done: a procedure, by its name, and its arguments."""
+
+    procedure: str
+    arguments: Sequence[Any]
+
+
+# The rows that a call returns, or what it has raised.
+Outcome: TypeAlias = "Sequence[Any] | Exception"
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """What a session can be asked for.
+
+    Attributes:
+        body: Is given the session and the arguments; returns rows. Runs in a transaction, as the
+            only writer of the file, also with others in the same one.
+        alone: What is tried before that where a call comes alone, without holding the file: to
+            read, or to do all in one statement. None instead of rows if it has done nothing.
+        together: Whether it may share a transaction: none that may take long.
+    """
+
+    body: Callable[..., Sequence[Any]]
+    alone: Callable[..., Sequence[Any] | None] | None = None
+    together: bool = True
+
+
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class CommitError(Exception):
@@ -37,64 +74,109 @@ class _Rows(list[Any]):
         return self
 
 
+def is_busy(error: BaseException | None) -> bool:
+    """Whether another process has the file, and nothing was done. Any thread; never blocks."""
+    return error_code(error) in _BUSY
+
+
+def error_code(error: BaseException | None) -> int:
+    """Return the code of an error of SQLite, without its finer distinctions; 0 of any other."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 class Session(sqlite3.Connection):
     """A connection that knows procedures.
 
     Attributes:
         procedures: By their names; of the class that is made by `knowing`.
+        moment: The clock of the database (rule 2 of the contract): stands still in a transaction.
+        marks: What procedures note for the next calls, of no consequence for what they do.
     """
 
-    procedures: dict[str, Procedure]
+    procedures: Mapping[str, Procedure]
 
     def __init__(self, path: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(path, *args, **kwargs)
         self._path = path
         self._file = os.stat(path)  # noqa: PTH116 - a Path's takes longer, at each check
-        # The clock of the database (rule 2 of the contract): stands still during a transaction.
         self.moment = time.time()
+        self.marks: set[Any] = set()
         self.create_function("rxlanggraph_now", 0, lambda: self.moment, deterministic=True)
 
     @classmethod
-    def knowing(cls, procedures: dict[str, Procedure]) -> type[Session]:
+    def knowing(cls, procedures: Mapping[str, Procedure]) -> type[Session]:
         """Return a class of sessions that know ``procedures``."""
         return type("Session", (cls,), {"procedures": procedures})
 
-    def execute(self, procedure: str, arguments: Iterable[Any] = (), /) -> _Rows:  # type: ignore[override]  # what aiosqlite's execute_fetchall needs
-        """Run a procedure. This is how the thread is reached through aiosqlite's public methods."""
-        self.moment = time.time()
-        return _Rows(self.procedures[procedure](self, *arguments))
+    def execute(self, _: str, calls: Iterable[Any] = (), /) -> _Rows:  # type: ignore[override]  # what aiosqlite's execute_fetchall needs
+        """Do ``calls``; return the `Outcome` of each.
+
+        This is how the thread is reached through aiosqlite's public methods.
+        """
+        return _Rows(self._outcomes([*calls]))
 
     def query(self, statement: str, *values: Any) -> list[Any]:
         """Run a statement of SQL; return its rows."""
         return super().execute(statement, values).fetchall()
 
-    def begin(self) -> None:
-        """Hold the file as its only writer.
+    def _outcomes(self, calls: Sequence[Call]) -> Sequence[Outcome]:
+        try:
+            return self._done(calls)
+        except Exception as error:
+            if len(calls) == 1 or is_busy(error) or isinstance(error, CommitError):
+                return [error] * len(calls)
+            # Nothing was done; and the others shall not suffer from what is wrong with one.
+            return [outcome for call in calls for outcome in self._outcomes([call])]
 
-        Raises:
-            MovedError: The file is no longer where it was opened.
-        """
-        self.query("BEGIN IMMEDIATE")
-        # Others may have been writing for some time.
+    def _done(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
+        """Do what may be done together, as a whole; return the rows of each."""
+        todo = [(self.procedures[name], arguments) for name, arguments in calls]
+        if len(todo) == 1:
+            rows = self._alone(*todo[0])
+            if rows is not None:
+                return [rows]
+        with self.transaction():
+            return [procedure.body(self, *arguments) for procedure, arguments in todo]
+
+    def _alone(self, procedure: Procedure, arguments: Sequence[Any]) -> Sequence[Any] | None:
+        if procedure.alone is None:
+            return None
         self.moment = time.time()
         self.check_path()
+        try:
+            return procedure.alone(self, *arguments)
+        except sqlite3.OperationalError as error:
+            # It may have been committing: a statement alone is a transaction.
+            if error_code(error) == sqlite3.SQLITE_IOERR:
+                raise CommitError(str(error)) from error
+            raise
 
-    def commit_all(self) -> None:
-        """Do what was asked for since `begin`, as a whole.
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Hold the file as its only writer, and do all of the block or nothing.
 
         Raises:
+            MovedError: The file is no longer where it was opened; nothing was done.
             CommitError: Nobody knows whether it was done.
         """
+        self.query("BEGIN IMMEDIATE")
+        try:
+            # Others may have been writing for some time.
+            self.moment = time.time()
+            self.check_path()
+            yield
+            self._commit()
+        except BaseException:
+            # Of some errors SQLite rolls back by itself.
+            if self.in_transaction:
+                self.query("ROLLBACK")
+            raise
+
+    def _commit(self) -> None:
         try:
             self.query("COMMIT")
         except sqlite3.Error as error:
             raise CommitError(str(error)) from error
-
-    def roll_back(self) -> None:
-        """Do nothing of what was asked for since `begin`."""
-        # Of some errors SQLite rolls back by itself.
-        if self.in_transaction:
-            self.query("ROLLBACK")
 
     def check_path(self) -> None:
         """Refuse a file that is not the one at its path; for reads, too.
@@ -110,22 +192,3 @@ class Session(sqlite3.Connection):
         raise MovedError(
             "it was moved, deleted or replaced while it was open; close the state, and open it anew"
         )
-
-
-def writing(
-    procedure: Callable[Concatenate[Session, _P], _T],
-) -> Callable[Concatenate[Session, _P], _T]:
-    """Make the decorated procedure one transaction: done as a whole, or not at all."""
-
-    @wraps(procedure)
-    def whole(at: Session, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            at.begin()
-            answer = procedure(at, *args, **kwargs)
-            at.commit_all()
-        except BaseException:
-            at.roll_back()
-            raise
-        return answer
-
-    return whole

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from rxlanggraph.state.sql.sqlite_keys import next_number
-from rxlanggraph.state.sql.sqlite_session import Session, writing
+from rxlanggraph.state.sql.sqlite_numbers import NEXT
+from rxlanggraph.state.sql.sqlite_session import Session
 
 __all__ = [
+    "claim_alone",
+    "complete_alone",
     "task_claim",
     "task_complete",
     "task_fail",
@@ -61,7 +63,6 @@ def _unblock(at: Session, queue: int | None, threads: Iterable[str | None]) -> N
 # -- adding and claiming ---------------------------------------------------------------------------
 
 
-@writing
 def tasks_add(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     at: Session,
     namespace: str,
@@ -110,35 +111,55 @@ def task_claim(
     at: Session, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any]:
     """The row of the task, or none."""
-    # First a look without holding the file: who waits for work disturbs nobody.
-    at.check_path()
-    found = at.query(
-        "SELECT id,"
-        " EXISTS (SELECT 1 FROM rxlanggraph_tasks WHERE queue = id_of.id AND state = 'ready'),"
-        " EXISTS (SELECT 1 FROM rxlanggraph_tasks"
-        " WHERE queue = id_of.id AND state IN ('delayed', 'claimed') AND due <= ?)"
-        " FROM rxlanggraph_queues AS id_of WHERE namespace = ? AND name = ?",
-        *(at.moment, namespace, queue_name),
-    )
-    for queue, is_ready, is_overdue in found:
-        if is_ready or is_overdue:
-            return _claim(at, namespace, queue, worker, lease, sweep=bool(is_overdue))
-    return []
+    claimed = _claim(at, namespace, queue_name, worker, lease)
+    if not claimed:
+        _sweep(at, _queue(at, namespace, queue_name))
+        claimed = _claim(at, namespace, queue_name, worker, lease)
+    return claimed
 
 
-@writing
+def claim_alone(
+    at: Session, namespace: str, queue_name: str, worker: str, lease: float
+) -> Sequence[Any] | None:
+    """The same, if there is nothing to sweep; else None."""
+    # Where one was found there is likely to be another. Else whoever waits for work only looks:
+    # that does not hold the file, not for a moment, and disturbs nobody.
+    mark = (namespace, queue_name)
+    if mark in at.marks or at.query(_READY, namespace, queue_name):
+        claimed = _claim(at, namespace, queue_name, worker, lease)
+        if claimed:
+            at.marks.add(mark)
+            return claimed
+    at.marks.discard(mark)
+    return None if at.query(_OVERDUE, namespace, queue_name, at.moment) else []
+
+
+_OF_QUEUE: Final = "queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?)"
+_READY: Final = (
+    f"SELECT seq FROM rxlanggraph_tasks WHERE {_OF_QUEUE} AND state = 'ready'"  # noqa: S608 - here and below: no input of anybody
+    " ORDER BY priority DESC, seq LIMIT 1"
+)
+_OVERDUE: Final = (
+    f"SELECT seq FROM rxlanggraph_tasks WHERE {_OF_QUEUE}"  # noqa: S608
+    " AND state IN ('delayed', 'claimed') AND due <= ? LIMIT 1"
+)
+# The first that is ready; but nothing as long as there is something to sweep.
+_CLAIM: Final = (
+    "UPDATE rxlanggraph_tasks SET"  # noqa: S608
+    f" state = 'claimed', attempts = attempts + 1, worker = ?, token = {NEXT}, due = ?"
+    f" WHERE seq = ({_READY}) AND NOT EXISTS ({_OVERDUE})"
+    " RETURNING id, item, key, thread, attempts, token"
+)
+
+
 def _claim(
-    at: Session, namespace: str, queue: int, worker: str, lease: float, *, sweep: bool
+    at: Session, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any]:
-    if sweep:
-        _sweep(at, queue)
     return at.query(
-        "UPDATE rxlanggraph_tasks SET"
-        " state = 'claimed', attempts = attempts + 1, worker = ?, token = ?, due = ?"
-        " WHERE seq = (SELECT seq FROM rxlanggraph_tasks WHERE queue = ? AND state = 'ready'"
-        " ORDER BY priority DESC, seq LIMIT 1)"
-        " RETURNING id, item, key, thread, attempts, token",
-        *(worker, next_number(at, namespace), at.moment + lease, queue),
+        _CLAIM,
+        *(worker, namespace, at.moment + lease),
+        *(namespace, queue_name),
+        *(namespace, queue_name, at.moment),
     )
 
 
@@ -152,18 +173,22 @@ class _Held(NamedTuple):
     is_last: bool  # no attempt is left
 
 
+# A claim that can still end its task: not if its lease is over and was the last one.
+_CURRENT: Final = (
+    "token = ? AND (state = 'ready' OR state = 'claimed' AND (attempts < max_attempts OR due > ?))"
+)
+
+
 def _held(at: Session, namespace: str, queue_name: str, task_id: str, token: int) -> _Held | None:
-    """Return the task, if ``token`` is current: not if its lease is over and was the last one."""
+    """Return the task, if ``token`` is current."""
     rows = at.query(
-        "SELECT seq, queue, thread, attempts >= max_attempts FROM rxlanggraph_tasks"
-        " WHERE queue = ? AND id = ? AND token = ?"
-        " AND (state = 'ready' OR state = 'claimed' AND (attempts < max_attempts OR due > ?))",
-        *(_queue(at, namespace, queue_name), task_id, token, at.moment),
+        "SELECT seq, queue, thread, attempts >= max_attempts FROM rxlanggraph_tasks"  # noqa: S608
+        f" WHERE {_OF_QUEUE} AND id = ? AND {_CURRENT}",
+        *(namespace, queue_name, task_id, token, at.moment),
     )
     return _Held(*rows[0]) if rows else None
 
 
-@writing
 def task_complete(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     at: Session, namespace: str, queue_name: str, task_id: str, token: int, result: str
 ) -> Sequence[Any]:
@@ -183,7 +208,20 @@ def task_complete(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     return [(True,)]
 
 
-@writing
+def complete_alone(  # noqa: PLR0917 - as above
+    at: Session, namespace: str, queue_name: str, task_id: str, token: int, result: str
+) -> Sequence[Any] | None:
+    """The same for a task without a thread, if that is all there is to do; else None."""
+    done = at.query(_COMPLETE, result, namespace, queue_name, task_id, token, at.moment)
+    return done or None
+
+
+_COMPLETE: Final = (
+    "UPDATE rxlanggraph_tasks SET state = 'completed', result = ?"  # noqa: S608
+    f" WHERE {_OF_QUEUE} AND id = ? AND thread IS NULL AND {_CURRENT} RETURNING TRUE"
+)
+
+
 def task_fail(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     at: Session,
     namespace: str,
@@ -209,7 +247,6 @@ def task_fail(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     return [(True,)]
 
 
-@writing
 def task_release(
     at: Session, namespace: str, queue_name: str, task_id: str, token: int
 ) -> Sequence[Any]:
@@ -227,7 +264,6 @@ def task_release(
 # -- clearing up -----------------------------------------------------------------------------------
 
 
-@writing
 def tasks_requeue(
     at: Session, namespace: str, queue_name: str, ids: Sequence[str] | None
 ) -> Sequence[Any]:
@@ -251,7 +287,6 @@ def tasks_requeue(
     return [(len(back),)]
 
 
-@writing
 def tasks_purge(
     at: Session, namespace: str, queue_name: str, states: Sequence[str]
 ) -> Sequence[Any]:

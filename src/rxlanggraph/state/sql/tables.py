@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 # Of the tables and the functions in the database: raised by every change of either.
-VERSION: Final = 2
+VERSION: Final = 3
 
 WAITING: Final = ("ready", "delayed", "blocked")
 FINISHED: Final = ("completed", "dead")

@@ -1,0 +1,122 @@
+"""Calls that go together: one batch of them is on its way, whoever comes meanwhile is in the next.
+
+So a database waits once for its disk, and the loop once for the database, for as many calls as
+arrive in that time; and who comes alone does not wait at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+__all__ = ["Batches"]
+
+_C = TypeVar("_C")
+_T = TypeVar("_T")
+
+# So that nobody else waits long for what the whole batch holds.
+_MOST: Final = 64
+
+
+class _Place(Generic[_C, _T]):
+    """One call that waits for its batch, or is in it."""
+
+    def __init__(self, call: _C) -> None:
+        self.call = call
+        self.outcome: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        self.batch: _Batch[_C, _T] | None = None
+
+
+class _Batch(Generic[_C, _T]):
+    """Calls that are sent together, by a task of their own: whoever of them is cancelled."""
+
+    def __init__(
+        self,
+        places: Sequence[_Place[_C, _T]],
+        send: Callable[[Sequence[_C]], Awaitable[Sequence[_T]]],
+        then: Callable[[], None],
+    ) -> None:
+        self._places = places
+        self._send = send
+        self._then = then
+        for place in places:
+            place.batch = self
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            outcomes = await self._send([place.call for place in self._places])
+        except asyncio.CancelledError:
+            for place in self._places:
+                place.outcome.cancel()
+            raise
+        except Exception as error:
+            for place in self._awaited():
+                place.outcome.set_exception(error)
+                place.outcome.exception()  # looked at: who waits may be cancelled before it is
+        else:
+            for place, outcome in zip(self._places, outcomes, strict=True):
+                if not place.outcome.done():
+                    place.outcome.set_result(outcome)
+        finally:
+            self._then()
+
+    def _awaited(self) -> list[_Place[_C, _T]]:
+        return [place for place in self._places if not place.outcome.done()]
+
+    async def end_if_deserted(self) -> None:
+        """Cancel what nobody waits for any more, and wait for that."""
+        if not self._awaited():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+class Batches(Generic[_C, _T]):
+    """Confined to the loop on which it is made.
+
+    Args:
+        send: Does calls, and returns an outcome for each, in their order. What it raises, each of
+            them raises. Cancelled if nobody waits for it any more.
+    """
+
+    def __init__(self, send: Callable[[Sequence[_C]], Awaitable[Sequence[_T]]]) -> None:
+        self._send = send
+        self._is_busy = False
+        self._waiting: deque[_Place[_C, _T]] = deque()
+
+    async def call(self, call: _C) -> _T:
+        """Send ``call``, at once or with the next batch; return its outcome.
+
+        Cancelled, it is not sent any more; or it is done for all that, with others of its batch.
+        """
+        if self._is_busy:
+            return await self._together(call)
+        self._is_busy = True
+        try:
+            (outcome,) = await self._send([call])
+        finally:
+            self._go_on()
+        return outcome
+
+    async def _together(self, call: _C) -> _T:
+        place: _Place[_C, _T] = _Place(call)
+        self._waiting.append(place)
+        try:
+            return await place.outcome
+        except asyncio.CancelledError:
+            if place.batch is not None:
+                await place.batch.end_if_deserted()
+            raise
+
+    def _go_on(self) -> None:
+        """Send those who have come meanwhile; if there is nobody, the next one goes alone."""
+        places: list[_Place[_C, _T]] = []
+        while self._waiting and len(places) < _MOST:
+            place = self._waiting.popleft()
+            if not place.outcome.cancelled():
+                places.append(place)
+        self._is_busy = bool(places)
+        if places:
+            _Batch(places, self._send, self._go_on)
