@@ -128,8 +128,10 @@ class Pool:
         self._room = asyncio.Semaphore(_MOST)
         # Those that nobody uses now, the last used last: a quiet state uses one alone.
         self._idle: list[Line] = []
-        # When those that are in use are cut.
-        self._limits: dict[Line, asyncio.TimerHandle] = {}
+        # Those that are in use, and when each is cut. One timer looks after all of them: most are
+        # given back long before, and a timer for each would take as long as they do.
+        self._limits: dict[Line, float] = {}
+        self._watch: asyncio.TimerHandle | None = None
 
     async def take(self) -> Line:
         """Hand out a connection for one call, for 10 seconds at most; then it is cut.
@@ -144,12 +146,14 @@ class Pool:
         except BaseException:
             self._room.release()
             raise
-        self._limits[line] = self._loop.call_later(_LIMIT, line.cut)
+        self._limits[line] = until = self._loop.time() + _LIMIT
+        if self._watch is None:
+            self._watch = self._loop.call_at(until, self._cut_overdue)
         return line
 
     def give_back(self, line: Line) -> None:
         """Take a connection back, whatever became of it."""
-        self._limits.pop(line).cancel()
+        del self._limits[line]
         if line.is_idle():
             self._idle.append(line)
         else:
@@ -161,6 +165,19 @@ class Pool:
         """Let go of all connections. Idempotent."""
         while self._idle:
             self._idle.pop().drop()
+        if self._watch is not None and not self._limits:
+            self._watch.cancel()
+            self._watch = None
+
+    def _cut_overdue(self) -> None:
+        now = self._loop.time()
+        later = []
+        for line, until in self._limits.items():
+            if until > now:
+                later.append(until)
+            else:
+                line.cut()
+        self._watch = self._loop.call_at(min(later), self._cut_overdue) if later else None
 
     async def _enter(self) -> None:
         if not self._room.locked():

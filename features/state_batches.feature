@@ -1,0 +1,131 @@
+Feature: Calls on a database that come at the same time go together, and nobody suffers from company
+
+  A transaction waits for the disk; so calls that arrive while one is on its way are one transaction,
+  the next. Whoever comes alone goes at once, and alone.
+
+  # -- who goes with whom --------------------------------------------------------------------------
+
+  Scenario: Whoever comes while a call is on its way goes with all others who do
+    Given a database that answers when it is told to
+    When 1 call is made, and then 9 more
+    And it answers as long as there is something to answer
+    Then it was sent 1 call, and then 9
+    And each caller has the answer to its own call
+
+  Scenario: A batch has an end, so that what it holds is free again before long
+    Given a database that answers when it is told to
+    When 1 call is made, and then 100 more
+    And it answers as long as there is something to answer
+    Then it was sent 1 call, then 64, and then 36
+    And each caller has the answer to its own call
+
+  Scenario: Whoever comes after all others have been answered does not wait
+    Given a database that answers when it is told to
+    When 1 call is made, and then 9 more
+    And it answers as long as there is something to answer
+    And 1 call is made, and then 0 more
+    And it answers as long as there is something to answer
+    Then it was sent 1 call, then 9, and then 1
+
+  # -- cancelled -----------------------------------------------------------------------------------
+
+  Scenario: A call that is cancelled before its batch has gone is not sent
+    Given a database that answers when it is told to
+    When 1 call is made, and then 9 more
+    And call 3 is cancelled
+    And it answers as long as there is something to answer
+    Then it was sent 1 call, and then 8
+    And all callers but 3 have the answer to their own call
+
+  Scenario: A call that is cancelled on its way leaves the others of its batch alone
+    Given a database that answers when it is told to
+    When 1 call is made, and then 9 more
+    And it answers once
+    And call 3 is cancelled
+    And it answers as long as there is something to answer
+    Then it was sent 1 call, and then 9
+    And all callers but 3 have the answer to their own call
+
+  Scenario: A batch that everybody has left is cancelled, and those who wait for it go next
+    Given a database that answers when it is told to
+    When 1 call is made, and then 3 more
+    And it answers once
+    And 2 calls more are made
+    And calls 1 to 3 are cancelled
+    Then the batch was cancelled before any of them knew that it was itself
+    When it answers as long as there is something to answer
+    Then it was sent 1 call, then 3, and then 2
+    And callers 4 and 5 have the answer to their own call
+
+  Scenario: A call that goes alone and is cancelled lets the next ones go
+    Given a database that answers when it is told to
+    When 1 call is made, and then 9 more
+    And call 0 is cancelled
+    And it answers as long as there is something to answer
+    Then it was sent 1 call, and then 9
+    And all callers but 0 have the answer to their own call
+
+  Scenario: What a batch fails with, each of its callers is told
+    Given a database that answers when it is told to
+    When 1 call is made, and then 9 more
+    And it answers once, and then fails
+    Then call 0 was answered, and calls 1 to 9 have failed with that error
+
+  # -- in SQLite -----------------------------------------------------------------------------------
+
+  Scenario: Calls that come at the same time are few transactions
+    Given an empty database in SQLite
+    When 50 increments are made at the same time
+    Then the counter has come to 50, and the file was held 2 times
+
+  Scenario: One call that cannot be done does not undo those beside it
+    Given an empty database in SQLite
+    When 9 increments are made at the same time, and one of a key that is no text
+    Then that one has ended with a UnicodeEncodeError
+    And the counter has come to 9
+
+  Scenario: A file that somebody else has holds up a batch no longer than a call
+    Given an empty database in SQLite
+    When 20 increments are made at the same time while somebody else writes for a while
+    Then the counter has come to 20
+
+  # -- in PostgreSQL -------------------------------------------------------------------------------
+
+  Scenario Outline: Workers of <backend> that claim at the same time get one task each, in order
+    Given an empty database in <backend>
+    When <tasks> tasks are claimed by 12 workers at the same time
+    Then <claimed> have a task each, those of the highest priority, under their own names
+    And <without> have none
+
+    Examples:
+      | backend | tasks | claimed | without |
+      | SQLite  | 20    | 12      | 0       |
+      | SQLite  | 5     | 5       | 7       |
+      | SQLite  | 0     | 0       | 12      |
+
+    @postgresql
+    Examples:
+      | backend    | tasks | claimed | without |
+      | PostgreSQL | 20    | 12      | 0       |
+      | PostgreSQL | 5     | 5       | 7       |
+      | PostgreSQL | 0     | 0       | 12      |
+
+  Scenario Outline: Tasks of <backend> whose leases are over are claimed again by many at the same time
+    Given an empty database in <backend>
+    When 12 tasks are claimed whose leases are over at once, and then by 12 workers at the same time
+    Then each of the 12 tasks is claimed once again, under a larger token
+
+    Examples:
+      | backend |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+  @postgresql
+  Scenario: Where the server is gone, each who claims is told so by an error of its own
+    Given an empty database in PostgreSQL
+    When 12 workers claim at the same time, and the server cannot be asked
+    Then each of them has ended with an error of its own that leaves no doubt

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state.sql.postgresql_pool import Pool
+from rxlanggraph.state.sql.sqlite_session import Session
+from support.patching import patch
+from support.sql_batches import (
+    Told,
+    claim_again,
+    claim_by,
+    count_beside,
+    count_while_locked,
+)
+from support.sql_ways import opened
+from support.tasks import run
+
+# -- who goes with whom ----------------------------------------------------------------------------
+
+
+@given("a database that answers when it is told to")
+def step_impl(context: Context) -> None:
+    runner = asyncio.Runner()
+    context.add_cleanup(runner.close)
+    context.run_on_loop = runner.run
+    context.error = OSError("the database has failed")
+
+    async def make() -> Told:
+        return Told()
+
+    context.told = runner.run(make())
+
+
+@when("1 call is made, and then {more:d} more")
+def step_impl(context: Context, more: int) -> None:
+    context.run_on_loop(context.told.make(1))
+    context.run_on_loop(context.told.make(more))
+
+
+@when("{count:d} calls more are made")
+def step_impl(context: Context, count: int) -> None:
+    context.run_on_loop(context.told.make(count))
+
+
+@when("it answers as long as there is something to answer")
+def step_impl(context: Context) -> None:
+    context.run_on_loop(context.told.answer_all())
+
+
+@when("it answers once")
+def step_impl(context: Context) -> None:
+    assert context.run_on_loop(context.told.answer())
+
+
+@when("it answers once, and then fails")
+def step_impl(context: Context) -> None:
+    assert context.run_on_loop(context.told.answer())
+    context.run_on_loop(context.told.fail(context.error))
+
+
+@when("call {caller:d} is cancelled")
+def step_impl(context: Context, caller: int) -> None:
+    context.run_on_loop(context.told.cancel([caller]))
+
+
+@when("calls {first:d} to {last:d} are cancelled")
+def step_impl(context: Context, first: int, last: int) -> None:
+    context.run_on_loop(context.told.cancel(range(first, last + 1)))
+
+
+@then("it was sent 1 call, and then {second:d}")
+def step_impl(context: Context, second: int) -> None:
+    assert [*map(len, context.told.sent)] == [1, second], context.told.sent
+
+
+@then("it was sent 1 call, then {second:d}, and then {third:d}")
+def step_impl(context: Context, second: int, third: int) -> None:
+    assert [*map(len, context.told.sent)] == [1, second, third], context.told.sent
+
+
+@then("each caller has the answer to its own call")
+def step_impl(context: Context) -> None:
+    answers = [caller.result() for caller in context.told.callers]
+    assert answers == [f"answer to {n}" for n in range(len(answers))], answers
+
+
+@then("all callers but {one:d} have the answer to their own call")
+def step_impl(context: Context, one: int) -> None:
+    for number, caller in enumerate(context.told.callers):
+        if number == one:
+            assert caller.cancelled()
+        else:
+            assert caller.result() == f"answer to {number}"
+
+
+@then("callers {one:d} and {other:d} have the answer to their own call")
+def step_impl(context: Context, one: int, other: int) -> None:
+    for number in (one, other):
+        assert context.told.callers[number].result() == f"answer to {number}"
+
+
+@then("the batch was cancelled before any of them knew that it was itself")
+def step_impl(context: Context) -> None:
+    assert context.told.cancelled == [([1, 2, 3], [False, False, False])], context.told.cancelled
+    assert all(context.told.callers[n].cancelled() for n in (1, 2, 3))
+
+
+@then("call 0 was answered, and calls 1 to 9 have failed with that error")
+def step_impl(context: Context) -> None:
+    first, *others = context.told.callers
+    assert first.result() == "answer to 0"
+    assert [caller.exception() for caller in others] == [context.error] * 9
+
+
+# -- in SQLite -------------------------------------------------------------------------------------
+
+
+@when("{times:d} increments are made at the same time")
+def step_impl(context: Context, times: int) -> None:
+    held: list[Session] = []
+    transaction = Session.transaction
+
+    def counted(session: Session) -> AbstractContextManager[None]:
+        held.append(session)
+        return transaction(session)
+
+    async def count() -> tuple[list[object], int]:
+        async with opened(context.url):  # which makes the tables
+            held.clear()
+            return await count_beside(context.url, times)
+
+    patch(context, Session, "transaction", counted)
+    _, context.counter = run(count())
+    context.held = len(held)
+
+
+@when("{times:d} increments are made at the same time, and one of a key that is no text")
+def step_impl(context: Context, times: int) -> None:
+    # First goes one alone; the others and the one that cannot be done are a batch.
+    (*_, context.ended), context.counter = run(count_beside(context.url, times, "\ud800"))
+
+
+@when("{times:d} increments are made at the same time while somebody else writes for a while")
+def step_impl(context: Context, times: int) -> None:
+    context.counter = run(count_while_locked(context.url, times, reads=3))
+
+
+@then("the counter has come to {count:d}, and the file was held {times:d} times")
+def step_impl(context: Context, count: int, times: int) -> None:
+    assert (context.counter, context.held) == (count, times), (context.counter, context.held)
+
+
+@then("that one has ended with a UnicodeEncodeError")
+def step_impl(context: Context) -> None:
+    assert isinstance(context.ended, UnicodeEncodeError), context.ended
+
+
+# -- claims ----------------------------------------------------------------------------------------
+
+
+@when("{tasks:d} tasks are claimed by {workers:d} workers at the same time")
+def step_impl(context: Context, tasks: int, workers: int) -> None:
+    context.tasks = tasks
+    context.claimed, context.by_worker = run(claim_by(context.url, tasks, workers))
+
+
+@then("{count:d} have a task each, those of the highest priority, under their own names")
+def step_impl(context: Context, count: int) -> None:
+    ids = {f"worker {n}": task.id for n, task in enumerate(context.claimed) if task is not None}
+    highest = range(context.tasks - count, context.tasks)
+    assert sorted(ids.values(), key=int) == [*map(str, highest)], ids
+    assert context.by_worker == dict.fromkeys(ids, 1), context.by_worker
+
+
+@then("{count:d} have none")
+def step_impl(context: Context, count: int) -> None:
+    assert context.claimed.count(None) == count, context.claimed
+
+
+@when(
+    "{tasks:d} tasks are claimed whose leases are over at once, and then by {workers:d} workers at "
+    "the same time"
+)
+def step_impl(context: Context, tasks: int, workers: int) -> None:
+    assert tasks == workers
+    context.rounds = run(claim_again(context.url, tasks))
+
+
+@then("each of the {tasks:d} tasks is claimed once again, under a larger token")
+def step_impl(context: Context, tasks: int) -> None:
+    _, second = context.rounds
+    assert len({task.id for task in second}) == tasks, second
+    # Where leases end at once, one may be claimed more than once in the first round, too.
+    largest = max(task.token for task in context.rounds[0])
+    assert all(task.token > largest for task in second), context.rounds
+    assert len({task.token for task in second}) == tasks, second
+
+
+@when("{workers:d} workers claim at the same time, and the server cannot be asked")
+def step_impl(context: Context, workers: int) -> None:
+    async def refuse(_: Pool) -> Any:
+        await asyncio.sleep(0)
+        raise StateUnavailableError("the server cannot be asked", in_doubt=False)
+
+    async def claim() -> list[object]:
+        async with opened(context.url) as backend:
+            patch(context, Pool, "take", refuse)
+            calls = [backend.task_claim("queue", "worker", 60.0) for _ in range(workers)]
+            return [*await asyncio.gather(*calls, return_exceptions=True)]
+
+    context.errors = run(claim())
+
+
+@then("each of them has ended with an error of its own that leaves no doubt")
+def step_impl(context: Context) -> None:
+    assert len({id(error) for error in context.errors}) == len(context.errors)
+    for error in context.errors:
+        assert isinstance(error, StateUnavailableError), error
+        assert not error.in_doubt
