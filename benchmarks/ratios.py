@@ -92,8 +92,9 @@ def _state_rows() -> Iterator[Row]:
             name = f"redis {part} / bare commands, {at_once} at once"
             yield Row(name, 1.5, _redis(part, at_once))
             for database in state_sql.DATABASES:
-                name = f"{database} {part} / bare statements, {at_once} at once"
-                yield Row(name, 1.5, _sql(database, part, at_once))
+                for peer in state_sql.PEERS[part]:
+                    name = f"{database} {part} / bare {peer}, {at_once} at once"
+                    yield Row(name, 1.5, _sql(database, part, peer, at_once))
 
 
 def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
@@ -140,8 +141,10 @@ def _redis(part: str, at_once: int) -> Callable[[bool], Ratio]:
     return lambda quick: state_redis.ratio(part, "two steps", at_once, pairs=7 if quick else 21)
 
 
-def _sql(database: str, part: str, at_once: int) -> Callable[[bool], Ratio]:
-    return lambda quick: state_sql.ratio(database, part, at_once, pairs=7 if quick else 21)
+def _sql(database: str, part: str, peer: str, at_once: int) -> Callable[[bool], Ratio]:
+    return lambda quick: state_sql.ratio(
+        database, part, at_once, peer=peer, pairs=7 if quick else 21
+    )
 
 
 def _in_flight(peer: str) -> Callable[[bool], float]:

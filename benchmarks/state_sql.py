@@ -3,6 +3,7 @@
 The floors are bare statements over the same driver, prepared, each a transaction of its own: an
 ``INSERT ... ON CONFLICT DO UPDATE`` that adds one; for a claim an ``UPDATE`` of the first row that
 is ready (with ``FOR UPDATE SKIP LOCKED`` in PostgreSQL). What they know of leases is when one ends.
+Claims are also compared with what people write, a transaction of a ``SELECT`` and an ``UPDATE``.
 Both databases are as durable as they come: what is acknowledged is on the disk. Ours is the whole
 way through `open_state`.
 """
@@ -28,6 +29,7 @@ from .state_work import Ours, Store, claims, increments, updates
 
 BURST = 1_000
 DATABASES = ("sqlite", "postgresql")
+PEERS = {"increments": ("statement",), "claims": ("statement", "transaction")}
 # As many as the backend has at most.
 CONNECTIONS = 8
 
@@ -46,15 +48,19 @@ _CLAIM = (
     " WHERE id = (SELECT id FROM tasks WHERE state = 'ready' ORDER BY id LIMIT 1 {skip})"
     " RETURNING id, item"
 )
+_LOOK = "SELECT id, item FROM tasks WHERE state = 'ready' ORDER BY id LIMIT 1 {skip}"
+_TAKE = "UPDATE tasks SET state = 'claimed', worker = 'worker', due = {now} + 30 WHERE id = {id}"
 
 
 class BareSqlite:
     """Statements over aiosqlite."""
 
+    NOW = "(julianday('now') - 2440587.5) * 86400"
+
     def __init__(self, connection: aiosqlite.Connection) -> None:
         self._connection = connection
-        now = "(julianday('now') - 2440587.5) * 86400"
-        self._claim = _CLAIM.format(now=now, skip="")
+        self._claim = _CLAIM.format(now=self.NOW, skip="")
+        self._turn = asyncio.Lock()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -77,6 +83,15 @@ class BareSqlite:
         ((number, _),) = await self._connection.execute_fetchall(self._claim)
         return number
 
+    async def claim_in_transaction(self) -> Any:
+        run = self._connection.execute_fetchall
+        async with self._turn:
+            await run("BEGIN IMMEDIATE")
+            ((number, _),) = await run(_LOOK.format(skip=""))
+            await run(_TAKE.format(now=self.NOW, id="?"), (number,))
+            await run("COMMIT")
+        return number
+
     async def finish(self, claimed: list[Any]) -> int:
         await self._connection.execute("DELETE FROM tasks")
         return len(set(claimed))
@@ -85,12 +100,13 @@ class BareSqlite:
 class BarePostgres:
     """Statements over psycopg."""
 
+    NOW = "extract(epoch FROM clock_timestamp())"
+
     def __init__(self, connections: list[psycopg.AsyncConnection[Any]]) -> None:
         self._free: asyncio.LifoQueue[psycopg.AsyncConnection[Any]] = asyncio.LifoQueue()
         for connection in connections:
             self._free.put_nowait(connection)
-        now = "extract(epoch FROM clock_timestamp())"
-        self._claim = _CLAIM.format(now=now, skip="FOR UPDATE SKIP LOCKED")
+        self._claim = _CLAIM.format(now=self.NOW, skip="FOR UPDATE SKIP LOCKED")
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -130,13 +146,34 @@ class BarePostgres:
         ((number, _),) = await self._run(self._claim)
         return number
 
+    async def claim_in_transaction(self) -> Any:
+        connection = await self._free.get()
+        try:
+            async with connection.transaction():
+                cursor = await connection.execute(_LOOK.format(skip="FOR UPDATE SKIP LOCKED"))
+                ((number, _),) = await cursor.fetchall()
+                await connection.execute(_TAKE.format(now=self.NOW, id="%s"), (number,))
+        finally:
+            self._free.put_nowait(connection)
+        return number
+
     async def finish(self, claimed: list[Any]) -> int:
         await self._run("WITH gone AS (DELETE FROM tasks) SELECT 1")
         return len(set(claimed))
 
 
+class InTransactions:
+    """The same store, but for claims as people write them: one at a time for each connection."""
+
+    def __init__(self, bare: BareSqlite | BarePostgres) -> None:
+        self.increment = bare.increment
+        self.fill = bare.fill
+        self.claim = bare.claim_in_transaction
+        self.finish = bare.finish
+
+
 class Bench(ExitStack):
-    """A database, a loop, and both ways on it."""
+    """A database, a loop, and all ways on it."""
 
     def __init__(self, database: str) -> None:
         super().__init__()
@@ -150,10 +187,14 @@ class Bench(ExitStack):
         enter = self._opened.enter_async_context
         self.state: State = await enter(open_state(url))
         bare = BareSqlite if database == "sqlite" else BarePostgres
-        floor: Store = await enter(
+        floor = await enter(
             bare.open(f"{url.removeprefix('sqlite:///')}.floor" if bare is BareSqlite else url)
         )
-        self.stores: dict[str, Store] = {"ours": Ours(self.state), "floor": floor}
+        self.stores: dict[str, Store] = {
+            "ours": Ours(self.state),
+            "statement": floor,
+            "transaction": InTransactions(floor),
+        }
 
     def measure(self, part: str, store: str, at_once: int, count: int = BURST) -> float:
         """The seconds of that many "increments" or "claims" from so many tasks."""
@@ -193,12 +234,20 @@ def _server() -> Iterator[str]:
 _SERVERS = {"sqlite": _file, "postgresql": _server}
 
 
-def ratio(database: str, part: str, at_once: int, *, pairs: int = 11, count: int = BURST) -> Ratio:
-    """The state's ``part``, "increments" or "claims", over the bare statements."""
+def ratio(
+    database: str,
+    part: str,
+    at_once: int,
+    *,
+    peer: str = "statement",
+    pairs: int = 11,
+    count: int = BURST,
+) -> Ratio:
+    """The state's ``part``, "increments" or "claims", over that of its ``peer``."""
     with Bench(database) as bench:
         return paired(
             lambda: bench.measure(part, "ours", at_once, count),
-            lambda: bench.measure(part, "floor", at_once, count),
+            lambda: bench.measure(part, peer, at_once, count),
             pairs=pairs,
             items=count,
             clock=lambda work: work(),
@@ -219,7 +268,7 @@ class _SqlState:
 class SqlIncrements(_SqlState):
     """Increments of one counter per second, by way and by how many are under way at once."""
 
-    params = (list(DATABASES), ["ours", "floor"], [1, 16])
+    params = (list(DATABASES), ["ours", "statement"], [1, 16])
     param_names = ("database", "store", "at once")
 
     def track_rate(self, _: str, store: str, at_once: int) -> float:
@@ -229,7 +278,7 @@ class SqlIncrements(_SqlState):
 class SqlClaims(_SqlState):
     """Claims per second, by way and by how many are under way at once."""
 
-    params = (list(DATABASES), ["ours", "floor"], [1, 16])
+    params = (list(DATABASES), ["ours", *PEERS["claims"]], [1, 16])
     param_names = ("database", "store", "at once")
 
     def track_rate(self, _: str, store: str, at_once: int) -> float:
@@ -247,12 +296,17 @@ class SqlSafeUpdates(_SqlState):
 
 
 class SqlStateRatio:
-    """The state over the bare statements, in pairs."""
+    """The state over its peers, in pairs."""
 
-    params = (list(DATABASES), ["increments", "claims"], [1, 16])
-    param_names = ("database", "part", "at once")
+    params = (
+        list(DATABASES),
+        [f"{part}/{peer}" for part in PEERS for peer in PEERS[part]],
+        [1, 16],
+    )
+    param_names = ("database", "part/peer", "at once")
     timeout = 300
     unit = "ratio"
 
-    def track_part(self, database: str, part: str, at_once: int) -> float:
-        return ratio(database, part, at_once).value
+    def track_part(self, database: str, row: str, at_once: int) -> float:
+        part, _, peer = row.partition("/")
+        return ratio(database, part, at_once, peer=peer).value

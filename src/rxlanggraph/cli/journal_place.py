@@ -55,6 +55,14 @@ class Place(NamedTuple):
     namespace: str
     path: Path | None
 
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The files that SQLite keeps beside that one, whether they are there now or not."""
+        if self.path is None:
+            return ()
+        file = self.path.resolve()  # to SQLite too a link is what it leads to
+        return tuple(f"{file}-{kind}" for kind in ("journal", "wal", "shm"))
+
 
 def place_of(where: str) -> Place:
     """Return the place that a path, or the address of a server, names.

@@ -26,6 +26,8 @@ _NEED_JOURNAL = ("resume", "resume_failed", "no_output")
 _SHARING = (*_NEED_JOURNAL, "lease", "max_attempts")
 # What every database takes for an integer.
 _MOST = 2**31 - 1
+# Runs at a time: with a journal each has a task, of some kilobytes, from the beginning. A guess.
+_MOST_RUNS = 10_000
 # Seconds: some 30 years; not much more is an overflow to the system's clocks.
 _LONGEST = 1e9
 _TO_RESUME = (
@@ -59,6 +61,16 @@ def _parsed(
             raise click.BadParameter(str(error)) from error
 
     return callback
+
+
+def _bounded(_: click.Context, __: click.Parameter, runs: int) -> int:
+    """Refuse more runs than one process is good for, with a remedy, which a range does not give."""
+    if runs > _MOST_RUNS:
+        raise click.BadParameter(
+            f"{runs:,} runs at a time are too many; give {_MOST_RUNS:,} at most, and for more let "
+            "several processes share a --journal"
+        )
+    return runs
 
 
 class _Seconds(click.FloatRange):
@@ -109,10 +121,11 @@ class _Seconds(click.FloatRange):
     "--max-concurrency",
     "-j",
     type=click.IntRange(min=1),
+    callback=_bounded,
     metavar="N",
     default=32,
     show_default=True,
-    help="Runs at a time.",
+    help=f"Runs at a time, {_MOST_RUNS:,} at most.",
 )
 @click.option(
     "--timeout",
@@ -262,14 +275,20 @@ def _check_sharing(files: Files, journal: str | None, sharing: dict[str, Any]) -
     # As `durable_run`: not without a journal.
     from rxlanggraph.cli.journal_place import place_of  # noqa: PLC0415
 
-    file = place_of(journal).path
+    place = place_of(journal)
     for option, path in (
         ("input", files.input),
         ("output", files.output),
         ("errors", files.errors),
     ):
-        if file is not None and path is not None and same_file(str(file), path):
+        if path is None:
+            continue
+        if place.path is not None and same_file(str(place.path), path):
             raise click.UsageError(f"--journal and --{option} are both {path}; name another file")
+        if any(same_file(file, path) for file in place.beside):
+            raise click.UsageError(
+                f"--{option} {path} is a file that the --journal keeps beside it; name another file"
+            )
 
 
 def _check_paths(input_: str, output: str, errors: str | None) -> None:

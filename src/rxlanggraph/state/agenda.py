@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from itertools import count
+from typing import Generic, TypeVar
 
 __all__ = ["Agenda"]
 
+_T = TypeVar("_T", bound=Hashable)
 
-class Agenda:
-    """Names with a date each. Guarded by whatever guards its owner.
+
+class Agenda(Generic[_T]):
+    """Items with a date each. Guarded by whatever guards its owner.
 
     The heap also holds dates that were changed or taken back since; `_dates` knows which are
     true. It is built anew when less than half of it is.
     """
 
     def __init__(self) -> None:
-        self._dates: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
+        self._dates: dict[_T, float] = {}
+        # Of two with the same date the one that was put first; items need have no order.
+        self._heap: list[tuple[float, int, _T]] = []
+        self._numbers = count()
 
-    def put(self, name: str, date: float) -> None:
-        """Give ``name`` its date, instead of any other. Amortised O(log n)."""
-        self._dates[name] = date
-        heapq.heappush(self._heap, (date, name))
+    def put(self, item: _T, date: float) -> None:
+        """Give ``item`` its date, instead of any other. Amortised O(log n)."""
+        self._dates[item] = date
+        heapq.heappush(self._heap, (date, next(self._numbers), item))
         if len(self._heap) > 2 * len(self._dates) + 16:
-            self._heap = [(date, name) for name, date in self._dates.items()]
+            self._heap = [(date, next(self._numbers), item) for item, date in self._dates.items()]
             heapq.heapify(self._heap)
 
-    def discard(self, name: str) -> None:
-        """Forget ``name``, if it is there."""
-        self._dates.pop(name, None)
+    def discard(self, item: _T) -> None:
+        """Forget ``item``, if it is there."""
+        self._dates.pop(item, None)
 
-    def take_due(self, now: float) -> Iterator[str]:
-        """Take out, earliest first, the names whose date is not after ``now``."""
+    def first(self) -> float | None:
+        """Return the earliest date; None if there is none."""
+        while self._heap:
+            date, _, item = self._heap[0]
+            if self._dates.get(item) == date:
+                return date
+            heapq.heappop(self._heap)
+        return None
+
+    def take_due(self, now: float) -> Iterator[_T]:
+        """Take out, earliest first, the items whose date is not after ``now``."""
         while self._heap and self._heap[0][0] <= now:
-            date, name = heapq.heappop(self._heap)
-            if self._dates.get(name) == date:
-                del self._dates[name]
-                yield name
+            date, _, item = heapq.heappop(self._heap)
+            if self._dates.get(item) == date:
+                del self._dates[item]
+                yield item

@@ -25,6 +25,7 @@ from rxlanggraph.errors import (
     StateUnavailableError,
     WrongThreadError,
 )
+from rxlanggraph.state.alarm import Alarm
 from rxlanggraph.state.contract import Backend
 from rxlanggraph.state.waiting import Bell
 
@@ -51,6 +52,7 @@ class Core:
         self.backend = backend
         self.loop = asyncio.get_running_loop()
         self.bell = Bell()
+        self.alarm = Alarm(self.loop)
         self.closed = False
         self.halting: set[Halting] = set()
         self._helpers: set[asyncio.Task[None]] = set()
@@ -160,6 +162,7 @@ class Core:
             self.bell.ring_all()
             for helper in tuple(self.halting):
                 helper.halt()
+            self.alarm.stop()
         try:
             while self._helpers:
                 for task in self._helpers:

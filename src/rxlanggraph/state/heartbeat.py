@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 class Heartbeat:
     """Renews one lease after each third of it, on the loop of its state.
 
-    Between two renewals there is only a timer, no task. Whoever the lease was given to is known
+    Between two renewals there is only an `Alarm`, no task. Whoever the lease was given to is known
     weakly: a claim that was dropped unfinished is renewed no more, so that its task comes back.
 
     `lost` may be read by any thread; all else is confined to the loop.
@@ -47,9 +47,9 @@ class Heartbeat:
         self._until = began + lease
         self._refused = False
         self._beating = True
-        self._timer = core.loop.call_at(began + lease / 3, self._beat)
         self._task: asyncio.Task[None] | None = None
         core.halting.add(self)
+        core.alarm.set(self, began + lease / 3)
 
     @property
     def lost(self) -> bool:
@@ -81,10 +81,10 @@ class Heartbeat:
             self._beat_at(self._until - self._lease * 2 / 3)
 
     def halt(self) -> None:
-        """Beat no more: no timer is left, and a renewal on its way is cancelled."""
+        """Beat no more; a renewal on its way is cancelled."""
         self._beating = False
         self._core.halting.discard(self)
-        self._timer.cancel()
+        self._core.alarm.discard(self)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
@@ -94,16 +94,16 @@ class Heartbeat:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def _beat_at(self, when: float) -> None:
-        self._timer.cancel()
-        if self._beating:
-            self._timer = self._core.loop.call_at(when, self._beat)
-
-    def _beat(self) -> None:
+    def ring(self) -> None:
+        """Begin a renewal, as it is time; but not for an owner who is gone."""
         if self._owner() is None:
             self.halt()
         elif self._task is None or self._task.done():
             self._task = self._core.spawn(self._attempt())
+
+    def _beat_at(self, when: float) -> None:
+        if self._beating:
+            self._core.alarm.set(self, when)
 
     async def _attempt(self) -> None:
         try:

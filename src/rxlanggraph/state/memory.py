@@ -58,7 +58,7 @@ class _Space:
         self.locks: dict[str, _Held] = {}
         self.queues: dict[str, MemoryQueue] = {}
         self._values: dict[str, _Value] = {}
-        self._expiries = Agenda()
+        self._expiries: Agenda[str] = Agenda()
 
     def find(self, key: str) -> _Value | None:
         for expired in self._expiries.take_due(self.clock()):

@@ -43,8 +43,8 @@ class MemoryQueue:
         # In the order of adding.
         self._records: dict[str, _Record] = {}
         self._keys: dict[str, str] = {}
-        self._delayed = Agenda()
-        self._leases = Agenda()
+        self._delayed: Agenda[str] = Agenda()
+        self._leases: Agenda[str] = Agenda()
         # (-priority, place, id) of what can be claimed, and of some that cannot any more: each is
         # looked at when it comes first. `_lined_up` has the places, so that none is there twice.
         self._ready: list[tuple[int, int, str]] = []

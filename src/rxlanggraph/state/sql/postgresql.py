@@ -166,8 +166,8 @@ class PostgresDatabase:
     async def _fetch(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
         line = await self._pool.take()
         try:
-            cursor = await line.connection.execute(sql, arguments)
-            return await cursor.fetchall()
+            await line.cursor.execute(sql, arguments)
+            return await line.cursor.fetchall()
         except psycopg.Error as error:
             if (error.sqlstate or "").startswith(_ROLLED_BACK):
                 raise Refused from error

@@ -60,12 +60,14 @@ class Line:
 
     Attributes:
         connection: For one call at a time.
+        cursor: The same, for all calls.
         has_parted: Whether the server has said farewell: what it had not answered by then it will
             not do any more.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.cursor = connection.cursor()
         self.has_parted = False
         # The same that libpq has; a `Line` neither reads from it nor closes it.
         self._wire = socket.socket(fileno=connection.fileno())
