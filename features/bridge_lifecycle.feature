@@ -75,6 +75,12 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     Then every run has ended, and 1 was cancelled
     And it has no thread
 
+  Scenario: close gives a stream that a run has left half-read its own clean-up
+    Given an open bridge on its own loop
+    When a run leaves a stream half-read
+    And the bridge is closed
+    Then that stream has cleaned up
+
   Scenario: close of a bridge that never ran anything returns at once
     Given an open bridge on its own loop
     When the bridge is closed

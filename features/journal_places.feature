@@ -55,6 +55,23 @@ Feature: A journal is where its name says, and what is none stays as it is
       | --journal sqlite+aiosqlite:///jA.db -o jA.db       | output |
       | --journal sqlite:///j%41.db --errors jA.db         | errors |
 
+  # On an input that is not there: else, if this were not refused, SQLite's shared memory would be cut
+  # off, which is the end of this process.
+  Scenario Outline: Nor are the files overwritten that SQLite keeps beside it: <arguments>
+    Given "link" leads to "j"
+    When I run "rxlanggraph run graphs.py:double -i nowhere.jsonl <arguments>"
+    Then the exit status is 2
+    And standard error says "--<option> <file> is a file that the --journal keeps beside it; name another file"
+    And the folder is as it was
+
+    Examples:
+      | arguments                                 | option | file        |
+      | --journal j -o j-wal                      | output | j-wal       |
+      | --journal j -o ./j-shm                    | output | ./j-shm     |
+      | --journal sqlite:///j -o j-journal        | output | j-journal   |
+      | --journal j -o out.jsonl --errors j-wal   | errors | j-wal       |
+      | --journal link -o j-wal                   | output | j-wal       |
+
   Scenario: A path is taken as it is, with a % in it too
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal k%41.db"
     Then the exit status is 0
@@ -75,6 +92,7 @@ Feature: A journal is where its name says, and what is none stays as it is
       | --max-attempts 9999999999999 |
       | --retries 9999999999999      |
       | --rate 0.00000000000001/h    |
+      | -j 10001                     |
 
   Scenario Outline: No message shows a password: <url>
     When I run "rxlanggraph status <url>"

@@ -443,6 +443,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | graphs.py:double -i in.jsonl --rate 5    | '5' is no rate                 | 5/s                      |
       | graphs.py:double -i in.jsonl --rate 0/s  | '0/s' is no rate               | 5/s                      |
       | graphs.py:double -i in.jsonl -j 0        | --max-concurrency              | x>=1                     |
+      | graphs.py:double -i in.jsonl -j 10001    | '-j': 10,001 runs at a time    | give 10,000 at most      |
 
   Scenario: A CSV whose header names a column twice cannot be read
     Given the file "in.csv"

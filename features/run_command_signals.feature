@@ -96,6 +96,20 @@ Feature: rxlanggraph run can be stopped at any time without losing what has been
     Then it ends with status 130
     And it printed no traceback
 
+  Scenario: Ctrl-C while a slow disk opens the journal is said, and nothing else
+    Given the file "in.jsonl"
+      """
+      {"n": 1, "wait": false}
+      """
+    And "rxlanggraph run graphs.py:waits --input in.jsonl --journal j" is running on lines that stay open
+      """
+      """
+    And its disk is slow
+    When it has written 0 records and started 1 run
+    And it gets SIGINT
+    Then it ends with status 130
+    And it has said "started", "rxlanggraph: interrupted" and nothing else
+
   Scenario: A message that waits for its turn under --rate is counted as not run
     Given "rxlanggraph run graphs.py:waits --input - --rate 1/h" is running on lines that stay open
       """

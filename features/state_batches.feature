@@ -71,6 +71,25 @@ Feature: Calls on a database that come at the same time go together, and nobody 
     And it answers once, and then fails
     Then call 0 was answered, and calls 1 to 9 have failed with that error
 
+  Scenario: What one has failed with who goes alone, those who wait are told; they leave no doubt
+    Given a database that answers when it is told to
+    When 1 call is made, and then 100 more
+    And it answers with an error
+    Then call 0 has failed with that error
+    And calls 1 to 100 have failed with an error of their own that leaves no doubt
+    When 1 call is made, and then 0 more
+    And it answers as long as there is something to answer
+    Then it was sent 1 call, and then 1
+
+  Scenario: Where everything on a loop is cancelled as a batch is about to go, the next calls go
+    Given a database that answers when it is told to
+    When 1 call is made, and then 9 more
+    And it answers, and all tasks are cancelled before the next batch has begun
+    Then calls 1 to 9 were cancelled, and were not sent
+    When 1 call is made, and then 0 more
+    And it answers as long as there is something to answer
+    Then it was sent 1 call, and then 1
+
   # -- in SQLite -----------------------------------------------------------------------------------
 
   Scenario: Calls that come at the same time are few transactions
@@ -88,6 +107,16 @@ Feature: Calls on a database that come at the same time go together, and nobody 
     Given an empty database in SQLite
     When 20 increments are made at the same time while somebody else writes for a while
     Then the counter has come to 20
+
+  Scenario: Any number of workers who wait for work leave the file to whoever needs it
+    Given an empty database in SQLite
+    When 20 workers claim at the same time while somebody else has the file
+    Then each of them was told at once that there is nothing
+
+  Scenario: A queue is never believed empty that never was
+    Given an empty database in SQLite
+    When 5 tasks are overdue, and whenever a claim has looked another process claims one, too
+    Then the claim has a task
 
   # -- in PostgreSQL -------------------------------------------------------------------------------
 

@@ -214,6 +214,14 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     And that error leaves a doubt whether it was done
 
   @postgresql
+  Scenario: A claim that gets no connection ends, though a claim is carried out to its end
+    Given an empty database in PostgreSQL
+    And calls are cut after 0.3 seconds
+    When a task is claimed while others have all the connections
+    Then it has ended with a StateUnavailableError that says none of 8 connections
+    And that error leaves no doubt whether it was done
+
+  @postgresql
   Scenario: Any number of calls shares eight connections
     Given an empty database in PostgreSQL
     When 300 increments are made at once

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -127,6 +128,30 @@ def step_impl(context: Context) -> None:
     assert len(context.work.ended) == len(context.work.began) == 3
     assert all(future.cancelled() for future in context.futures)
     assert len(context.bridge.registry) == 0
+
+
+@when("a run leaves a stream half-read")
+def step_impl(context: Context) -> None:
+    context.cleaned_up = False
+
+    async def stream() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(0)
+            context.cleaned_up = True
+
+    async def read(numbers: AsyncIterator[int]) -> int:
+        return await anext(numbers)
+
+    context.stream = stream()  # kept: one that nobody has any more ends before
+    context.bridge.create_future_task(read, context.stream).result(LIMIT)
+    assert not context.cleaned_up
+
+
+@then("that stream has cleaned up")
+def step_impl(context: Context) -> None:
+    assert context.cleaned_up
 
 
 @when("the gate for cleaning up opens")

@@ -42,6 +42,11 @@ def step_impl(context: Context, what: str, name: str) -> None:
     context.found = content(context)
 
 
+@given('"{name}" leads to "{other}"')
+def step_impl(context: Context, name: str, other: str) -> None:
+    (context.folder / name).symlink_to(other)
+
+
 @then("the folder is as it was")
 def step_impl(context: Context) -> None:
     before = getattr(context, "found", None)

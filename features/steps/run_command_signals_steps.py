@@ -15,6 +15,23 @@ HASTY = (
     "import sys; from rxlanggraph.cli import job, main;"
     "job._CANCEL_SECONDS = job._CLOSE_SECONDS = 0.1; sys.exit(main())"
 )
+# Slow: nothing that it is asked for ends before the gate opens.
+SLOW_DISK = """
+import sys
+from rxlanggraph.cli import main
+from rxlanggraph.state.sql.sqlite_session import Session
+
+query = Session.query
+
+def query_slowly(self, *arguments):
+    print("started", file=sys.stderr, flush=True)
+    with open("gate") as gate:
+        gate.read()
+    return query(self, *arguments)
+
+Session.query = query_slowly
+sys.exit(main())
+"""
 # A line that waits is seen by nobody outside.
 TELLING = """
 import sys
@@ -45,6 +62,11 @@ def step_impl(context: Context, line: str) -> None:
 @given("cancelling is given up after a moment")
 def step_impl(context: Context) -> None:
     context.start = (sys.executable, "-c", HASTY, *command.arguments(context.line))
+
+
+@given("its disk is slow")
+def step_impl(context: Context) -> None:
+    context.start = (sys.executable, "-c", SLOW_DISK, *command.arguments(context.line))
 
 
 @given("it tells of each line that has to wait for its turn")
@@ -132,3 +154,8 @@ def step_impl(context: Context) -> None:
 def step_impl(context: Context) -> None:
     for sign in ("Traceback", "Exception ignored", "Fatal"):
         assert sign not in context.err, context.err
+
+
+@then('it has said "{one}", "{other}" and nothing else')
+def step_impl(context: Context, one: str, other: str) -> None:
+    assert context.err.split("\n") == [one, "", other, ""], context.err

@@ -14,7 +14,9 @@ from support.patching import patch
 from support.sql_batches import (
     Told,
     claim_again,
+    claim_beside_another,
     claim_by,
+    claim_while_locked,
     count_beside,
     count_while_locked,
 )
@@ -72,6 +74,36 @@ def step_impl(context: Context, caller: int) -> None:
 @when("calls {first:d} to {last:d} are cancelled")
 def step_impl(context: Context, first: int, last: int) -> None:
     context.run_on_loop(context.told.cancel(range(first, last + 1)))
+
+
+@when("it answers with an error")
+def step_impl(context: Context) -> None:
+    context.run_on_loop(context.told.fail(context.error))
+
+
+@when("it answers, and all tasks are cancelled before the next batch has begun")
+def step_impl(context: Context) -> None:
+    context.run_on_loop(context.told.answer_and_cancel_all())
+
+
+@then("calls 1 to 9 were cancelled, and were not sent")
+def step_impl(context: Context) -> None:
+    assert all(caller.cancelled() for caller in context.told.callers[1:10])
+    assert context.told.sent == [[0]], context.told.sent
+
+
+@then("call 0 has failed with that error")
+def step_impl(context: Context) -> None:
+    assert context.told.callers[0].exception() is context.error
+
+
+@then("calls 1 to {last:d} have failed with an error of their own that leaves no doubt")
+def step_impl(context: Context, last: int) -> None:
+    errors = [caller.exception() for caller in context.told.callers[1 : last + 1]]
+    assert len({id(error) for error in errors}) == last
+    for error in errors:
+        assert isinstance(error, StateUnavailableError), error
+        assert not error.in_doubt
 
 
 @then("it was sent 1 call, and then {second:d}")
@@ -149,6 +181,28 @@ def step_impl(context: Context, times: int) -> None:
 @when("{times:d} increments are made at the same time while somebody else writes for a while")
 def step_impl(context: Context, times: int) -> None:
     context.counter = run(count_while_locked(context.url, times, reads=3))
+
+
+@when("{workers:d} workers claim at the same time while somebody else has the file")
+def step_impl(context: Context, workers: int) -> None:
+    context.claimed = run(claim_while_locked(context.url, workers))
+
+
+@then("each of them was told at once that there is nothing")
+def step_impl(context: Context) -> None:
+    assert context.claimed == [None] * len(context.claimed), context.claimed
+
+
+@when(
+    "{tasks:d} tasks are overdue, and whenever a claim has looked another process claims one, too"
+)
+def step_impl(context: Context, tasks: int) -> None:
+    context.claimed = claim_beside_another(context.url, tasks)
+
+
+@then("the claim has a task")
+def step_impl(context: Context) -> None:
+    assert len(context.claimed) == 1, context.claimed
 
 
 @then("the counter has come to {count:d}, and the file was held {times:d} times")

@@ -150,6 +150,11 @@ def step_impl(context: Context) -> None:
     context.ended, context.counter = run(sql_servers.pause_and_count(context.url))
 
 
+@when("a task is claimed while others have all the connections")
+def step_impl(context: Context) -> None:
+    context.ended = run(sql_servers.claim_without_connection(context.url))
+
+
 @when("{calls:d} increments are made at once")
 def step_impl(context: Context, calls: int) -> None:
     context.counter, context.connections = run(sql_servers.count_at_once(context.url, calls))

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+from unittest import mock
 
 from rxlanggraph.state.contract import ClaimedTask, NewTask
 from rxlanggraph.state.sql.batches import Batches
+from rxlanggraph.state.sql.sqlite import SESSION
+from rxlanggraph.state.sql.sqlite_file import path_of
+from rxlanggraph.state.sql.sqlite_session import Call, Session
 from support.sql_ways import add, opened, plain, value_of
 
-__all__ = ["Told", "claim_again", "claim_by", "count_beside", "count_while_locked"]
+__all__ = [
+    "Told",
+    "claim_again",
+    "claim_beside_another",
+    "claim_by",
+    "claim_while_locked",
+    "count_beside",
+    "count_while_locked",
+]
 
 # Turns of the loop: more than anything here takes.
 TURNS = 20
@@ -64,6 +79,17 @@ class Told:
         while await self.answer():
             pass
 
+    async def answer_and_cancel_all(self) -> None:
+        assert self._answer is not None
+        self._answer.set_result(None)
+        # The turn in which the one who went alone makes the task of the batch.
+        await asyncio.sleep(0)
+        new = asyncio.all_tasks() - {asyncio.current_task(), *self.callers}
+        assert len(new) == 1, new
+        for task in [*new, *self.callers]:
+            task.cancel()
+        await pass_turns()
+
     async def fail(self, error: Exception) -> None:
         assert self._answer is not None
         self._answer.set_exception(error)
@@ -106,6 +132,57 @@ async def claim_by(
         claimed = await asyncio.gather(*calls)
         stats = await backend.tasks_stats("queue")
         return claimed, dict(stats.by_worker)
+
+
+async def claim_while_locked(url: str, workers: int) -> list[ClaimedTask | None]:
+    """What workers get from an empty queue while somebody else has the file."""
+    async with opened(url) as backend:
+        with plain(url) as other:
+            other.execute("BEGIN IMMEDIATE")
+            calls = [backend.task_claim("queue", "worker", 60.0) for _ in range(workers)]
+            claimed = await asyncio.gather(*calls)
+            other.execute("ROLLBACK")
+        return [*claimed]
+
+
+def claim_beside_another(url: str, tasks: int) -> Sequence[Any]:
+    """What is claimed while another session claims, too, after each look of the first one."""
+    arguments = ("test", "queue", "worker", 60.0)
+    with sessions(url, 2) as (one, other):
+        do(one, "prepare")
+        columns = (*map(str, range(tasks)),), ["1"] * tasks, [None] * tasks, [0] * tasks
+        # Due, and not ready before somebody sweeps.
+        more = [1e-6] * tasks, [None] * tasks, [5] * tasks
+        do(one, "tasks_add", "test", "queue", *columns, *more)
+        query = one.query
+
+        def look(statement: str, *values: Any) -> list[Any]:
+            rows = query(statement, *values)
+            if statement.startswith("SELECT"):
+                assert do(other, "task_claim", *arguments)
+            return rows
+
+        with mock.patch.object(one, "query", look):
+            return do(one, "task_claim", *arguments)
+
+
+@contextmanager
+def sessions(url: str, count: int) -> Iterator[list[Session]]:
+    """Connections like that of the backend, in this thread."""
+    path = path_of(url)
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                closing(sqlite3.connect(path, factory=SESSION, isolation_level=None))
+            )
+            for _ in range(count)
+        ]
+
+
+def do(session: Session, procedure: str, *arguments: Any) -> Sequence[Any]:
+    (outcome,) = session.execute("calls", [Call(procedure, arguments)])
+    assert not isinstance(outcome, Exception), outcome
+    return outcome
 
 
 async def claim_again(url: str, tasks: int) -> list[list[ClaimedTask]]:

@@ -11,6 +11,7 @@ from typing import Any
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 
 from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state import open_state
 from rxlanggraph.state.contract import Backend, Change
 from support.sql_ways import add, opened, plain, value_of
 from support.tasks import PATIENCE
@@ -18,6 +19,7 @@ from support.tasks import PATIENCE
 __all__ = [
     "cancel_in_line",
     "claim_beside",
+    "claim_without_connection",
     "count_at_once",
     "count_through",
     "meet_in_deadlock",
@@ -103,6 +105,19 @@ async def pause_and_count(url: str) -> tuple[BaseException | int, int]:
 
 
 # -- connections -----------------------------------------------------------------------------------
+
+
+async def claim_without_connection(url: str) -> BaseException:
+    """What a claim of a state ends with while others have all the connections."""
+    async with open_state(url) as state:
+        pool = state.backend._database._pool  # type: ignore[attr-defined]  # of this backend
+        lines = [await pool.take() for _ in range(8)]
+        async with asyncio.timeout(PATIENCE):
+            (ended,) = await asyncio.gather(state.claim_task("queue"), return_exceptions=True)
+        for line in lines:
+            pool.give_back(line)
+        assert isinstance(ended, BaseException), ended
+        return ended
 
 
 async def count_at_once(url: str, calls: int) -> tuple[int, int]:

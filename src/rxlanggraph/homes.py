@@ -137,7 +137,7 @@ class OwnedLoop:
         if all(task.done() for task in tasks):
             # Else not: what a task is inside of cannot be closed, and what it iterates over would
             # end for it as if it were complete.
-            pass
+            _complete(loop, loop.shutdown_asyncgens())
         for task in asyncio.all_tasks(loop):
             keep_quiet(task)  # named in the clean-up report
 

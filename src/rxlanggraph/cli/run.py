@@ -272,6 +272,10 @@ def _check_sharing(files: Files, journal: str | None, sharing: dict[str, Any]) -
         return
     if files.output is None and files.errors is not None:
         raise click.UsageError("--errors is an output too: leave it out with --no-output")
+    _check_apart(files, journal)
+
+
+def _check_apart(files: Files, journal: str) -> None:
     # As `durable_run`: not without a journal.
     from rxlanggraph.cli.journal_place import place_of  # noqa: PLC0415
 

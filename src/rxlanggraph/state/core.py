@@ -181,37 +181,41 @@ async def settled(
     """Await ``call``, which runs to its end also when the caller is cancelled meanwhile.
 
     Cancelled, it waits for that end, undoes what was done, and only then raises: so the effect of
-    a call that raised did not occur. Cancelled once more, it does not wait: what was done in
-    vain ends with its lease.
+    a call that raised did not occur. Cancelled once more, it cancels the call itself: what was
+    done in vain ends with its lease.
     """
-    loop = asyncio.get_running_loop()
-    # At once where Python can, which is a fifth of the way to a server.
-    task = _Settling(call, loop=loop, **_EAGER)
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    task = _started(_telling(call, ended))
     try:
-        return await task
+        await ended
     except asyncio.CancelledError:
-        if undo is not None and not task.cancelled() and task.exception() is None:
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task])
+        # Looked at in any case: an error that nobody looks at is logged.
+        failed = task.cancelled() or task.exception() is not None
+        if undo is not None and not failed:
             with contextlib.suppress(StateError, ClosedError):
                 await undo(task.result())
         raise
+    return task.result()
 
 
-_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+async def _telling(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:
+    # Who waits hears of it a turn of the loop earlier than from a callback of the task, which is
+    # what `asyncio.shield` has.
+    try:
+        return await call
+    finally:
+        if not ended.done():
+            ended.set_result(None)
 
 
-class _Settling(asyncio.Task[_T]):
-    """A task that is cancelled only by the second who asks: the first one waits for its end.
-
-    Whoever awaits a task asks it to be cancelled when cancelled itself; refused, it is interrupted
-    when the task has ended. (So it is for `asyncio.shield` and a second future, in fewer turns of
-    the loop.)
-    """
-
-    _is_asked = False
-
-    def cancel(self, msg: Any = None) -> bool:
-        """Refuse it the first time."""
-        if self._is_asked:
-            return super().cancel(msg)
-        self._is_asked = True
-        return False
+def _started(call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    """A task for ``call``: at once where Python can, which is a fifth of the way to a server."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
+        return asyncio.Task(call, loop=loop, eager_start=True)
+    return loop.create_task(call)

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, TypeVar
 
+from rxlanggraph.errors import StateUnavailableError
+
 __all__ = ["Batches"]
 
 _C = TypeVar("_C")
@@ -28,15 +30,27 @@ class _Place(Generic[_C, _T]):
         self.outcome: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self.batch: _Batch[_C, _T] | None = None
 
+    def fail(self, error: BaseException) -> None:
+        """Have the caller raise ``error``, if it still waits."""
+        if not self.outcome.done():
+            self.outcome.set_exception(error)
+            self.outcome.exception()  # looked at: the caller may be cancelled before it does so
+
 
 class _Batch(Generic[_C, _T]):
-    """Calls that are sent together, by a task of their own: whoever of them is cancelled."""
+    """Calls that are sent together, by a task of their own: no caller can cancel it for others.
+
+    Args:
+        places: The calls.
+        send: Does calls, and returns their outcomes.
+        then: What is called at the end, with the error if it has failed.
+    """
 
     def __init__(
         self,
         places: Sequence[_Place[_C, _T]],
         send: Callable[[Sequence[_C]], Awaitable[Sequence[_T]]],
-        then: Callable[[], None],
+        then: Callable[[Exception | None], None],
     ) -> None:
         self._places = places
         self._send = send
@@ -44,31 +58,27 @@ class _Batch(Generic[_C, _T]):
         for place in places:
             place.batch = self
         self._task = asyncio.create_task(self._run())
+        # And no `finally`: a task that is cancelled before its first step does not get there.
+        self._task.add_done_callback(self._tell)
 
     async def _run(self) -> None:
-        try:
-            outcomes = await self._send([place.call for place in self._places])
-        except asyncio.CancelledError:
-            for place in self._places:
-                place.outcome.cancel()
-            raise
-        except Exception as error:
-            for place in self._awaited():
-                place.outcome.set_exception(error)
-                place.outcome.exception()  # looked at: who waits may be cancelled before it is
-        else:
-            for place, outcome in zip(self._places, outcomes, strict=True):
-                if not place.outcome.done():
-                    place.outcome.set_result(outcome)
-        finally:
-            self._then()
+        outcomes = await self._send([place.call for place in self._places])
+        for place, outcome in zip(self._places, outcomes, strict=True):
+            if not place.outcome.done():
+                place.outcome.set_result(outcome)
 
-    def _awaited(self) -> list[_Place[_C, _T]]:
-        return [place for place in self._places if not place.outcome.done()]
+    def _tell(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        for place in self._places:
+            if error is not None:
+                place.fail(error)
+            else:
+                place.outcome.cancel()  # unless it has its result
+        self._then(error if isinstance(error, Exception) else None)
 
     async def end_if_deserted(self) -> None:
         """Cancel what nobody waits for any more, and wait for that."""
-        if not self._awaited():
+        if all(place.outcome.done() for place in self._places):
             self._task.cancel()
             await asyncio.wait([self._task])
 
@@ -90,14 +100,22 @@ class Batches(Generic[_C, _T]):
         """Send ``call``, at once or with the next batch; return its outcome.
 
         Cancelled, it is not sent any more; or it is done for all that, with others of its batch.
+
+        Raises:
+            StateUnavailableError: It was not sent, as the batch before it has failed. So it takes
+                no longer for many than for two.
         """
         if self._is_busy:
             return await self._together(call)
         self._is_busy = True
+        failure = None
         try:
             (outcome,) = await self._send([call])
+        except Exception as error:
+            failure = error
+            raise
         finally:
-            self._go_on()
+            self._go_on(failure)
         return outcome
 
     async def _together(self, call: _C) -> _T:
@@ -110,8 +128,10 @@ class Batches(Generic[_C, _T]):
                 await place.batch.end_if_deserted()
             raise
 
-    def _go_on(self) -> None:
+    def _go_on(self, failure: Exception | None) -> None:
         """Send those who have come meanwhile; if there is nobody, the next one goes alone."""
+        if failure is not None:
+            self._refuse_waiting(failure)
         places: list[_Place[_C, _T]] = []
         while self._waiting and len(places) < _MOST:
             place = self._waiting.popleft()
@@ -120,3 +140,12 @@ class Batches(Generic[_C, _T]):
         self._is_busy = bool(places)
         if places:
             _Batch(places, self._send, self._go_on)
+
+    def _refuse_waiting(self, failure: Exception) -> None:
+        for place in self._waiting:
+            error = StateUnavailableError(
+                f"the calls before this one have failed: {failure}", in_doubt=False
+            )
+            error.__cause__ = failure
+            place.fail(error)
+        self._waiting.clear()

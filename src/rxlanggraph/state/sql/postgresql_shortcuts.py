@@ -113,8 +113,8 @@ _SHORTCUTS: Final = {
 def shortcut(procedure: str, arguments: Sequence[Any]) -> str | None:
     """Return the statement that may do instead of a procedure; None if there is none.
 
-    It takes the same arguments and returns the same rows, or none; of claims perhaps fewer, which
-    are all that there are. Any thread; never blocks.
+    It takes the same arguments and returns the same rows, or none; of claims fewer where there are
+    no more that nobody else is about to have. Any thread; never blocks.
     """
     if procedure == "commit" and not _is_plain(*arguments):
         return None

@@ -34,6 +34,7 @@ from rxlanggraph.state.sql.sqlite_session import (
 from rxlanggraph.state.sql.sqlite_tasks import (
     claim_alone,
     complete_alone,
+    is_idle,
     task_claim,
     task_complete,
     task_fail,
@@ -45,7 +46,7 @@ from rxlanggraph.state.sql.sqlite_tasks import (
 from rxlanggraph.state.sql.statements import Statement, compiled
 from rxlanggraph.state.sql.tables import VERSION, check_version, definitions
 
-__all__ = ["SqliteDatabase", "open_sqlite"]
+__all__ = ["SESSION", "SqliteDatabase", "open_sqlite"]
 
 _DIALECT: Final = sqlite_dialect(paramstyle="qmark")
 # Of SQLite, which comes with Python or with the system: the first that knows RETURNING.
@@ -134,7 +135,7 @@ class SqliteDatabase:
         """Connect, in the thread. Where aiosqlite sees this fail, it lets its thread go astray."""
         try:
             return sqlite3.connect(
-                self._path, factory=_SESSION, isolation_level=None, timeout=_WAIT_IN_THREAD
+                self._path, factory=SESSION, isolation_level=None, timeout=_WAIT_IN_THREAD
             )
         except sqlite3.Error as failure:
             failures.append(failure)
@@ -224,11 +225,11 @@ _PROCEDURES: Final[Mapping[str, Procedure]] = {
     "increment": Procedure(increment, alone=count),
     "lock_acquire": Procedure(lock_acquire),
     "tasks_add": Procedure(tasks_add, together=False),
-    "task_claim": Procedure(task_claim, alone=claim_alone),
+    "task_claim": Procedure(task_claim, idle=is_idle, alone=claim_alone),
     "task_complete": Procedure(task_complete, alone=complete_alone),
     "task_fail": Procedure(task_fail),
     "task_release": Procedure(task_release),
     "tasks_requeue": Procedure(tasks_requeue, together=False),
     "tasks_purge": Procedure(tasks_purge, together=False),
 }
-_SESSION: Final = Session.knowing(_PROCEDURES)
+SESSION: Final = Session.knowing(_PROCEDURES)

@@ -46,12 +46,14 @@ class Procedure:
     Attributes:
         body: Is given the session and the arguments; returns rows. Runs in a transaction, as the
             only writer of the file, also with others in the same one.
-        alone: What is tried before that where a call comes alone, without holding the file: to
-            read, or to do all in one statement. None instead of rows if it has done nothing.
+        idle: A look that does not hold the file: whether there is nothing to do, and no row.
+        alone: What is tried first where a call comes alone: one statement, which is a transaction
+            by itself. None instead of rows if it has done nothing.
         together: Whether it may share a transaction: none that may take long.
     """
 
     body: Callable[..., Sequence[Any]]
+    idle: Callable[..., bool] | None = None
     alone: Callable[..., Sequence[Any] | None] | None = None
     together: bool = True
 
@@ -90,7 +92,7 @@ class Session(sqlite3.Connection):
     Attributes:
         procedures: By their names; of the class that is made by `knowing`.
         moment: The clock of the database (rule 2 of the contract): stands still in a transaction.
-        marks: What procedures note for the next calls, of no consequence for what they do.
+        marks: What procedures note for the next calls, of no consequence for what they answer.
     """
 
     procedures: Mapping[str, Procedure]
@@ -130,21 +132,30 @@ class Session(sqlite3.Connection):
 
     def _done(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
         """Do what may be done together, as a whole; return the rows of each."""
-        todo = [(self.procedures[name], arguments) for name, arguments in calls]
-        if len(todo) == 1:
-            rows = self._alone(*todo[0])
-            if rows is not None:
-                return [rows]
-        with self.transaction():
-            return [procedure.body(self, *arguments) for procedure, arguments in todo]
-
-    def _alone(self, procedure: Procedure, arguments: Sequence[Any]) -> Sequence[Any] | None:
-        if procedure.alone is None:
-            return None
         self.moment = time.time()
         self.check_path()
+        rows: list[Sequence[Any]] = [[] for _ in calls]
+        todo = {place: call for place, call in enumerate(calls) if not self._is_idle(call)}
+        if len(calls) == 1 and todo:
+            done = self._alone(*calls[0])
+            if done is not None:
+                return [done]
+        if todo:
+            with self.transaction():
+                for place, (name, arguments) in todo.items():
+                    rows[place] = self.procedures[name].body(self, *arguments)
+        return rows
+
+    def _is_idle(self, call: Call) -> bool:
+        idle = self.procedures[call.procedure].idle
+        return idle is not None and idle(self, *call.arguments)
+
+    def _alone(self, name: str, arguments: Sequence[Any]) -> Sequence[Any] | None:
+        alone = self.procedures[name].alone
+        if alone is None:
+            return None
         try:
-            return procedure.alone(self, *arguments)
+            return alone(self, *arguments)
         except sqlite3.OperationalError as error:
             # It may have been committing: a statement alone is a transaction.
             if error_code(error) == sqlite3.SQLITE_IOERR:
@@ -176,6 +187,9 @@ class Session(sqlite3.Connection):
         try:
             self.query("COMMIT")
         except sqlite3.Error as error:
+            # For want of room the end of the transaction, which makes it one, was not written.
+            if error_code(error) == sqlite3.SQLITE_FULL:
+                raise
             raise CommitError(str(error)) from error
 
     def check_path(self) -> None:

@@ -11,6 +11,7 @@ from rxlanggraph.state.sql.sqlite_session import Session
 __all__ = [
     "claim_alone",
     "complete_alone",
+    "is_idle",
     "task_claim",
     "task_complete",
     "task_fail",
@@ -107,33 +108,48 @@ def _known(at: Session, queue: int | None, task_id: str, key: str | None) -> str
     return str(known)
 
 
+def is_idle(at: Session, namespace: str, queue_name: str, *_: Any) -> bool:
+    """Whether there is nothing to claim: whoever waits for work disturbs nobody."""
+    # Where one was found there is likely to be another, and no need to look first.
+    if (namespace, queue_name) in at.marks:
+        return False
+    # One look for both: between two of them another process might make ready what is overdue.
+    ((is_something,),) = at.query(_LOOK, *(namespace, queue_name) * 2, at.moment)
+    return not is_something
+
+
 def task_claim(
     at: Session, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any]:
     """The row of the task, or none."""
-    claimed = _claim(at, namespace, queue_name, worker, lease)
+    claimed = claim_alone(at, namespace, queue_name, worker, lease)
     if not claimed:
         _sweep(at, _queue(at, namespace, queue_name))
-        claimed = _claim(at, namespace, queue_name, worker, lease)
-    return claimed
+        claimed = claim_alone(at, namespace, queue_name, worker, lease)
+    return claimed or []
 
 
 def claim_alone(
     at: Session, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any] | None:
     """The same, if there is nothing to sweep; else None."""
-    # Where one was found there is likely to be another. Else whoever waits for work only looks:
-    # that does not hold the file, not for a moment, and disturbs nobody.
+    claimed = at.query(
+        _CLAIM,
+        *(worker, namespace, at.moment + lease),
+        *(namespace, queue_name) * 2,
+        at.moment,
+    )
     mark = (namespace, queue_name)
-    if mark in at.marks or at.query(_READY, namespace, queue_name):
-        claimed = _claim(at, namespace, queue_name, worker, lease)
-        if claimed:
-            at.marks.add(mark)
-            return claimed
-    at.marks.discard(mark)
-    return None if at.query(_OVERDUE, namespace, queue_name, at.moment) else []
+    if claimed:
+        if len(at.marks) >= _MOST_MARKS:
+            at.marks.clear()
+        at.marks.add(mark)
+    else:
+        at.marks.discard(mark)
+    return claimed or None
 
 
+_MOST_MARKS: Final = 1_000
 _OF_QUEUE: Final = "queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?)"
 _READY: Final = (
     f"SELECT seq FROM rxlanggraph_tasks WHERE {_OF_QUEUE} AND state = 'ready'"  # noqa: S608 - here and below: no input of anybody
@@ -143,6 +159,7 @@ _OVERDUE: Final = (
     f"SELECT seq FROM rxlanggraph_tasks WHERE {_OF_QUEUE}"  # noqa: S608
     " AND state IN ('delayed', 'claimed') AND due <= ? LIMIT 1"
 )
+_LOOK: Final = f"SELECT EXISTS ({_READY}) OR EXISTS ({_OVERDUE})"
 # The first that is ready; but nothing as long as there is something to sweep.
 _CLAIM: Final = (
     "UPDATE rxlanggraph_tasks SET"  # noqa: S608
@@ -150,17 +167,6 @@ _CLAIM: Final = (
     f" WHERE seq = ({_READY}) AND NOT EXISTS ({_OVERDUE})"
     " RETURNING id, item, key, thread, attempts, token"
 )
-
-
-def _claim(
-    at: Session, namespace: str, queue_name: str, worker: str, lease: float
-) -> Sequence[Any]:
-    return at.query(
-        _CLAIM,
-        *(worker, namespace, at.moment + lease),
-        *(namespace, queue_name),
-        *(namespace, queue_name, at.moment),
-    )
 
 
 # -- what the holder of a token does ---------------------------------------------------------------
