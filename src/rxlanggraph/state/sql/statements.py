@@ -91,12 +91,14 @@ class _OneOf(ColumnElement[bool]):
 @compiles(_OneOf)
 def _in_array(element: _OneOf, compiler: SQLCompiler, **options: Any) -> str:
     column, names = (compiler.process(part, **options) for part in (element.column, element.names))
-    return f"{column} = ANY ({names})"
+    # The index of keys is partial: so one that has none is out.
+    return f"({column} IS NOT NULL AND {column} = ANY ({names}))"
 
 
 @compiles(_OneOf, "sqlite")
 def _in_json(element: _OneOf, compiler: SQLCompiler, **options: Any) -> str:
     column, names = (compiler.process(part, **options) for part in (element.column, element.names))
+    # Here this follows from IN; said as well, it would be what the index is used for.
     return f"{column} IN (SELECT value FROM json_each({names}))"  # noqa: S608 - both are compiled
 
 
@@ -197,7 +199,7 @@ TASKS_COUNT: Final = (
 @cache
 def dead(*, named: bool) -> Select[Any]:
     """Return the statement for all dead tasks, or for those of named keys. Never blocks."""
-    return _dead.where(tasks.c.key.is_not(None), _OneOf(tasks.c.key, "names")) if named else _dead
+    return _dead.where(_OneOf(tasks.c.key, "names")) if named else _dead
 
 
 @cache
@@ -205,6 +207,6 @@ def results(by: Literal["id", "key"], *, named: bool) -> Select[Any]:
     """Return the statement for all results, or for those of named tasks. Never blocks."""
     name = tasks.c[by]
     statement = select(name, tasks.c.result).where(
-        tasks.c.queue == _queue, tasks.c.state == _word("completed"), name.is_not(None)
+        tasks.c.queue == _queue, tasks.c.state == _word("completed")
     )
-    return statement.where(_OneOf(name, "names")) if named else statement
+    return statement.where(_OneOf(name, "names") if named else name.is_not(None))
