@@ -42,6 +42,11 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     When a thread calls safe_update and transact, and adds tasks from a generator
     Then its functions and its generator ran in that thread
 
+  Scenario: A generator that has no end is one of too many items
+    Given a state on a loop in another thread
+    When a thread adds tasks from a generator that has no end
+    Then InvalidArgumentError is raised, which says 10,000 at most
+
   Scenario: safe_update and transact of threads try again, and end in ContentionError
     Given a state on a loop in another thread
     When a thread calls safe_update and transact, whose functions are always overtaken

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,12 @@ from behave.runner import Context
 from reactivex import operators as ops
 from reactivex.scheduler import ThreadPoolScheduler
 
-from rxlanggraph.errors import ContentionError, InvalidTypeError, UsageError
+from rxlanggraph.errors import (
+    ContentionError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    UsageError,
+)
 from rxlanggraph.state import Claim, State, Task, open_state_on
 from rxlanggraph.state.sync import SyncClaim, SyncState
 from support.state_threads import LoopThread, caught
@@ -212,6 +218,19 @@ def step_impl(context: Context) -> None:
         return threading.get_ident()
 
     context.ident = in_thread(call)
+
+
+@when("a thread adds tasks from a generator that has no end")
+def step_impl(context: Context) -> None:
+    context.error = in_thread(
+        lambda: caught(lambda: context.state.sync.add_tasks("q", itertools.count()))
+    )
+
+
+@then("InvalidArgumentError is raised, which says {what}")
+def step_impl(context: Context, what: str) -> None:
+    assert type(context.error) is InvalidArgumentError, context.error
+    assert what in str(context.error), context.error
 
 
 @when("a thread calls safe_update and transact with None")

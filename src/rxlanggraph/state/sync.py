@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import AbstractContextManager
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -18,6 +19,7 @@ from rxlanggraph.state.crossing import entered, run_on
 from rxlanggraph.state.locks import Lease
 from rxlanggraph.state.transactions import Conflict, Transaction, persist_blocking
 from rxlanggraph.state.values import check_function
+from rxlanggraph.state.work import MOST_ITEMS
 
 __all__ = ["SyncClaim", "SyncState", "SyncTransaction"]
 
@@ -218,7 +220,8 @@ class SyncState(_Blocking):
     ) -> list[str]:
         """Do what `Work.add_tasks` does, blocking."""
         if isinstance(items, Iterator):
-            items = list(items)  # what makes them runs here, not on the loop
+            # What makes them runs here, not on the loop; and no further than to be too many.
+            items = list(islice(items, MOST_ITEMS + 1))
         return self._run(self._state.add_tasks(queue, items, max_attempts=max_attempts))
 
     def claim_task(

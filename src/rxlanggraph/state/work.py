@@ -34,10 +34,10 @@ from rxlanggraph.state.values import (
 )
 from rxlanggraph.state.waiting import Polling
 
-__all__ = ["Work"]
+__all__ = ["MOST_ITEMS", "Work"]
 
 # In one call of `Work.add_tasks`: some tenths of a second of a server that does nothing else then.
-_MOST_ITEMS: Final = 10_000
+MOST_ITEMS: Final = 10_000
 # What a dead letter shows whose worker went away in its last attempt.
 _EXPIRED = {"type": "LeaseLostError", "message": "the lease of the last attempt expired"}
 
@@ -77,10 +77,10 @@ class Work:
         attempts = self._max_attempts
         if max_attempts is not None:
             attempts = check_attempts("max_attempts", max_attempts)
-        tasks = [_new_task(item, attempts) for item in islice(items, _MOST_ITEMS + 1)]
-        if len(tasks) > _MOST_ITEMS:
+        tasks = [_new_task(item, attempts) for item in islice(items, MOST_ITEMS + 1)]
+        if len(tasks) > MOST_ITEMS:
             raise InvalidArgumentError(
-                f"items must be {_MOST_ITEMS:,} at most, as they are added in one step; add more "
+                f"items must be {MOST_ITEMS:,} at most, as they are added in one step; add more "
                 f"to {queue!r} in several calls"
             )
         if not tasks:
