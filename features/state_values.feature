@@ -84,6 +84,24 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When safe_update is called with a function that raises KeyError
     Then KeyError is raised, and nothing was written
 
+  Scenario: Updates of one state do not overtake each other: each calls its function once
+    When 64 tasks of one state update a key 4 times each with safe_update
+    Then its value is 256, and the functions were called 256 times
+
+  Scenario: An update that stands still in its function holds nobody up for long
+    Given that updates lose patience after 0.01 seconds
+    When an update stands still in its function, and another one of the same key is made
+    Then the other one was made meanwhile, and the first one after it, from its value
+
+  Scenario: An update within an update of the same key overtakes it each time, and waits for nobody
+    Given that updates lose patience after 0.01 seconds
+    When the function of an update with 2 attempts updates the same key
+    Then the update has ended with ContentionError, and that within it was made twice
+
+  Scenario: An update that is cancelled while it waits for its turn lets the others go
+    When 3 updates of a key wait for a fourth, and the second of them is cancelled
+    Then the others were made, one after the other
+
   # -- transactions --------------------------------------------------------------------------------
 
   Scenario: A transaction sees its own writes, and writes all or nothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, overload
@@ -24,6 +25,7 @@ from rxlanggraph.state.values import (
     decode,
     encode,
 )
+from rxlanggraph.state.waiting import Line
 from rxlanggraph.state.watching import watch
 
 __all__ = ["Keys"]
@@ -47,6 +49,8 @@ class Keys:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        # For each key those who update it here, in order: they would only overtake each other.
+        self._updating: weakref.WeakValueDictionary[str, Line] = weakref.WeakValueDictionary()
 
     async def get(self, key: str) -> Versioned:
         """Return the value of ``key`` and its version; None and 0 if there is none."""
@@ -144,7 +148,9 @@ class Keys:
     ) -> Any:
         """Set ``key`` to ``fn(value)``; again, from the new value, if it was changed meanwhile.
 
-        Between attempts there are random, growing pauses. Nothing is locked while ``fn`` runs.
+        Between attempts there are random, growing pauses. Nothing is locked while ``fn`` runs; but
+        updates of the same state wait up to a second for those before them, in order, rather than
+        overtake each other.
 
         Args:
             key: The key.
@@ -173,7 +179,10 @@ class Keys:
                 raise Conflict
             return updated
 
-        return await persist(f"safe_update of {key!r}", attempts, attempt)
+        line = self._updating.get(key)
+        if line is None:
+            line = self._updating[key] = Line()
+        return await line.run(lambda: persist(f"safe_update of {key!r}", attempts, attempt))
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """Read and write several keys in one step: ``async with state.transaction() as tx``.

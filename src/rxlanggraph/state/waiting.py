@@ -6,14 +6,19 @@ import asyncio
 import contextlib
 import math
 import random
-from collections.abc import Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from typing import TypeVar
 
-__all__ = ["Bell", "Polling", "wait_for_ring"]
+__all__ = ["Bell", "Line", "Polling", "wait_for_ring"]
+
+_T = TypeVar("_T")
 
 # Seconds between two looks: short at first, for work that comes in bursts, and then no shorter
 # than a few looks a second for each waiting worker. Guesses.
 _FIRST = 0.01
 _LONGEST = 0.25
+# Seconds to wait for one's turn: many times what most turns take.
+_PATIENCE = 1.0
 
 
 class Bell:
@@ -83,3 +88,32 @@ async def wait_for_ring(heard: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await heard.wait()
+
+
+class Line:
+    """Those who had better come one after the other. Confined to the loop of its state.
+
+    It is a courtesy and no lock: whoever has waited for a second loses patience and goes ahead. So
+    one who stands still in his turn, or waits in it for another of the same line, stops nobody.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._members = 0
+
+    async def run(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Await ``call()`` in one's turn, which comes in the order of coming."""
+        self._members += 1
+        is_held = False
+        try:
+            if self._members == 1:
+                is_held = await self._lock.acquire()  # at once
+            else:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_PATIENCE):
+                        is_held = await self._lock.acquire()
+            return await call()
+        finally:
+            self._members -= 1
+            if is_held:
+                self._lock.release()

@@ -19,7 +19,7 @@ from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.batches import Batches
 from rxlanggraph.state.sql.repeating import Refused, repeated
 from rxlanggraph.state.sql.sqlite_file import HAS_TABLES, path_of
-from rxlanggraph.state.sql.sqlite_keys import commit, count, increment, lock_acquire
+from rxlanggraph.state.sql.sqlite_keys import commit, commit_alone, count, increment, lock_acquire
 from rxlanggraph.state.sql.sqlite_numbers import TRIGGERS
 from rxlanggraph.state.sql.sqlite_session import (
     Call,
@@ -221,7 +221,7 @@ _PROCEDURES: Final[Mapping[str, Procedure]] = {
     "prepare": Procedure(_prepare, alone=_prepare, together=False),
     "read": Procedure(_statement, alone=_statement, together=False),
     "write": Procedure(_statement, alone=_statement),
-    "commit": Procedure(commit),
+    "commit": Procedure(commit, alone=commit_alone),
     "increment": Procedure(increment, alone=count),
     "lock_acquire": Procedure(lock_acquire),
     "tasks_add": Procedure(tasks_add, together=False),

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from rxlanggraph.state.sql.sqlite_numbers import NEXT, next_number
 from rxlanggraph.state.sql.sqlite_session import Session
 
-__all__ = ["commit", "count", "increment", "lock_acquire"]
+__all__ = ["commit", "commit_alone", "count", "increment", "lock_acquire"]
 
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 # Of characters: more than that is no 64-bit integer, and Python reads thousands of digits slowly.
@@ -86,6 +86,32 @@ def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     if any(ttl is not None for ttl in ttls):
         _clear(at)
     return [("done", None, befores, afters)]
+
+
+def commit_alone(  # noqa: PLR0917 - as above
+    at: Session,
+    namespace: str,
+    names: Sequence[str],
+    items: Sequence[str | None],
+    ttls: Sequence[float | None],
+    tokens: Sequence[int | None],
+    checked: Sequence[str],
+    expected: Sequence[int],
+) -> Sequence[Any] | None:
+    """The same, where one value takes the place of another one for good; None if there is more."""
+    if len(names) != 1 or checked != names or items == [None] or ttls != [None] or expected == [0]:
+        return None
+    ((key,), (item,), (token,), (version,)) = names, items, tokens, expected
+    written = at.query(_REPLACE, item, namespace, token, namespace, key, version, at.moment, token)
+    return [("done", None, [version], [written[0][0]])] if written else None
+
+
+_REPLACE: Final = (
+    f"UPDATE rxlanggraph_entries SET item = ?, version = {NEXT}, expires = NULL,"  # noqa: S608 - no input of anybody
+    " fence = coalesce(?, fence) WHERE namespace = ? AND key = ? AND version = ?"
+    " AND item IS NOT NULL AND coalesce(expires > ?, TRUE) AND coalesce(fence <= ?, TRUE)"
+    " RETURNING version"
+)
 
 
 def _clear(at: Session) -> None:

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.errors import ContentionError
+from rxlanggraph.state import open_state, waiting
+from support.patching import patch
+from support.tasks import run
+
+
+@given("that updates lose patience after {seconds:g} seconds")
+def step_impl(context: Context, seconds: float) -> None:
+    patch(context, waiting, "_PATIENCE", seconds)
+
+
+@when("{tasks:d} tasks of one state update a key {times:d} times each with safe_update")
+def step_impl(context: Context, tasks: int, times: int) -> None:
+    context.calls = []
+
+    def count(value: Any) -> int:
+        context.calls.append(value)
+        return (value or 0) + 1
+
+    async def update() -> Any:
+        async with open_state("memory:") as state:
+
+            async def work() -> None:
+                for _ in range(times):
+                    await state.safe_update("n", count)
+
+            await asyncio.gather(*[work() for _ in range(tasks)])
+            return (await state.get("n")).value
+
+    context.value = run(update())
+
+
+@then("its value is {value:d}, and the functions were called {times:d} times")
+def step_impl(context: Context, value: int, times: int) -> None:
+    assert (context.value, len(context.calls)) == (value, times), (context.value, context.calls)
+
+
+@when("an update stands still in its function, and another one of the same key is made")
+def step_impl(context: Context) -> None:
+    context.seen = []
+
+    async def update() -> Any:
+        async with open_state("memory:") as state:
+            going, standing = asyncio.Event(), asyncio.Event()
+
+            async def stand(value: Any) -> Any:
+                context.seen.append(value)
+                standing.set()
+                await going.wait()
+                return [*(value or []), "first"]
+
+            first = asyncio.create_task(state.safe_update("list", stand))
+            await standing.wait()
+            await state.safe_update("list", lambda value: [*(value or []), "other"])
+            going.set()
+            await first
+            return (await state.get("list")).value
+
+    context.value = run(update())
+
+
+@then("the other one was made meanwhile, and the first one after it, from its value")
+def step_impl(context: Context) -> None:
+    assert context.seen == [None, ["other"]], context.seen
+    assert context.value == ["other", "first"], context.value
+
+
+@when("the function of an update with {attempts:d} attempts updates the same key")
+def step_impl(context: Context, attempts: int) -> None:
+    async def update() -> tuple[Any, Any]:
+        async with open_state("memory:") as state:
+
+            async def within(_: Any) -> str:
+                await state.safe_update("n", lambda value: (value or 0) + 1)
+                return "overtaken"
+
+            (ended,) = await asyncio.gather(
+                state.safe_update("n", within, attempts), return_exceptions=True
+            )
+            return ended, (await state.get("n")).value
+
+    context.ended, context.value = run(update())
+
+
+@then("the update has ended with ContentionError, and that within it was made twice")
+def step_impl(context: Context) -> None:
+    assert isinstance(context.ended, ContentionError), context.ended
+    assert context.value == 2, context.value
+
+
+@when("3 updates of a key wait for a fourth, and the second of them is cancelled")
+def step_impl(context: Context) -> None:
+    async def update() -> tuple[Any, list[bool]]:
+        async with open_state("memory:") as state:
+            going, standing = asyncio.Event(), asyncio.Event()
+
+            async def stand(_: Any) -> list[int]:
+                standing.set()
+                await going.wait()
+                return [0]
+
+            def update(fn: Any) -> asyncio.Task[Any]:
+                return asyncio.create_task(state.safe_update("list", fn))
+
+            first = update(stand)
+            await standing.wait()
+            others = [update(lambda value, number=number: [*value, number]) for number in (1, 2, 3)]
+            tasks = [first, *others]
+            for _ in range(5):
+                await asyncio.sleep(0)  # they are in the line now
+            tasks[2].cancel()
+            going.set()
+            await asyncio.wait(tasks)
+            return (await state.get("list")).value, [task.cancelled() for task in tasks]
+
+    context.value, context.cancelled = run(update())
+
+
+@then("the others were made, one after the other")
+def step_impl(context: Context) -> None:
+    assert context.value == [0, 1, 3], context.value
+    assert context.cancelled == [False, False, True, False], context.cancelled
