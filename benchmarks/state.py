@@ -1,10 +1,10 @@
 """``safe_update`` by 1 to 64 tasks that contend for one key, in memory and in SQLite.
 
 The floor is the same reading, computing and conditional writing, by bare means, under one lock of
-the process: nobody is ever overtaken. So it is what the updates take where all of them happen to
-come in turn; above it is what state costs, and, with more than one, what overtaking costs: each
-attempt that was in vain, and the pauses after it. The lock works in one process alone, and the
-function must be sync: that is why it is a floor, and no way to do it.
+the process: nobody is ever overtaken. Nor are the tasks of one state, which take turns; so what is
+above the floor is what state costs. (Tasks of several processes do overtake each other.) The lock
+works in one process alone, and the function must be sync: that is why it is a floor, and no way to
+do it.
 """
 
 from __future__ import annotations
