@@ -88,6 +88,18 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When 64 tasks of one state update a key 4 times each with safe_update
     Then its value is 256, and the functions were called 256 times
 
+  Scenario: Updates that wait for their turn begin from what the one before has written
+    When 64 tasks of one state update a key 4 times each with safe_update
+    Then its value is 256, and it was read once
+
+  Scenario: What the one before has written is no more than a guess: somebody else may have written since
+    When an update waits for its turn, and another state writes after the one before
+    Then its function was called with both values, and nothing was lost
+
+  Scenario: An update that comes while the one before is being written reads for itself
+    When an update comes between what the one before has written and the answer to it
+    Then its function was called with what another state wrote before that update began
+
   Scenario: An update that stands still in its function holds nobody up for long
     Given that updates lose patience after 0.01 seconds
     When an update stands still in its function, and another one of the same key is made

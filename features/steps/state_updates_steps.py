@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import ContentionError
-from rxlanggraph.state import open_state, waiting
+from rxlanggraph.state import State, open_state, waiting
 from support.patching import patch
 from support.tasks import run
 
@@ -19,14 +20,22 @@ def step_impl(context: Context, seconds: float) -> None:
 
 @when("{tasks:d} tasks of one state update a key {times:d} times each with safe_update")
 def step_impl(context: Context, tasks: int, times: int) -> None:
-    context.calls = []
+    context.calls, context.reads = [], []
 
-    def count(value: Any) -> int:
+    async def count(value: Any) -> int:
         context.calls.append(value)
+        await asyncio.sleep(0)  # the others are in the line by the end of it
         return (value or 0) + 1
 
     async def update() -> Any:
         async with open_state("memory:") as state:
+            read = state.backend.read
+
+            async def counted(keys: Any) -> Any:
+                context.reads.append(keys)
+                return await read(keys)
+
+            patch(context, state.backend, "read", counted)
 
             async def work() -> None:
                 for _ in range(times):
@@ -41,6 +50,86 @@ def step_impl(context: Context, tasks: int, times: int) -> None:
 @then("its value is {value:d}, and the functions were called {times:d} times")
 def step_impl(context: Context, value: int, times: int) -> None:
     assert (context.value, len(context.calls)) == (value, times), (context.value, context.calls)
+
+
+@then("its value is {value:d}, and it was read once")
+def step_impl(context: Context, value: int) -> None:
+    # Once by the first of them; and at the end by whoever looks.
+    assert (context.value, len(context.reads)) == (value, 2), (context.value, context.reads)
+
+
+def meddle(context: Context, state: State, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    """Have something done between what the next write of the state does and the answer to it."""
+    commit = state.backend.commit
+    once = iter([meanwhile])
+
+    async def meddled(*args: Any) -> Any:
+        written = await commit(*args)
+        for act in once:
+            await act()
+        return written
+
+    patch(context, state.backend, "commit", meddled)
+
+
+async def turns() -> None:
+    """Let everything happen that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@when("an update waits for its turn, and another state writes after the one before")
+def step_impl(context: Context) -> None:
+    context.seen = []
+
+    async def append(value: Any) -> Any:
+        context.seen.append(value)
+        await turns()
+        return [*value, len(value)]
+
+    async def update() -> Any:
+        async with open_state("memory:updates") as state, open_state("memory:updates") as other:
+            await state.set("list", [])
+
+            async def meanwhile() -> None:
+                await other.set("list", ["other"])
+
+            meddle(context, state, meanwhile)
+            await asyncio.gather(*[state.safe_update("list", append) for _ in range(2)])
+            return (await state.get("list")).value
+
+    context.value = run(update())
+
+
+@then("its function was called with both values, and nothing was lost")
+def step_impl(context: Context) -> None:
+    assert context.seen == [[], [0], ["other"]], context.seen
+    assert context.value == ["other", 1], context.value
+
+
+@when("an update comes between what the one before has written and the answer to it")
+def step_impl(context: Context) -> None:
+    context.seen = []
+
+    async def update() -> None:
+        async with open_state("memory:updates") as state, open_state("memory:updates") as other:
+            late: list[asyncio.Task[Any]] = []
+
+            async def meanwhile() -> None:
+                await other.set("n", "of the other state")
+                late.append(asyncio.create_task(state.safe_update("n", context.seen.append)))
+                await turns()
+
+            meddle(context, state, meanwhile)
+            await state.safe_update("n", lambda _: "of the one before")
+            await late[0]
+
+    run(update())
+
+
+@then("its function was called with what another state wrote before that update began")
+def step_impl(context: Context) -> None:
+    assert context.seen == ["of the other state"], context.seen
 
 
 @when("an update stands still in its function, and another one of the same key is made")
@@ -114,8 +203,7 @@ def step_impl(context: Context) -> None:
             await standing.wait()
             others = [update(lambda value, number=number: [*value, number]) for number in (1, 2, 3)]
             tasks = [first, *others]
-            for _ in range(5):
-                await asyncio.sleep(0)  # they are in the line now
+            await turns()  # they are in the line now
             tasks[2].cancel()
             going.set()
             await asyncio.wait(tasks)

@@ -8,7 +8,7 @@ made idempotent by ``claim.id``, or fenced by ``claim.token``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -62,13 +62,7 @@ class Claim:
         self.token = task.token
         self._core = core
         self._end: str | None = None
-
-        def renew(seconds: float) -> Coroutine[Any, Any, bool]:
-            return core.call_repeatable(
-                core.backend.task_renew, queue, task.id, task.token, seconds
-            )
-
-        self._heartbeat = Heartbeat(core, self, renew, lease, began)
+        self._heartbeat = Heartbeat(core, self, lease, began)
 
     def __repr__(self) -> str:
         """Task, queue, attempt, and how it ended."""
@@ -154,7 +148,7 @@ class Claim:
         """
         self._check_open()
         seconds = None if lease is None else check_seconds("lease", lease)
-        if not await self._heartbeat.renew(seconds):
+        if not await self._heartbeat.renew(self, seconds):
             self._check_open()  # it may have ended meanwhile
             self._end = "lost"
             raise self._lost_error("extended")
@@ -180,6 +174,12 @@ class Claim:
         except (StateError, ClosedError) as error:
             # The error of the block is the one to go on; the task comes back with its lease.
             exc.add_note(f"and its claim could not be ended: {error}")
+
+    def _renew(self, seconds: float) -> Awaitable[bool]:
+        core = self._core
+        return core.call_repeatable(
+            core.backend.task_renew, self.queue, self.id, self.token, seconds
+        )
 
     async def _finish(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
         self._core.check_open()

@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable
+from typing import Protocol
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.core import Core
 
-__all__ = ["Heartbeat"]
+__all__ = ["Heartbeat", "Leased"]
 
 _logger = logging.getLogger(__name__)
+
+
+class Leased(Protocol):
+    """Whoever has a lease."""
+
+    def _renew(self, seconds: float) -> Awaitable[bool]:
+        """Ask the server to let the lease last so long from now; false if it says no."""
 
 
 class Heartbeat:
@@ -27,22 +34,24 @@ class Heartbeat:
     Args:
         core: The state's.
         owner: Who has the lease.
-        renew: The call that renews it, for so many seconds; false if the server says no.
         lease: How many seconds it lasts.
         began: When the call that took it was made, in the loop's time.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        owner: object,
-        renew: Callable[[float], Coroutine[Any, Any, bool]],
-        lease: float,
-        began: float,
-    ) -> None:
+    # There are as many as claims, and a dictionary of each would be one more for the collector.
+    __slots__ = (
+        "_beating",
+        "_core",
+        "_lease",
+        "_owner",
+        "_refused",
+        "_task",
+        "_until",
+    )
+
+    def __init__(self, core: Core, owner: Leased, lease: float, began: float) -> None:
         self._core = core
         self._owner = weakref.ref(owner)
-        self._renew = renew
         self._lease = lease
         self._until = began + lease
         self._refused = False
@@ -60,11 +69,11 @@ class Heartbeat:
         """
         return self._refused or self._core.loop.time() >= self._until
 
-    async def renew(self, lease: float | None = None) -> bool:
+    async def renew(self, owner: Leased, lease: float | None = None) -> bool:
         """Renew now; ``lease`` becomes the length from now on. False if the server says no."""
         began = self._core.loop.time()
         length = self._lease if lease is None else lease
-        held = await self._renew(length)
+        held = await owner._renew(length)
         if held:
             self._lease, self._until = length, began + length
             self._beat_at(began + length / 3)
@@ -96,18 +105,19 @@ class Heartbeat:
 
     def ring(self) -> None:
         """Begin a renewal, as it is time; but not for an owner who is gone."""
-        if self._owner() is None:
+        owner = self._owner()
+        if owner is None:
             self.halt()
         elif self._task is None or self._task.done():
-            self._task = self._core.spawn(self._attempt())
+            self._task = self._core.spawn(self._attempt(owner))
 
     def _beat_at(self, when: float) -> None:
         if self._beating:
             self._core.alarm.set(self, when)
 
-    async def _attempt(self) -> None:
+    async def _attempt(self, owner: Leased) -> None:
         try:
-            await self.renew()
+            await self.renew(owner)
         except Exception as error:
             # Whatever it is: as long as the server has not said no, the lease may still be held,
             # or be held again. A server that is away is nothing to look for in a traceback.

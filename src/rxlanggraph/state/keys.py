@@ -13,7 +13,7 @@ from reactivex import Observable
 
 from rxlanggraph.errors import ContentionError
 from rxlanggraph.state.block import OneBlock
-from rxlanggraph.state.contract import Change, Versioned, Written
+from rxlanggraph.state.contract import Change, Entry, Versioned, Written
 from rxlanggraph.state.core import Core
 from rxlanggraph.state.transactions import Conflict, Transaction, persist
 from rxlanggraph.state.values import (
@@ -25,7 +25,7 @@ from rxlanggraph.state.values import (
     decode,
     encode,
 )
-from rxlanggraph.state.waiting import Line
+from rxlanggraph.state.waiting import Turns
 from rxlanggraph.state.watching import watch
 
 __all__ = ["Keys"]
@@ -50,12 +50,13 @@ class Keys:
     def __init__(self, core: Core) -> None:
         self._core = core
         # For each key those who update it here, in order: they would only overtake each other.
-        self._updating: weakref.WeakValueDictionary[str, Line] = weakref.WeakValueDictionary()
+        self._updating: weakref.WeakValueDictionary[str, Turns[Entry]]
+        self._updating = weakref.WeakValueDictionary()
 
     async def get(self, key: str) -> Versioned:
         """Return the value of ``key`` and its version; None and 0 if there is none."""
         check_name("key", key)
-        (entry,) = await self._core.call_repeatable(self._core.backend.read, [key])
+        entry = await self._read(key)
         return Versioned(decode(entry.text), entry.version)
 
     async def set(
@@ -150,7 +151,7 @@ class Keys:
 
         Between attempts there are random, growing pauses. Nothing is locked while ``fn`` runs; but
         updates of the same state wait up to a second for those before them, in order, rather than
-        overtake each other.
+        overtake each other; and begin from what the one before has written.
 
         Args:
             key: The key.
@@ -170,19 +171,29 @@ class Keys:
         check_name("key", key)
         check_function("fn", fn)
 
-        async def attempt() -> Any:
-            value, version = await self.get(key)
-            updated = fn(value)
-            if inspect.isawaitable(updated):
-                updated = await updated
-            if not await self.compare_and_set(key, updated, version, ttl=ttl, token=token):
-                raise Conflict
-            return updated
+        turns = self._updating.get(key)
+        if turns is None:
+            turns = self._updating[key] = Turns()
 
-        line = self._updating.get(key)
-        if line is None:
-            line = self._updating[key] = Line()
-        return await line.run(lambda: persist(f"safe_update of {key!r}", attempts, attempt))
+        async def update(left: Entry | None) -> Any:
+            async def attempt() -> Any:
+                nonlocal left
+                entry, left = left or await self._read(key), None
+                updated = fn(decode(entry.text))
+                if inspect.isawaitable(updated):
+                    updated = await updated
+                change = _change(updated, ttl, token)
+                heir = turns.next_up()
+                written = await self._write(key, change, {key: entry.version})
+                if written is None:
+                    raise Conflict
+                if heir is not None:
+                    heir.left = Entry(change.text, written.after)
+                return updated
+
+            return await persist(f"safe_update of {key!r}", attempts, attempt)
+
+        return await turns.run(update)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """Read and write several keys in one step: ``async with state.transaction() as tx``.
@@ -252,6 +263,10 @@ class Keys:
         """
         check_name("key", key)
         return watch(self._core, key, check_seconds("interval", interval))
+
+    async def _read(self, key: str) -> Entry:
+        (entry,) = await self._core.call_repeatable(self._core.backend.read, [key])
+        return entry
 
     async def _write(self, key: str, change: Change, checks: dict[str, int]) -> Written | None:
         check_name("key", key)

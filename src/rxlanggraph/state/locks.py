@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 from uuid_utils import uuid7
 
@@ -35,11 +34,8 @@ class Lease:
         self.token = token
         self.ttl = ttl
         self._released = False  # set once, on the loop; read by any thread
-
-        def renew(seconds: float) -> Coroutine[Any, Any, bool]:
-            return core.call_repeatable(core.backend.lock_renew, key, token, seconds)
-
-        self._heartbeat = Heartbeat(core, self, renew, ttl, began)
+        self._core = core
+        self._heartbeat = Heartbeat(core, self, ttl, began)
 
     def __repr__(self) -> str:
         """Key, token, and whether it is released or lost."""
@@ -72,6 +68,10 @@ class Lease:
                 f"the lease of the lock {self.key!r} (token {self.token}) is lost: it was not "
                 f"renewed within {self.ttl} s, because the server, this process or this loop stood"
             )
+
+    def _renew(self, seconds: float) -> Awaitable[bool]:
+        core = self._core
+        return core.call_repeatable(core.backend.lock_renew, self.key, self.token, seconds)
 
 
 class Locks:

@@ -27,6 +27,10 @@ __all__ = [
 _LONGEST_NAME = 512
 # A hundred years: every server can add it to its clock.
 _LONGEST_TIME = 100 * 366 * 86400.0
+# Made once: json.dumps would make one for each value.
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+# What comes back equal, if it can be encoded at all.
+_SCALARS = (str, int, float, bool, type(None))
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -42,7 +46,9 @@ def encode(value: Any) -> str:
         InvalidTypeError: ``value`` is no JSON value.
     """
     try:
-        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        text = _ENCODER.encode(value)
+        if type(value) in _SCALARS:
+            return text
         back = json.loads(text)
         same = bool(back == value)
     except (TypeError, ValueError, RecursionError) as error:

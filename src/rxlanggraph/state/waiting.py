@@ -7,10 +7,11 @@ import contextlib
 import math
 import random
 from collections.abc import Awaitable, Callable, Hashable, Iterator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-__all__ = ["Bell", "Line", "Polling", "wait_for_ring"]
+__all__ = ["Bell", "Polling", "Turn", "Turns", "wait_for_ring"]
 
+_R = TypeVar("_R")
 _T = TypeVar("_T")
 
 # Seconds between two looks: short at first, for work that comes in bursts, and then no shorter
@@ -90,30 +91,59 @@ async def wait_for_ring(heard: asyncio.Event, seconds: float) -> None:
             await heard.wait()
 
 
-class Line:
+class Turn(Generic[_T]):
+    """One's turn, or the wait for it.
+
+    Attributes:
+        left: What the one before has left, see `Turns.next_up`; None if there is nothing.
+    """
+
+    def __init__(self) -> None:
+        self.left: _T | None = None
+
+
+class Turns(Generic[_T]):
     """Those who had better come one after the other. Confined to the loop of its state.
 
     It is a courtesy and no lock: whoever has waited for a second loses patience and goes ahead. So
-    one who stands still in his turn, or waits in it for another of the same line, stops nobody.
+    one who stands still in his turn, or waits in it for another of the same turns, stops nobody.
     """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._members = 0
+        self._waiting: dict[Turn[_T], None] = {}  # in the order of coming
 
-    async def run(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Await ``call()`` in one's turn, which comes in the order of coming."""
+    def next_up(self) -> Turn[_T] | None:
+        """Return the first who waits now.
+
+        Ask before doing something: whoever waits by then may be left what comes of it, as of a
+        moment when they had begun already.
+        """
+        return next(iter(self._waiting), None)
+
+    async def run(self, call: Callable[[_T | None], Awaitable[_R]]) -> _R:
+        """Await ``call(left)`` in one's turn, which comes in the order of coming."""
+        turn: Turn[_T] = Turn()
         self._members += 1
         is_held = False
         try:
             if self._members == 1:
                 is_held = await self._lock.acquire()  # at once
             else:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_PATIENCE):
-                        is_held = await self._lock.acquire()
-            return await call()
+                is_held = await self._wait(turn)
+            return await call(turn.left)
         finally:
             self._members -= 1
             if is_held:
                 self._lock.release()
+
+    async def _wait(self, turn: Turn[_T]) -> bool:
+        self._waiting[turn] = None
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await self._lock.acquire()
+        except TimeoutError:
+            return False
+        finally:
+            del self._waiting[turn]

@@ -95,9 +95,9 @@ class PostgresDatabase:
                 tables, or they are of another version.
             StateUnavailableError: There is no server that answers.
         """
-        line = await self._pool.take()
+        link = await self._pool.take()
         try:
-            await _prepare(line.connection)
+            await _prepare(link.connection)
         except psycopg.Error as error:
             if (error.sqlstate or "")[:2] in _NOT_ALLOWED:
                 raise InvalidArgumentError(
@@ -105,7 +105,7 @@ class PostgresDatabase:
                 ) from error
             raise _unavailable(error, in_doubt=False) from error
         finally:
-            self._pool.give_back(line)
+            self._pool.give_back(link)
 
     async def has_tables(self) -> bool:
         """Whether `open` would find its tables; makes nothing.
@@ -143,11 +143,11 @@ class PostgresDatabase:
 
     async def _claim(self, space: str, queue: str, worker: str, lease: float) -> Sequence[Row]:
         """Claim a task; with others who do so, in one statement for all of them."""
-        line = self._claims.get((space, queue))
-        if line is None:
-            line = self._claims[space, queue] = Batches(partial(self._claim_each, space, queue))
+        batches = self._claims.get((space, queue))
+        if batches is None:
+            batches = self._claims[space, queue] = Batches(partial(self._claim_each, space, queue))
         try:
-            row = await line.call((worker, lease))
+            row = await batches.call((worker, lease))
         except StateUnavailableError as error:
             # Each has an error of its own, and may note on it what became of its attempts.
             raise StateUnavailableError(str(error), in_doubt=error.in_doubt) from error
@@ -164,19 +164,19 @@ class PostgresDatabase:
         return [claimed.get(place) for place in range(1, len(claims) + 1)]
 
     async def _fetch(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
-        line = await self._pool.take()
+        link = await self._pool.take()
         try:
-            await line.cursor.execute(sql, arguments)
-            return await line.cursor.fetchall()
+            await link.cursor.execute(sql, arguments)
+            return await link.cursor.fetchall()
         except psycopg.Error as error:
             if (error.sqlstate or "").startswith(_ROLLED_BACK):
                 raise Refused from error
             # What the server gives as a reason, also while it shuts down, it gives instead of the
             # effect. Without a reason it is libpq that speaks: the connection was lost.
-            in_doubt = error.sqlstate is None and not line.has_parted
+            in_doubt = error.sqlstate is None and not link.has_parted
             raise _unavailable(error, in_doubt=in_doubt) from error
         finally:
-            self._pool.give_back(line)
+            self._pool.give_back(link)
 
 
 @cache

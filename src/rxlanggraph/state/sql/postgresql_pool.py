@@ -19,7 +19,7 @@ from psycopg.pq import TransactionStatus
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 
-__all__ = ["Connection", "Line", "Pool"]
+__all__ = ["Connection", "Link", "Pool"]
 
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
@@ -55,7 +55,7 @@ class _NumberDumper(Dumper):
         return repr(obj).encode()
 
 
-class Line:
+class Link:
     """One connection, and what one has to know of it. Confined to the loop of the pool.
 
     Attributes:
@@ -69,7 +69,7 @@ class Line:
         self.connection = connection
         self.cursor = connection.cursor()
         self.has_parted = False
-        # The same that libpq has; a `Line` neither reads from it nor closes it.
+        # The same that libpq has; a `Link` neither reads from it nor closes it.
         self._wire = socket.socket(fileno=connection.fileno())
         connection.add_notice_handler(self._hear)
 
@@ -129,13 +129,13 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(_MOST)
         # Those that nobody uses now, the last used last: a quiet state uses one alone.
-        self._idle: list[Line] = []
+        self._idle: list[Link] = []
         # Those that are in use, and when each is cut. One timer looks after all of them: most are
         # given back long before, and a timer for each would take as long as they do.
-        self._limits: dict[Line, float] = {}
+        self._limits: dict[Link, float] = {}
         self._watch: asyncio.TimerHandle | None = None
 
-    async def take(self) -> Line:
+    async def take(self) -> Link:
         """Hand out a connection for one call, for 10 seconds at most; then it is cut.
 
         Raises:
@@ -144,23 +144,23 @@ class Pool:
         """
         await self._enter()
         try:
-            line = self._freshest() or await self._connect()
+            link = self._freshest() or await self._connect()
         except BaseException:
             self._room.release()
             raise
-        self._limits[line] = until = self._loop.time() + _LIMIT
+        self._limits[link] = until = self._loop.time() + _LIMIT
         if self._watch is None:
             self._watch = self._loop.call_at(until, self._cut_overdue)
-        return line
+        return link
 
-    def give_back(self, line: Line) -> None:
+    def give_back(self, link: Link) -> None:
         """Take a connection back, whatever became of it."""
-        del self._limits[line]
-        if line.is_idle():
-            self._idle.append(line)
+        del self._limits[link]
+        if link.is_idle():
+            self._idle.append(link)
         else:
             # Lost, or left in the middle of something: nobody knows what will come out of it.
-            line.drop()
+            link.drop()
         self._room.release()
 
     def close(self) -> None:
@@ -174,11 +174,11 @@ class Pool:
     def _cut_overdue(self) -> None:
         now = self._loop.time()
         later = []
-        for line, until in self._limits.items():
+        for link, until in self._limits.items():
             if until > now:
                 later.append(until)
             else:
-                line.cut()
+                link.cut()
         self._watch = self._loop.call_at(min(later), self._cut_overdue) if later else None
 
     async def _enter(self) -> None:
@@ -194,15 +194,15 @@ class Pool:
                 in_doubt=False,
             ) from error
 
-    def _freshest(self) -> Line | None:
+    def _freshest(self) -> Link | None:
         while self._idle:
-            line = self._idle.pop()
-            if line.is_fresh():
-                return line
-            line.drop()
+            link = self._idle.pop()
+            if link.is_fresh():
+                return link
+            link.drop()
         return None
 
-    async def _connect(self) -> Line:
+    async def _connect(self) -> Link:
         try:
             connection = await psycopg.AsyncConnection.connect(
                 self._dsn,
@@ -218,4 +218,4 @@ class Pool:
             ) from error
         connection.adapters.register_dumper(int, _NumberDumper)
         connection.adapters.register_dumper(float, _NumberDumper)
-        return Line(connection)
+        return Link(connection)
