@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, overload
@@ -50,8 +49,7 @@ class Keys:
     def __init__(self, core: Core) -> None:
         self._core = core
         # For each key those who update it here, in order: they would only overtake each other.
-        self._updating: weakref.WeakValueDictionary[str, Turns[Entry]]
-        self._updating = weakref.WeakValueDictionary()
+        self._updating: dict[str, Turns[Entry]] = {}
 
     async def get(self, key: str) -> Versioned:
         """Return the value of ``key`` and its version; None and 0 if there is none."""
@@ -193,7 +191,11 @@ class Keys:
 
             return await persist(f"safe_update of {key!r}", attempts, attempt)
 
-        return await turns.run(update)
+        try:
+            return await turns.run(update)
+        finally:
+            if turns.is_over:
+                del self._updating[key]
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """Read and write several keys in one step: ``async with state.transaction() as tx``.

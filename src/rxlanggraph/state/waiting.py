@@ -114,6 +114,11 @@ class Turns(Generic[_T]):
         self._members = 0
         self._waiting: dict[Turn[_T], None] = {}  # in the order of coming
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody has a turn, or waits for one."""
+        return not self._members
+
     def next_up(self) -> Turn[_T] | None:
         """Return the first who waits now.
 

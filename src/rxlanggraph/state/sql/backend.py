@@ -27,6 +27,7 @@ from rxlanggraph.state.sql.statements import (
     LOCK_RELEASE,
     LOCK_RENEW,
     READ,
+    READ_ONE,
     TASK_RENEW,
     TASKS_COUNT,
     Statement,
@@ -81,8 +82,11 @@ class SqlBackend:
 
     async def read(self, keys: Sequence[str]) -> list[Entry]:
         """Return the entries of ``keys``, in their order, as of one moment. Repeatable."""
-        names = self._database.names(keys)
-        rows = await self._database.run(READ, namespace=self._namespace, names=names)
+        database, namespace = self._database, self._namespace
+        if len(keys) == 1:
+            rows = await database.run(READ_ONE, namespace=namespace, name=keys[0])
+        else:
+            rows = await database.run(READ, namespace=namespace, names=database.names(keys))
         found = {key: Entry(item, version) for key, item, version in rows}
         return [found.get(key, _ABSENT) for key in keys]
 

@@ -129,8 +129,10 @@ class PostgresDatabase:
 
     async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         short = shortcut(procedure, arguments)
-        if short is not None and (rows := await repeated(self._fetch, short, arguments)):
-            return rows
+        if short is not None:
+            rows = await repeated(self._fetch, short.statement, short.arguments)
+            if rows:
+                return short.answer(rows)
         return await repeated(self._fetch, _call(procedure, len(arguments)), arguments)
 
     def names(self, names: Collection[str]) -> list[str]:

@@ -7,34 +7,35 @@ counter that is one and goes on being one, a queue with nothing to sweep, a task
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
-__all__ = ["shortcut"]
+from rxlanggraph.state.sql.backend import Row
+
+__all__ = ["Shortcut", "shortcut"]
 
 # What is locked here is in its latest state, also where it was changed since the statement began;
 # what was made since then is not seen: the last condition finds that.
 _COMMIT: Final = """
 WITH held AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock(1920494187, hashtext($1 || '/' || ($2::text[])[1]) & 1023)
+    SELECT pg_advisory_xact_lock(1920494187, hashtext($1 || '/' || $2) & 1023)
 ), old AS MATERIALIZED (
     SELECT e.version, CASE
         WHEN e.item IS NOT NULL AND (e.expires IS NULL OR e.expires > rxlanggraph_now())
         THEN e.version ELSE 0 END AS seen
     FROM held CROSS JOIN rxlanggraph_entries AS e
-    WHERE e.namespace = $1 AND e.key = ($2)[1]
+    WHERE e.namespace = $1 AND e.key = $2
     FOR UPDATE OF e
 )
 INSERT INTO rxlanggraph_entries AS e (namespace, key, item, version, fence)
-SELECT $1, ($2)[1], ($3::text[])[1], nextval('rxlanggraph_counter'), ($5::bigint[])[1]
+SELECT $1, $2, $3, nextval('rxlanggraph_counter'), $4::bigint
 FROM held LEFT JOIN old ON true
-WHERE ($4::double precision[])[1] IS NULL
-    AND (cardinality($6::text[]) = 0 OR coalesce(old.seen, 0) = ($7::bigint[])[1])
+WHERE $5::bigint IS NULL OR coalesce(old.seen, 0) = $5
 ON CONFLICT (namespace, key) DO UPDATE SET
     item = excluded.item, version = excluded.version, expires = NULL,
     fence = coalesce(excluded.fence, e.fence)
 WHERE (e.fence <= excluded.fence) IS NOT FALSE AND e.version = (SELECT version FROM old)
-RETURNING 'done', NULL, ARRAY[coalesce((SELECT seen FROM old), 0)], ARRAY[e.version]
+RETURNING coalesce((SELECT seen FROM old), 0), e.version
 """
 
 # The version is drawn when the name is held: so what is written later has the larger one.
@@ -102,7 +103,6 @@ RETURNING true
 """
 
 _SHORTCUTS: Final = {
-    "commit": _COMMIT,
     "increment": _INCREMENT,
     "task_claim": _TASK_CLAIM,
     "tasks_claim": _TASKS_CLAIM,
@@ -110,25 +110,51 @@ _SHORTCUTS: Final = {
 }
 
 
-def shortcut(procedure: str, arguments: Sequence[Any]) -> str | None:
-    """Return the statement that may do instead of a procedure; None if there is none.
+class Shortcut(NamedTuple):
+    """A statement that may do instead of a procedure.
 
-    It takes the same arguments and returns the same rows, or none; of claims fewer where there are
-    no more that nobody else is about to have. Any thread; never blocks.
+    Attributes:
+        statement: What it is.
+        arguments: What it takes.
+        answer: Makes of its rows what the procedure would return; no row: it has done nothing. Of
+            claims there are fewer where there are no more that nobody else is about to have.
     """
-    if procedure == "commit" and not _is_plain(*arguments):
-        return None
-    return _SHORTCUTS.get(procedure)
+
+    statement: str
+    arguments: Sequence[Any]
+    answer: Callable[[Sequence[Row]], Sequence[Row]]
 
 
-def _is_plain(
-    _namespace: str,
+def shortcut(procedure: str, arguments: Sequence[Any]) -> Shortcut | None:
+    """Return what may do instead of a call; None if nothing can. Any thread; never blocks."""
+    if procedure == "commit":
+        return _replacement(*arguments)
+    statement = _SHORTCUTS.get(procedure)
+    return None if statement is None else Shortcut(statement, arguments, _same)
+
+
+def _same(rows: Sequence[Row]) -> Sequence[Row]:
+    return rows
+
+
+def _replacement(  # noqa: PLR0917 - as backend.py calls it
+    namespace: str,
     names: Sequence[str],
     items: Sequence[str | None],
     ttls: Sequence[float | None],
-    _tokens: Sequence[int | None],
+    tokens: Sequence[int | None],
     checked: Sequence[str],
-    _expected: Sequence[int],
-) -> bool:
-    """Whether one value is set for good, and nothing beside it is looked at."""
-    return len(names) == 1 and None not in items and ttls == [None] and checked in ([], names)
+    expected: Sequence[int],
+) -> Shortcut | None:
+    """For one value that is set for good, where nothing beside it is looked at.
+
+    Without arrays, which the driver takes apart and puts together in Python.
+    """
+    if len(names) != 1 or None in items or ttls != [None] or checked not in ([], names):
+        return None
+    version = expected[0] if checked else None
+    return Shortcut(_COMMIT, (namespace, *names, *items, *tokens, version), _replaced)
+
+
+def _replaced(rows: Sequence[Row]) -> Sequence[Row]:
+    return [("done", None, [before], [after]) for before, after in rows]
