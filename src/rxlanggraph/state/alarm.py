@@ -29,9 +29,12 @@ class Alarm:
         self._loop = loop
         self._agenda: Agenda[Ringable] = Agenda()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
 
     def set(self, whom: Ringable, when: float) -> None:
         """Ring ``whom`` at ``when``, in the loop's time, instead of at any other."""
+        if self._is_stopped:
+            return
         self._agenda.put(whom, when)
         if self._timer is None or when < self._timer.when():
             self._wind(when)
@@ -42,7 +45,8 @@ class Alarm:
         self._agenda.discard(whom)
 
     def stop(self) -> None:
-        """Ring nobody any more, who has not been set after this."""
+        """Ring nobody any more, whatever is set."""
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None

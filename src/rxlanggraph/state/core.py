@@ -10,7 +10,7 @@ import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tenacity import (
     AsyncRetrying,
@@ -29,20 +29,13 @@ from rxlanggraph.state.alarm import Alarm
 from rxlanggraph.state.contract import Backend
 from rxlanggraph.state.waiting import Bell
 
-__all__ = ["Core", "Halting", "settled"]
+__all__ = ["Core", "settled"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 # For how many seconds calls are repeated while the server is away: a restart of a small one. Of one
 # that is silent this allows a second attempt, which takes its whole time-out again.
 _INSISTENCE = 2.0
-
-
-class Halting(Protocol):
-    """What goes on in the background until it is halted."""
-
-    def halt(self) -> None:
-        """Begin nothing any more. On the loop; never blocks."""
 
 
 class Core:
@@ -54,7 +47,6 @@ class Core:
         self.bell = Bell()
         self.alarm = Alarm(self.loop)
         self.closed = False
-        self.halting: set[Halting] = set()
         self._helpers: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._call_ended = asyncio.Event()
@@ -160,8 +152,6 @@ class Core:
         if not self.closed:
             self.closed = True
             self.bell.ring_all()
-            for helper in tuple(self.halting):
-                helper.halt()
             self.alarm.stop()
         try:
             while self._helpers:

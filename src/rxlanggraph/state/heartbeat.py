@@ -57,7 +57,6 @@ class Heartbeat:
         self._refused = False
         self._beating = True
         self._task: asyncio.Task[None] | None = None
-        core.halting.add(self)
         core.alarm.set(self, began + lease / 3)
 
     @property
@@ -84,15 +83,13 @@ class Heartbeat:
 
     def resume(self) -> None:
         """Go on after `halt`."""
-        if not self._refused and not self._core.closed:
+        if not self._refused:
             self._beating = True
-            self._core.halting.add(self)
             self._beat_at(self._until - self._lease * 2 / 3)
 
     def halt(self) -> None:
         """Beat no more; a renewal on its way is cancelled."""
         self._beating = False
-        self._core.halting.discard(self)
         self._core.alarm.discard(self)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()

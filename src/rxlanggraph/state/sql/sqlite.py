@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -20,7 +20,7 @@ from rxlanggraph.state.sql.batches import Batches
 from rxlanggraph.state.sql.repeating import Refused, repeated
 from rxlanggraph.state.sql.sqlite_file import HAS_TABLES, path_of
 from rxlanggraph.state.sql.sqlite_keys import commit, commit_alone, count, increment, lock_acquire
-from rxlanggraph.state.sql.sqlite_numbers import TRIGGERS
+from rxlanggraph.state.sql.sqlite_numbers import COUNTER
 from rxlanggraph.state.sql.sqlite_session import (
     Call,
     CommitError,
@@ -154,10 +154,10 @@ class SqliteDatabase:
             raise self._unavailable(outcome) from outcome
         raise outcome
 
-    async def _send(self, calls: Sequence[Call]) -> Sequence[Outcome]:
+    def _send(self, calls: Sequence[Call]) -> Awaitable[Sequence[Outcome]]:
         assert self._connection is not None, "a call after close"
         # To aiosqlite a statement, and whatever can be iterated over.
-        return await self._connection.execute_fetchall("calls", calls)  # type: ignore[return-value]
+        return self._connection.execute_fetchall("calls", calls)  # type: ignore[return-value]
 
     def _unusable(self, error: BaseException | None) -> InvalidArgumentError:
         folder = Path(self._path).parent
@@ -212,7 +212,7 @@ def _has_tables(at: Session) -> bool:
 
 
 def _make_tables(at: Session) -> None:
-    for definition in (*definitions(_DIALECT), *TRIGGERS):
+    for definition in (*definitions(_DIALECT), *COUNTER):
         at.query(definition)
     at.query("INSERT INTO rxlanggraph_schema (version) VALUES (?)", VERSION)
 

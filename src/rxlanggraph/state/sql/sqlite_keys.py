@@ -77,7 +77,7 @@ def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     befores, afters = [], []
     for key, item, ttl, token in zip(names, items, ttls, tokens, strict=True):
         before = found[key]
-        version = 0 if item is None else next_number(at, namespace)
+        version = 0 if item is None else next_number(at)
         expires = None if ttl is None else at.moment + ttl
         fence = before.fence if token is None else token
         _write(at, namespace, key, _Row(item, version, expires, fence))
@@ -102,7 +102,7 @@ def commit_alone(  # noqa: PLR0917 - as above
     if len(names) != 1 or checked != names or items == [None] or ttls != [None] or expected == [0]:
         return None
     ((key,), (item,), (token,), (version,)) = names, items, tokens, expected
-    written = at.query(_REPLACE, item, namespace, token, namespace, key, version, at.moment, token)
+    written = at.query(_REPLACE, item, token, namespace, key, version, at.moment, token)
     return [("done", None, [version], [written[0][0]])] if written else None
 
 
@@ -133,7 +133,7 @@ def count(
     at: Session, namespace: str, key: str, by: int, token: int | None
 ) -> Sequence[Any] | None:
     """What most increments come to; None where there is more to say."""
-    counted = at.query(_COUNT, by, namespace, token, namespace, key, token, by)
+    counted = at.query(_COUNT, by, token, namespace, key, token, by)
     return [("done", counted[0][0])] if counted else None
 
 
@@ -157,7 +157,7 @@ def _increment(at: Session, namespace: str, key: str, by: int, token: int | None
         return [("range", None)]
     total = int(text) + by
     fence = old.fence if token is None else token
-    version = next_number(at, namespace)
+    version = next_number(at)
     _write(at, namespace, key, _Row(str(total), version, old.expires, fence))
     return [("done", total)]
 
@@ -180,7 +180,7 @@ def lock_acquire(at: Session, namespace: str, key: str, owner: str, ttl: float) 
     )
     if rows and rows[0][0] != owner:
         return [(None,)]
-    token = rows[0][1] if rows else next_number(at, namespace)
+    token = rows[0][1] if rows else next_number(at)
     at.query(
         "INSERT INTO rxlanggraph_locks (namespace, key, owner, token, expires)"
         " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET owner = excluded.owner,"

@@ -13,7 +13,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 __all__ = [
@@ -39,8 +38,7 @@ class Call(NamedTuple):
 Outcome: TypeAlias = "Sequence[Any] | Exception"
 
 
-@dataclass(frozen=True, slots=True)
-class Procedure:
+class Procedure(NamedTuple):
     """What a session can be asked for.
 
     Attributes:
@@ -134,12 +132,12 @@ class Session(sqlite3.Connection):
         """Do what may be done together, as a whole; return the rows of each."""
         self.moment = time.time()
         self.check_path()
-        rows: list[Sequence[Any]] = [[] for _ in calls]
-        todo = {place: call for place, call in enumerate(calls) if not self._is_idle(call)}
-        if len(calls) == 1 and todo:
+        if len(calls) == 1:
             done = self._alone(*calls[0])
             if done is not None:
                 return [done]
+        rows: list[Sequence[Any]] = [[] for _ in calls]
+        todo = {place: call for place, call in enumerate(calls) if not self._is_idle(call)}
         if todo:
             with self.transaction():
                 for place, (name, arguments) in todo.items():
@@ -151,9 +149,11 @@ class Session(sqlite3.Connection):
         return idle is not None and idle(self, *call.arguments)
 
     def _alone(self, name: str, arguments: Sequence[Any]) -> Sequence[Any] | None:
-        alone = self.procedures[name].alone
+        _, idle, alone, _ = self.procedures[name]
         if alone is None:
             return None
+        if idle is not None and idle(self, *arguments):
+            return []
         try:
             return alone(self, *arguments)
         except sqlite3.OperationalError as error:

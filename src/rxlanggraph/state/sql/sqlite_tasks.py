@@ -135,7 +135,7 @@ def claim_alone(
     """The same, if there is nothing to sweep; else None."""
     claimed = at.query(
         _CLAIM,
-        *(worker, namespace, at.moment + lease),
+        *(worker, at.moment + lease),
         *(namespace, queue_name) * 2,
         at.moment,
     )

@@ -37,7 +37,6 @@ __all__ = [
     "VERSION",
     "WAITING",
     "check_version",
-    "counters",
     "definitions",
     "entries",
     "locks",
@@ -48,7 +47,7 @@ __all__ = [
 ]
 
 # Of the tables and the functions in the database: raised by every change of either.
-VERSION: Final = 3
+VERSION: Final = 4
 
 WAITING: Final = ("ready", "delayed", "blocked")
 FINISHED: Final = ("completed", "dead")
@@ -64,15 +63,8 @@ _Number = BigInteger().with_variant(Integer(), "sqlite")
 
 schema = Table("rxlanggraph_schema", metadata, Column("version", Integer, nullable=False))
 
-# Of versions and tokens (rule 3 of the contract): a sequence, where the database knows them; or a
-# row for each namespace.
+# Of versions and tokens (rule 3 of the contract), where the database knows sequences.
 COUNTER: Final = Sequence("rxlanggraph_counter")
-counters = Table(
-    "rxlanggraph_counters",
-    MetaData(),
-    Column("namespace", _Name, primary_key=True),
-    Column("value", _Number, nullable=False),
-)
 
 entries = Table(
     "rxlanggraph_entries",
@@ -184,7 +176,8 @@ Index(
 def definitions(dialect: Dialect) -> list[str]:
     """Return the statements that make the tables, in the SQL of ``dialect``. Never blocks."""
     made: list[ExecutableDDLElement] = []
-    made.append(CreateSequence(COUNTER) if dialect.supports_sequences else CreateTable(counters))
+    if dialect.supports_sequences:
+        made.append(CreateSequence(COUNTER))
     for table in metadata.sorted_tables:
         made.append(CreateTable(table))
         made.extend(map(CreateIndex, sorted(table.indexes, key=lambda index: str(index.name))))
