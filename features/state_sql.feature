@@ -251,6 +251,16 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | of one that does not skip | one that does not skip |
 
   @postgresql
+  Scenario: A claim does not step over the leases of all that was completed before
+    Given an empty database in PostgreSQL
+    When 5000 tasks were completed, and their leases are long over
+    Then a claim that looks for what fell due reads at least 5 times as many pages if it looks at all of them
+
+  Scenario: What fell due long ago, and could not be seen until now, is claimed after the next full look
+    Given an empty database in PostgreSQL
+    When a task turns up that fell due an hour ago, before all others, right after a full look
+    Then claims return another one at first, and this one after a quarter of a second
+
   Scenario Outline: A write <of whom> that the server ends to resolve a deadlock is made again
     Given an empty database in PostgreSQL
     When <who> and somebody else write two keys in opposite orders, each holding one

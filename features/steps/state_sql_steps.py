@@ -12,6 +12,7 @@ from rxlanggraph.state import open_state
 from rxlanggraph.state.sql import postgresql_pool
 from support import postgres_server, servers, sql_files, sql_servers, sql_ways
 from support.patching import patch
+from support.sql_claims import claim_beside_late, complete_by_hand, pages_of_claim
 from support.sql_openings import abandon, open_at, open_without, pile_up, prepare_as_of_tomorrow
 from support.sql_processes import COUNTER, count_in_processes
 from support.tasks import run
@@ -284,3 +285,30 @@ def step_impl(context: Context, count: int) -> None:
 @then("both have written, ours the second")
 def step_impl(context: Context) -> None:
     assert context.value == "2", context.value
+
+
+# -- claims in PostgreSQL --------------------------------------------------------------------------
+
+
+@when("{count:d} tasks were completed, and their leases are long over")
+def step_impl(context: Context, count: int) -> None:
+    run(complete_by_hand(context.url, count))
+
+
+@then(
+    "a claim that looks for what fell due reads at least {times:d} times as many pages if it looks "
+    "at all of them"
+)
+def step_impl(context: Context, times: int) -> None:
+    recent, all_of_it = pages_of_claim(context.url, 0.5), pages_of_claim(context.url, 1e12)
+    assert 0 < recent * times <= all_of_it, (recent, all_of_it)
+
+
+@when("a task turns up that fell due an hour ago, before all others, right after a full look")
+def step_impl(context: Context) -> None:
+    context.claimed = run(claim_beside_late(context.url))
+
+
+@then("claims return another one at first, and this one after a quarter of a second")
+def step_impl(context: Context) -> None:
+    assert context.claimed == ["a", "b", "d"], context.claimed

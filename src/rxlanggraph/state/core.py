@@ -96,7 +96,8 @@ class Core:
             return await self._again(call, repeatable=repeatable, in_doubt=in_doubt)
         finally:
             self._calls -= 1
-            self._call_ended.set()
+            if self.closed:
+                self._call_ended.set()
 
     async def _again(
         self, call: Callable[[], Awaitable[_T]], *, repeatable: bool, in_doubt: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from functools import cache, partial
 from importlib import resources
@@ -15,7 +16,7 @@ from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.batches import Batches
 from rxlanggraph.state.sql.postgresql_pool import Connection, Pool
-from rxlanggraph.state.sql.postgresql_shortcuts import shortcut
+from rxlanggraph.state.sql.postgresql_shortcuts import Hindsight, shortcut
 from rxlanggraph.state.sql.repeating import Refused, repeated
 from rxlanggraph.state.sql.statements import Statement, compiled
 from rxlanggraph.state.sql.tables import VERSION, check_version, definitions
@@ -82,6 +83,7 @@ class PostgresDatabase:
 
     def __init__(self, dsn: str) -> None:
         self._pool = Pool(dsn)
+        self._hindsight = Hindsight(asyncio.get_running_loop().time)
         # For each queue, while there are any, those who claim there.
         self._claims: WeakValueDictionary[
             tuple[str, str], Batches[tuple[str, float], Row | None]
@@ -127,8 +129,8 @@ class PostgresDatabase:
             return await self._claim(*arguments)
         return await self._call(procedure, *arguments)
 
-    async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
-        short = shortcut(procedure, arguments)
+    async def _call(self, procedure: str, *arguments: Any, hindsight: float = 0.0) -> Sequence[Row]:
+        short = shortcut(procedure, arguments, hindsight)
         if short is not None:
             rows = await repeated(self._fetch, short.statement, short.arguments)
             if rows:
@@ -158,10 +160,12 @@ class PostgresDatabase:
     async def _claim_each(
         self, space: str, queue: str, claims: Sequence[tuple[str, float]]
     ) -> Sequence[Row | None]:
+        since = self._hindsight.seconds((space, queue))
         if len(claims) == 1:
-            return [*await self._call("task_claim", space, queue, *claims[0])] or [None]
+            call = self._call("task_claim", space, queue, *claims[0], hindsight=since)
+            return [*await call] or [None]
         workers, leases = map(list, zip(*claims, strict=True))
-        rows = await self._call("tasks_claim", space, queue, workers, leases)
+        rows = await self._call("tasks_claim", space, queue, workers, leases, hindsight=since)
         claimed = {place: row for place, *row in rows}
         return [claimed.get(place) for place in range(1, len(claims) + 1)]
 

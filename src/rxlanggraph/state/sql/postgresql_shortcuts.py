@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from rxlanggraph.state.sql.backend import Row
 
-__all__ = ["Shortcut", "shortcut"]
+__all__ = ["Hindsight", "Shortcut", "shortcut"]
 
 # What is locked here is in its latest state, also where it was changed since the statement began;
 # what was made since then is not seen: the last condition finds that.
@@ -54,7 +54,16 @@ WHERE e.item ~ '^-?[0-9]{1,18}$' AND $3 BETWEEN -1000000000000000000 AND 1000000
 RETURNING 'done', e.item::bigint
 """
 
-_TASK_CLAIM: Final = """
+# Of one moment for the whole statement: so that an index can be searched for it.
+_NOW: Final = "extract(epoch FROM statement_timestamp())::double precision"
+_OVERDUE: Final = f"""(
+    SELECT FROM rxlanggraph_tasks
+    WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
+        AND state IN ('delayed', 'claimed')
+        AND due <= {_NOW} AND due > {_NOW} - $5::double precision
+)"""  # noqa: S608 - here and below: no input of anybody
+
+_TASK_CLAIM: Final = f"""
 UPDATE rxlanggraph_tasks SET
     state = 'claimed', attempts = attempts + 1, worker = $3,
     token = nextval('rxlanggraph_counter'), due = rxlanggraph_now() + $4::double precision
@@ -64,15 +73,11 @@ WHERE seq = (
         AND state = 'ready'
     ORDER BY priority DESC, seq LIMIT 1
     FOR UPDATE SKIP LOCKED
-) AND NOT EXISTS (
-    SELECT FROM rxlanggraph_tasks
-    WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
-        AND state IN ('delayed', 'claimed') AND due <= (SELECT rxlanggraph_now())
-)
+) AND NOT EXISTS {_OVERDUE}
 RETURNING id, item, key, thread, attempts, token
-"""
+"""  # noqa: S608
 
-_TASKS_CLAIM: Final = """
+_TASKS_CLAIM: Final = f"""
 WITH first AS MATERIALIZED (SELECT ARRAY(
     SELECT seq FROM rxlanggraph_tasks
     WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
@@ -85,13 +90,9 @@ UPDATE rxlanggraph_tasks SET
     token = nextval('rxlanggraph_counter'),
     due = rxlanggraph_now() + ($4::double precision[])[array_position(seqs, seq)]
 FROM first
-WHERE seq = ANY (seqs) AND NOT EXISTS (
-    SELECT FROM rxlanggraph_tasks
-    WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
-        AND state IN ('delayed', 'claimed') AND due <= (SELECT rxlanggraph_now())
-)
+WHERE seq = ANY (seqs) AND NOT EXISTS {_OVERDUE}
 RETURNING array_position(seqs, seq), id, item, key, thread, attempts, token
-"""
+"""  # noqa: S608
 
 _TASK_COMPLETE: Final = """
 UPDATE rxlanggraph_tasks SET state = 'completed', result = $5
@@ -104,10 +105,43 @@ RETURNING true
 
 _SHORTCUTS: Final = {
     "increment": _INCREMENT,
-    "task_claim": _TASK_CLAIM,
-    "tasks_claim": _TASKS_CLAIM,
     "task_complete": _TASK_COMPLETE,
 }
+_CLAIMS: Final = {"task_claim": _TASK_CLAIM, "tasks_claim": _TASKS_CLAIM}
+
+
+# Seconds: a guess; and more than any date.
+_PERIOD: Final = 0.25
+_FOREVER: Final = 1e12
+_MOST_QUEUES: Final = 1_000
+
+
+class Hindsight:
+    """For how many seconds back claims of a queue look for tasks that fell due. Confined to a loop.
+
+    Before these are the leases of all tasks that were completed since the last VACUUM, in an index
+    through which PostgreSQL would step for each claim: thousands. So it looks through all of it
+    now and then, and else at what has fallen due since; a bit more, for transactions that took
+    their time: what escapes it is found the next time.
+
+    Args:
+        time: The clock of the loop.
+    """
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._looked: dict[tuple[str, str], float] = {}
+
+    def seconds(self, queue: tuple[str, str]) -> float:
+        """Return it for a claim that is made now."""
+        now = self._time()
+        ago = now - self._looked.get(queue, -_FOREVER)
+        if ago < _PERIOD:
+            return ago + _PERIOD
+        if len(self._looked) >= _MOST_QUEUES:
+            self._looked.clear()
+        self._looked[queue] = now
+        return _FOREVER
 
 
 class Shortcut(NamedTuple):
@@ -125,12 +159,21 @@ class Shortcut(NamedTuple):
     answer: Callable[[Sequence[Row]], Sequence[Row]]
 
 
-def shortcut(procedure: str, arguments: Sequence[Any]) -> Shortcut | None:
-    """Return what may do instead of a call; None if nothing can. Any thread; never blocks."""
+def shortcut(procedure: str, arguments: Sequence[Any], hindsight: float) -> Shortcut | None:
+    """Return what may do instead of a call; None if nothing can. Any thread; never blocks.
+
+    Args:
+        procedure: Its name.
+        arguments: Its arguments.
+        hindsight: For claims, see `Hindsight`.
+    """
     if procedure == "commit":
         return _replacement(*arguments)
-    statement = _SHORTCUTS.get(procedure)
-    return None if statement is None else Shortcut(statement, arguments, _same)
+    if (statement := _CLAIMS.get(procedure)) is not None:
+        return Shortcut(statement, (*arguments, hindsight), _same)
+    if (statement := _SHORTCUTS.get(procedure)) is not None:
+        return Shortcut(statement, arguments, _same)
+    return None
 
 
 def _same(rows: Sequence[Row]) -> Sequence[Row]:
