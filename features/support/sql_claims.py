@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from rxlanggraph.state.sql.postgresql_shortcuts import shortcut
-from support.sql_ways import NAMESPACE, add, opened, plain
+from rxlanggraph.state.sql.postgresql_shortcuts import IN_QUEUES
+from support.sql_ways import add, opened, plain
 
 __all__ = ["claim_beside_late", "complete_by_hand", "pages_of_claim"]
 
@@ -25,14 +26,14 @@ async def complete_by_hand(url: str, count: int) -> None:
 
 def pages_of_claim(url: str, hindsight: float) -> int:
     """How many pages a claim reads of the index of what falls due."""
-    short = shortcut("task_claim", (NAMESPACE, "queue", "worker", 30.0), hindsight)
-    assert short is not None
     with plain(url) as connection:
         cursor = connection.cursor()
         cursor.execute("SET enable_seqscan = off")
-        types = "text, text, text, double precision, double precision"
-        cursor.execute(f"PREPARE claim ({types}) AS {short.statement}")
-        values = ", ".join(repr(value) for value in short.arguments)
+        cursor.execute("SELECT id FROM rxlanggraph_queues")
+        ((number,),) = cursor.fetchall()
+        types = "integer, text, double precision, double precision"
+        cursor.execute(f"PREPARE claim ({types}) AS {IN_QUEUES['task_claim']}")
+        values = f"{number}, 'worker', 30, {hindsight}"
         plans: list[Any] = []
         for _ in range(2):  # the first one notes in the index what is dead
             cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE claim ({values})")
@@ -47,10 +48,12 @@ def _nodes(plan: Any) -> list[Any]:
 
 async def claim_beside_late(url: str) -> list[str | None]:
     """Claim with a task coming to light that fell due an hour ago; return what was claimed."""
-    clock = 100.0
     async with opened(url) as backend:
-        backend._database._hindsight._time = lambda: clock  # type: ignore[attr-defined]
         await add(backend, *"abcd")
+        await backend.task_claim("queue", "worker", 30.0)  # so that the queue is known
+        (queue,) = backend._database._queues.values()  # type: ignore[attr-defined]
+        clock = asyncio.get_running_loop().time() + 10
+        queue._time = lambda: clock
 
         async def claim() -> str | None:
             task = await backend.task_claim("queue", "worker", 30.0)

@@ -16,7 +16,7 @@ from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.batches import Batches
 from rxlanggraph.state.sql.postgresql_pool import Connection, Pool
-from rxlanggraph.state.sql.postgresql_shortcuts import Hindsight, shortcut
+from rxlanggraph.state.sql.postgresql_shortcuts import IN_QUEUES, Queue, shortcut, shortcut_in
 from rxlanggraph.state.sql.repeating import Refused, repeated
 from rxlanggraph.state.sql.statements import Statement, compiled
 from rxlanggraph.state.sql.tables import VERSION, check_version, definitions
@@ -31,6 +31,8 @@ _HAS_TABLES: Final = (
     "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE tablename = 'rxlanggraph_schema'"
     " AND schemaname = ANY (current_schemas(false)))"
 )
+_QUEUE: Final = "SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2"
+_MOST_QUEUES: Final = 1_000
 # SQLSTATEs, by their class of two characters.
 _ROLLED_BACK: Final = "40"  # deadlock, serialization failure
 _NOT_ALLOWED: Final = ("25", "42")  # read only; no privilege
@@ -83,7 +85,8 @@ class PostgresDatabase:
 
     def __init__(self, dsn: str) -> None:
         self._pool = Pool(dsn)
-        self._hindsight = Hindsight(asyncio.get_running_loop().time)
+        # By namespace and name.
+        self._queues: dict[tuple[Any, ...], Queue] = {}
         # For each queue, while there are any, those who claim there.
         self._claims: WeakValueDictionary[
             tuple[str, str], Batches[tuple[str, float], Row | None]
@@ -129,13 +132,31 @@ class PostgresDatabase:
             return await self._claim(*arguments)
         return await self._call(procedure, *arguments)
 
-    async def _call(self, procedure: str, *arguments: Any, hindsight: float = 0.0) -> Sequence[Row]:
-        short = shortcut(procedure, arguments, hindsight)
+    async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
+        short = shortcut(procedure, arguments)
+        if procedure in IN_QUEUES:
+            name = arguments[:2]
+            queue = self._queues.get(name) or await self._look_up(name)
+            if queue is not None:
+                short = shortcut_in(queue, procedure, arguments)
         if short is not None:
             rows = await repeated(self._fetch, short.statement, short.arguments)
             if rows:
                 return short.answer(rows)
         return await repeated(self._fetch, _call(procedure, len(arguments)), arguments)
+
+    async def _look_up(self, name: tuple[Any, ...]) -> Queue | None:
+        try:
+            rows = await repeated(self._fetch, _QUEUE, name)
+        except StateUnavailableError as error:
+            error.in_doubt = False  # of what it was asked for
+            raise
+        if not rows:
+            return None
+        if len(self._queues) >= _MOST_QUEUES:
+            self._queues.clear()
+        queue = self._queues[name] = Queue(rows[0][0], asyncio.get_running_loop().time)
+        return queue
 
     def names(self, names: Collection[str]) -> list[str]:
         """Return names as an array."""
@@ -160,12 +181,10 @@ class PostgresDatabase:
     async def _claim_each(
         self, space: str, queue: str, claims: Sequence[tuple[str, float]]
     ) -> Sequence[Row | None]:
-        since = self._hindsight.seconds((space, queue))
         if len(claims) == 1:
-            call = self._call("task_claim", space, queue, *claims[0], hindsight=since)
-            return [*await call] or [None]
+            return [*await self._call("task_claim", space, queue, *claims[0])] or [None]
         workers, leases = map(list, zip(*claims, strict=True))
-        rows = await self._call("tasks_claim", space, queue, workers, leases, hindsight=since)
+        rows = await self._call("tasks_claim", space, queue, workers, leases)
         claimed = {place: row for place, *row in rows}
         return [claimed.get(place) for place in range(1, len(claims) + 1)]
 
@@ -175,6 +194,8 @@ class PostgresDatabase:
             await link.cursor.execute(sql, arguments)
             return await link.cursor.fetchall()
         except psycopg.Error as error:
+            # Whatever is done to a database under us, some call fails by it.
+            self._queues.clear()
             if (error.sqlstate or "").startswith(_ROLLED_BACK):
                 raise Refused from error
             # What the server gives as a reason, also while it shuts down, it gives instead of the

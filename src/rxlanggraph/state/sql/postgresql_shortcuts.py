@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from rxlanggraph.state.sql.backend import Row
 
-__all__ = ["Hindsight", "Shortcut", "shortcut"]
+__all__ = ["IN_QUEUES", "Queue", "Shortcut", "shortcut", "shortcut_in"]
 
 # What is locked here is in its latest state, also where it was changed since the statement began;
 # what was made since then is not seen: the last condition finds that.
@@ -58,89 +58,88 @@ RETURNING 'done', e.item::bigint
 _NOW: Final = "extract(epoch FROM statement_timestamp())::double precision"
 _OVERDUE: Final = f"""(
     SELECT FROM rxlanggraph_tasks
-    WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
+    WHERE queue = $1
         AND state IN ('delayed', 'claimed')
-        AND due <= {_NOW} AND due > {_NOW} - $5::double precision
-)"""  # noqa: S608 - here and below: no input of anybody
+        AND due <= {_NOW} AND due > {_NOW} - $4::double precision
+)"""
 
 _TASK_CLAIM: Final = f"""
 UPDATE rxlanggraph_tasks SET
-    state = 'claimed', attempts = attempts + 1, worker = $3,
-    token = nextval('rxlanggraph_counter'), due = rxlanggraph_now() + $4::double precision
+    state = 'claimed', attempts = attempts + 1, worker = $2,
+    token = nextval('rxlanggraph_counter'), due = rxlanggraph_now() + $3::double precision
 WHERE seq = (
     SELECT seq FROM rxlanggraph_tasks
-    WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
+    WHERE queue = $1
         AND state = 'ready'
     ORDER BY priority DESC, seq LIMIT 1
     FOR UPDATE SKIP LOCKED
 ) AND NOT EXISTS {_OVERDUE}
 RETURNING id, item, key, thread, attempts, token
-"""  # noqa: S608
+"""  # noqa: S608 - here and below: no input of anybody
 
 _TASKS_CLAIM: Final = f"""
 WITH first AS MATERIALIZED (SELECT ARRAY(
     SELECT seq FROM rxlanggraph_tasks
-    WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
+    WHERE queue = $1
         AND state = 'ready'
-    ORDER BY priority DESC, seq LIMIT cardinality($3::text[])
+    ORDER BY priority DESC, seq LIMIT cardinality($2::text[])
     FOR UPDATE SKIP LOCKED
 ) AS seqs)
 UPDATE rxlanggraph_tasks SET
-    state = 'claimed', attempts = attempts + 1, worker = ($3)[array_position(seqs, seq)],
+    state = 'claimed', attempts = attempts + 1, worker = ($2)[array_position(seqs, seq)],
     token = nextval('rxlanggraph_counter'),
-    due = rxlanggraph_now() + ($4::double precision[])[array_position(seqs, seq)]
+    due = rxlanggraph_now() + ($3::double precision[])[array_position(seqs, seq)]
 FROM first
 WHERE seq = ANY (seqs) AND NOT EXISTS {_OVERDUE}
 RETURNING array_position(seqs, seq), id, item, key, thread, attempts, token
 """  # noqa: S608
 
 _TASK_COMPLETE: Final = """
-UPDATE rxlanggraph_tasks SET state = 'completed', result = $5
-WHERE queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2)
-    AND id = $3 AND token = $4::bigint AND thread IS NULL
+UPDATE rxlanggraph_tasks SET state = 'completed', result = $4
+WHERE queue = $1 AND id = $2 AND token = $3::bigint AND thread IS NULL
     AND (state = 'ready' OR state = 'claimed'
         AND (attempts < max_attempts OR due > rxlanggraph_now()))
 RETURNING true
 """
 
-_SHORTCUTS: Final = {
-    "increment": _INCREMENT,
+# In one queue, whose number they take instead of its namespace and name.
+IN_QUEUES: Final = {
+    "task_claim": _TASK_CLAIM,
+    "tasks_claim": _TASKS_CLAIM,
     "task_complete": _TASK_COMPLETE,
 }
-_CLAIMS: Final = {"task_claim": _TASK_CLAIM, "tasks_claim": _TASKS_CLAIM}
-
 
 # Seconds: a guess; and more than any date.
 _PERIOD: Final = 0.25
 _FOREVER: Final = 1e12
-_MOST_QUEUES: Final = 1_000
 
 
-class Hindsight:
-    """For how many seconds back claims of a queue look for tasks that fell due. Confined to a loop.
-
-    Before these are the leases of all tasks that were completed since the last VACUUM, in an index
-    through which PostgreSQL would step for each claim: thousands. So it looks through all of it
-    now and then, and else at what has fallen due since; a bit more, for transactions that took
-    their time: what escapes it is found the next time.
+class Queue:
+    """What is known of a queue. Confined to a loop.
 
     Args:
+        number: Its number, which it has for ever. To look it up takes PostgreSQL as long as to find
+            the next task.
         time: The clock of the loop.
     """
 
-    def __init__(self, time: Callable[[], float]) -> None:
+    def __init__(self, number: int, time: Callable[[], float]) -> None:
+        self.number = number
         self._time = time
-        self._looked: dict[tuple[str, str], float] = {}
+        self._looked = -_FOREVER
 
-    def seconds(self, queue: tuple[str, str]) -> float:
-        """Return it for a claim that is made now."""
-        now = self._time()
-        ago = now - self._looked.get(queue, -_FOREVER)
+    def hindsight(self) -> float:
+        """Return for how many seconds back a claim looks for tasks that fell due.
+
+        Before these are the leases of all tasks that were completed since the last VACUUM, in an
+        index through which PostgreSQL would step for each claim: thousands. So claims look through
+        all of it now and then, and else at what has fallen due since; a bit more, for transactions
+        that took their time: what escapes them is found the next time.
+        """
+        ago = self._time() - self._looked
         if ago < _PERIOD:
             return ago + _PERIOD
-        if len(self._looked) >= _MOST_QUEUES:
-            self._looked.clear()
-        self._looked[queue] = now
+        self._looked = self._time()
         return _FOREVER
 
 
@@ -159,21 +158,21 @@ class Shortcut(NamedTuple):
     answer: Callable[[Sequence[Row]], Sequence[Row]]
 
 
-def shortcut(procedure: str, arguments: Sequence[Any], hindsight: float) -> Shortcut | None:
-    """Return what may do instead of a call; None if nothing can. Any thread; never blocks.
-
-    Args:
-        procedure: Its name.
-        arguments: Its arguments.
-        hindsight: For claims, see `Hindsight`.
-    """
+def shortcut(procedure: str, arguments: Sequence[Any]) -> Shortcut | None:
+    """Return what may do instead of a call; None if nothing can. Any thread; never blocks."""
     if procedure == "commit":
         return _replacement(*arguments)
-    if (statement := _CLAIMS.get(procedure)) is not None:
-        return Shortcut(statement, (*arguments, hindsight), _same)
-    if (statement := _SHORTCUTS.get(procedure)) is not None:
-        return Shortcut(statement, arguments, _same)
+    if procedure == "increment":
+        return Shortcut(_INCREMENT, arguments, _same)
     return None
+
+
+def shortcut_in(queue: Queue, procedure: str, arguments: Sequence[Any]) -> Shortcut:
+    """Return what may do instead of a call that is one of `IN_QUEUES`. On the loop of ``queue``."""
+    _space, _name, *others = arguments
+    if procedure != "task_complete":
+        others.append(queue.hindsight())
+    return Shortcut(IN_QUEUES[procedure], (queue.number, *others), _same)
 
 
 def _same(rows: Sequence[Row]) -> Sequence[Row]:
