@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rxlanggraph.state.sql.postgresql_shortcuts import IN_QUEUES
+from rxlanggraph.state.sql import postgresql_queue
 from support.sql_ways import add, opened, plain
 
 __all__ = ["claim_beside_late", "complete_by_hand", "pages_of_claim"]
@@ -32,7 +32,7 @@ def pages_of_claim(url: str, hindsight: float) -> int:
         cursor.execute("SELECT id FROM rxlanggraph_queues")
         ((number,),) = cursor.fetchall()
         types = "integer, text, double precision, double precision"
-        cursor.execute(f"PREPARE claim ({types}) AS {IN_QUEUES['task_claim']}")
+        cursor.execute(f"PREPARE claim ({types}) AS {postgresql_queue._CLAIM}")
         values = f"{number}, 'worker', 30, {hindsight}"
         plans: list[Any] = []
         for _ in range(2):  # the first one notes in the index what is dead

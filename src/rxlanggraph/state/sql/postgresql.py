@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 import psycopg
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state.sql.backend import Row
-from rxlanggraph.state.sql.batches import Batches
 from rxlanggraph.state.sql.postgresql_pool import Connection, Pool
-from rxlanggraph.state.sql.postgresql_shortcuts import IN_QUEUES, Queue, shortcut, shortcut_in
+from rxlanggraph.state.sql.postgresql_queue import Queue
+from rxlanggraph.state.sql.postgresql_shortcuts import call_of, shortcut
 from rxlanggraph.state.sql.repeating import Refused, repeated
 from rxlanggraph.state.sql.statements import Statement, compiled
 from rxlanggraph.state.sql.tables import VERSION, check_version, definitions
@@ -33,6 +30,10 @@ _HAS_TABLES: Final = (
 )
 _QUEUE: Final = "SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2"
 _MOST_QUEUES: Final = 1_000
+_IN_QUEUES: Final[Mapping[str, Callable[..., Coroutine[Any, Any, Sequence[Row]]]]] = {
+    "task_claim": Queue.task_claim,
+    "task_complete": Queue.task_complete,
+}
 # SQLSTATEs, by their class of two characters.
 _ROLLED_BACK: Final = "40"  # deadlock, serialization failure
 _NOT_ALLOWED: Final = ("25", "42")  # read only; no privilege
@@ -87,10 +88,6 @@ class PostgresDatabase:
         self._pool = Pool(dsn)
         # By namespace and name.
         self._queues: dict[tuple[Any, ...], Queue] = {}
-        # For each queue, while there are any, those who claim there.
-        self._claims: WeakValueDictionary[
-            tuple[str, str], Batches[tuple[str, float], Row | None]
-        ] = WeakValueDictionary()
 
     async def open(self) -> None:
         """Connect, and make what the database does not have yet.
@@ -119,44 +116,45 @@ class PostgresDatabase:
             InvalidArgumentError: The server refuses us, now and later.
             StateUnavailableError: There is no server that answers.
         """
-        return await repeated(self._fetch, _HAS_TABLES, ()) == [(True,)]
+        return await self._fetch(_HAS_TABLES, ()) == [(True,)]
 
     async def run(self, statement: Statement, **values: Any) -> Sequence[Row]:
         """Run one of the common statements; return its rows."""
         known = compiled(statement, _DIALECT)
-        return await repeated(self._fetch, known.text, known.ordered(values))
+        return await self._fetch(known.text, known.ordered(values))
 
-    async def call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
+    def call(self, procedure: str, *arguments: Any) -> Coroutine[Any, Any, Sequence[Row]]:
         """Call a procedure; return its rows."""
-        if procedure == "task_claim":
-            return await self._claim(*arguments)
-        return await self._call(procedure, *arguments)
+        if procedure not in _IN_QUEUES:
+            return self._call(procedure, *arguments)
+        queue = self._queues.get(arguments[:2])
+        if queue is None:
+            return self._call_in(procedure, *arguments)
+        return _IN_QUEUES[procedure](queue, *arguments[2:])
 
     async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         short = shortcut(procedure, arguments)
-        if procedure in IN_QUEUES:
-            name = arguments[:2]
-            queue = self._queues.get(name) or await self._look_up(name)
-            if queue is not None:
-                short = shortcut_in(queue, procedure, arguments)
         if short is not None:
-            rows = await repeated(self._fetch, short.statement, short.arguments)
+            rows = await self._fetch(short.statement, short.arguments)
             if rows:
                 return short.answer(rows)
-        return await repeated(self._fetch, _call(procedure, len(arguments)), arguments)
+        return await self._fetch(call_of(procedure, len(arguments)), arguments)
 
-    async def _look_up(self, name: tuple[Any, ...]) -> Queue | None:
+    async def _call_in(
+        self, procedure: str, space: str, name: str, *arguments: Any
+    ) -> Sequence[Row]:
+        """Call a procedure for a queue, whose number is looked up first."""
         try:
-            rows = await repeated(self._fetch, _QUEUE, name)
+            rows = await self._fetch(_QUEUE, (space, name))
         except StateUnavailableError as error:
             error.in_doubt = False  # of what it was asked for
             raise
         if not rows:
-            return None
+            return await self._call(procedure, space, name, *arguments)
         if len(self._queues) >= _MOST_QUEUES:
             self._queues.clear()
-        queue = self._queues[name] = Queue(rows[0][0], asyncio.get_running_loop().time)
-        return queue
+        queue = self._queues.setdefault((space, name), Queue(rows[0][0], space, name, self._fetch))
+        return await _IN_QUEUES[procedure](queue, *arguments)
 
     def names(self, names: Collection[str]) -> list[str]:
         """Return names as an array."""
@@ -166,29 +164,10 @@ class PostgresDatabase:
         """Let go of all connections. Idempotent."""
         self._pool.close()
 
-    async def _claim(self, space: str, queue: str, worker: str, lease: float) -> Sequence[Row]:
-        """Claim a task; with others who do so, in one statement for all of them."""
-        batches = self._claims.get((space, queue))
-        if batches is None:
-            batches = self._claims[space, queue] = Batches(partial(self._claim_each, space, queue))
-        try:
-            row = await batches.call((worker, lease))
-        except StateUnavailableError as error:
-            # Each has an error of its own, and may note on it what became of its attempts.
-            raise StateUnavailableError(str(error), in_doubt=error.in_doubt) from error
-        return [] if row is None else [row]
+    def _fetch(self, sql: str, arguments: Sequence[Any]) -> Coroutine[Any, Any, Sequence[Row]]:
+        return repeated(self._try, sql, arguments)
 
-    async def _claim_each(
-        self, space: str, queue: str, claims: Sequence[tuple[str, float]]
-    ) -> Sequence[Row | None]:
-        if len(claims) == 1:
-            return [*await self._call("task_claim", space, queue, *claims[0])] or [None]
-        workers, leases = map(list, zip(*claims, strict=True))
-        rows = await self._call("tasks_claim", space, queue, workers, leases)
-        claimed = {place: row for place, *row in rows}
-        return [claimed.get(place) for place in range(1, len(claims) + 1)]
-
-    async def _fetch(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
+    async def _try(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
         link = await self._pool.take()
         try:
             await link.cursor.execute(sql, arguments)
@@ -204,12 +183,6 @@ class PostgresDatabase:
             raise _unavailable(error, in_doubt=in_doubt) from error
         finally:
             self._pool.give_back(link)
-
-
-@cache
-def _call(procedure: str, count: int) -> str:
-    places = ", ".join(f"${place}" for place in range(1, count + 1))
-    return f"SELECT * FROM rxlanggraph_{procedure}({places})"  # noqa: S608 - no input of anybody
 
 
 def _unavailable(error: psycopg.Error, *, in_doubt: bool) -> StateUnavailableError:

@@ -1,0 +1,140 @@
+"""One queue of work in PostgreSQL: what most calls come to, in one statement each.
+
+They do what the procedures of the same names do, and keep to the same locks (postgresql.sql), for
+the plain case: nothing to sweep, a task without a thread. Where one finds no row, the procedure is
+called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state.sql.backend import Row
+from rxlanggraph.state.sql.batches import Batches
+from rxlanggraph.state.sql.postgresql_shortcuts import call_of
+
+__all__ = ["Fetch", "Queue"]
+
+Fetch: TypeAlias = "Callable[[str, Sequence[Any]], Awaitable[Sequence[Row]]]"
+
+# Of one moment for the whole statement: so that an index can be searched for it.
+_NOW: Final = "extract(epoch FROM statement_timestamp())::double precision"
+_OVERDUE: Final = f"""(
+    SELECT FROM rxlanggraph_tasks
+    WHERE queue = $1
+        AND state IN ('delayed', 'claimed')
+        AND due <= {_NOW} AND due > {_NOW} - $4::double precision
+)"""
+
+_CLAIM: Final = f"""
+UPDATE rxlanggraph_tasks SET
+    state = 'claimed', attempts = attempts + 1, worker = $2,
+    token = nextval('rxlanggraph_counter'), due = rxlanggraph_now() + $3::double precision
+WHERE seq = (
+    SELECT seq FROM rxlanggraph_tasks
+    WHERE queue = $1
+        AND state = 'ready'
+    ORDER BY priority DESC, seq LIMIT 1
+    FOR UPDATE SKIP LOCKED
+) AND NOT EXISTS {_OVERDUE}
+RETURNING id, item, key, thread, attempts, token
+"""  # noqa: S608 - here and below: no input of anybody
+
+_CLAIM_MANY: Final = f"""
+WITH first AS MATERIALIZED (SELECT ARRAY(
+    SELECT seq FROM rxlanggraph_tasks
+    WHERE queue = $1
+        AND state = 'ready'
+    ORDER BY priority DESC, seq LIMIT cardinality($2::text[])
+    FOR UPDATE SKIP LOCKED
+) AS seqs)
+UPDATE rxlanggraph_tasks SET
+    state = 'claimed', attempts = attempts + 1, worker = ($2)[array_position(seqs, seq)],
+    token = nextval('rxlanggraph_counter'),
+    due = rxlanggraph_now() + ($3::double precision[])[array_position(seqs, seq)]
+FROM first
+WHERE seq = ANY (seqs) AND NOT EXISTS {_OVERDUE}
+RETURNING array_position(seqs, seq), id, item, key, thread, attempts, token
+"""  # noqa: S608
+
+_COMPLETE: Final = """
+UPDATE rxlanggraph_tasks SET state = 'completed', result = $4
+WHERE queue = $1 AND id = $2 AND token = $3::bigint AND thread IS NULL
+    AND (state = 'ready' OR state = 'claimed'
+        AND (attempts < max_attempts OR due > rxlanggraph_now()))
+RETURNING true
+"""
+
+# Seconds: a guess; and more than any date.
+_PERIOD: Final = 0.25
+_FOREVER: Final = 1e12
+
+
+class Queue:
+    """A queue whose number is known, which it has for ever.
+
+    To look the number up takes PostgreSQL as long as to find the next task. Confined to the loop on
+    which it is made.
+
+    Args:
+        number: Its number.
+        space: Its namespace.
+        name: Its name.
+        fetch: Runs a statement, and returns the rows.
+    """
+
+    def __init__(self, number: int, space: str, name: str, fetch: Fetch) -> None:
+        self.number = number
+        self._name = (space, name)
+        self._fetch = fetch
+        self._time = asyncio.get_running_loop().time
+        self._looked = -_FOREVER
+        # The worker and the lease of each.
+        self._claims: Batches[tuple[str, float], Row | None] = Batches(self._claim)
+
+    async def task_claim(self, worker: str, lease: float) -> Sequence[Row]:
+        """Claim a task; with others who do so, in one statement for all of them."""
+        try:
+            row = await self._claims.call((worker, lease))
+        except StateUnavailableError as error:
+            # Each has an error of its own, and may note on it what became of its attempts.
+            raise StateUnavailableError(str(error), in_doubt=error.in_doubt) from error
+        return [] if row is None else [row]
+
+    async def task_complete(self, task_id: str, token: int, result: str) -> Sequence[Row]:
+        """Complete a task; one row: whether it is complete."""
+        arguments = (task_id, token, result)
+        rows = await self._fetch(_COMPLETE, (self.number, *arguments))
+        return rows or await self._call("task_complete", *arguments)
+
+    async def _claim(self, claims: Sequence[tuple[str, float]]) -> Sequence[Row | None]:
+        if len(claims) == 1:
+            rows = await self._fetch(_CLAIM, (self.number, *claims[0], self._hindsight()))
+            return [*(rows or await self._call("task_claim", *claims[0]))] or [None]
+        each = [*map(list, zip(*claims, strict=True))]
+        rows = await self._fetch(_CLAIM_MANY, (self.number, *each, self._hindsight()))
+        # There may be fewer where there are no more that nobody else is about to have.
+        claimed = {place: row for place, *row in rows or await self._call("tasks_claim", *each)}
+        return [claimed.get(place) for place in range(1, len(claims) + 1)]
+
+    async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
+        every = (*self._name, *arguments)
+        return await self._fetch(call_of(procedure, len(every)), every)
+
+    def _hindsight(self) -> float:
+        """Return for how many seconds back a claim looks for tasks that fell due.
+
+        Before these are the leases of all tasks that were completed since the last VACUUM, in an
+        index through which PostgreSQL would step for each claim: thousands. So claims look through
+        all of it now and then, and else at what has fallen due since; a bit more, for transactions
+        that took their time: what escapes them is found the next time.
+        """
+        now = self._time()
+        ago = now - self._looked
+        if ago < _PERIOD:
+            return ago + _PERIOD
+        self._looked = now
+        return _FOREVER
