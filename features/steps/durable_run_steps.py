@@ -212,16 +212,16 @@ def step_impl(context: Context) -> None:
             (context.folder / "mended").touch()
             assert states[0].requeue(QUEUE) == 1
             states[0].increment_counter(ROUND)
+            put.set()
 
     # The workers stay until that has happened.
-    finished = threading.Event()
+    put = threading.Event()
     wait_finished = Watch.wait_finished
 
     async def stay(watch: Watch) -> None:
-        while len(written) < 4:
+        while not put.is_set():
             await watch.look()
         await wait_finished(watch)
-        finished.set()
 
     patch(context, SyncState, "get", see)
     patch(context, Output, "write", put_back)
