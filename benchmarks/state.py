@@ -1,8 +1,8 @@
-"""``safe_update`` by 1 to 64 tasks that contend for one key, in memory and in SQLite.
+"""``safe_update`` by 1 to 64 tasks that contend for one key, on each backend.
 
 The floor is the same reading, computing and conditional writing, by bare means, under one lock of
-the process: nobody is ever overtaken. Nor are the tasks of one state, which take turns; so what is
-above the floor is what state costs. (Tasks of several processes do overtake each other.) The lock
+the process: nobody is ever overtaken. Nor are the tasks of one state: they take turns, and the one
+before leaves what there is to read. (Tasks of several processes do overtake each other.) The lock
 works in one process alone, and the function must be sync: that is why it is a floor, and no way to
 do it.
 """
@@ -12,18 +12,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import tempfile
 from contextlib import ExitStack
 from typing import Any
 
 import aiosqlite
+import psycopg
+from redis.asyncio import Redis
 
 from rxlanggraph.state import State, open_state
 
 from .harness import Ratio, paired
+from .servers import SERVERS
 from .state_work import burst, updates
 
-BACKENDS = ("memory", "sqlite")
+BACKENDS = tuple(SERVERS)
 CONTENDING = [1, 4, 16, 64]
 COUNT = 256
 
@@ -34,6 +36,9 @@ class BareMemory:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._entries = {"updated": ("0", 0)}
+
+    async def prepare(self) -> None:
+        """There is nothing to do."""
 
     async def update(self) -> None:
         async with self._lock:
@@ -76,27 +81,93 @@ class BareSqlite:
         return int(text)
 
 
+class BarePostgres:
+    """Two statements over psycopg, under a lock."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._lock = asyncio.Lock()
+        self._connection = connection
+
+    async def prepare(self) -> None:
+        for statement in (
+            "CREATE TABLE entries (key text PRIMARY KEY, text text, version integer)",
+            "INSERT INTO entries VALUES ('updated', '0', 0)",
+        ):
+            await self._connection.execute(statement)
+
+    async def update(self) -> None:
+        async with self._lock:
+            cursor = await self._connection.execute(
+                "SELECT text, version FROM entries WHERE key = 'updated'"
+            )
+            ((text, version),) = await cursor.fetchall()
+            await self._connection.execute(
+                "UPDATE entries SET text = %s, version = version + 1"
+                " WHERE key = 'updated' AND version = %s",
+                (json.dumps(json.loads(text) + 1), version),
+            )
+
+    async def value(self) -> int:
+        cursor = await self._connection.execute("SELECT text FROM entries")
+        ((text,),) = await cursor.fetchall()
+        return int(text)
+
+
+_REPLACE = """
+if redis.call('HGET', KEYS[1], 'version') ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], 'text', ARGV[1], 'version', ARGV[2] + 1)
+return 1
+"""
+
+
+class BareRedis:
+    """A hash, read by a command and written by a script that compares, under a lock."""
+
+    def __init__(self, client: Any) -> None:
+        self._lock = asyncio.Lock()
+        self._client = client
+        self._replace = client.register_script(_REPLACE)
+
+    async def prepare(self) -> None:
+        await self._client.hset("updated", mapping={"text": "0", "version": 0})
+
+    async def update(self) -> None:
+        async with self._lock:
+            text, version = await self._client.hmget("updated", "text", "version")
+            await self._replace(keys=["updated"], args=[json.dumps(json.loads(text) + 1), version])
+
+    async def value(self) -> int:
+        return int(await self._client.hget("updated", "text"))
+
+
 class Bench(ExitStack):
     """A state, its floor, and the loop of both."""
 
     def __init__(self, backend: str) -> None:
         super().__init__()
-        folder = self.enter_context(tempfile.TemporaryDirectory())
+        url = self.enter_context(SERVERS[backend]())
         self._runner = self.enter_context(asyncio.Runner())
         self._opened = contextlib.AsyncExitStack()
         self.callback(lambda: self._runner.run(self._opened.aclose()))
-        self._runner.run(self._open(backend, folder))
+        self._runner.run(self._open(backend, url))
 
-    async def _open(self, backend: str, folder: str) -> None:
+    async def _open(self, backend: str, url: str) -> None:
         enter = self._opened.enter_async_context
-        self.floor: Any = BareMemory()
-        url = "memory:"
-        if backend == "sqlite":
-            url = f"sqlite:///{folder}/state.db"
-            file = aiosqlite.connect(f"{folder}/floor.db", isolation_level=None)
-            self.floor = BareSqlite(await enter(file))
-            await self.floor.prepare()
         self.state: State = await enter(open_state(url))
+        self.floor: Any
+        if backend == "sqlite":
+            path = f"{url.removeprefix('sqlite:///')}.floor"
+            self.floor = BareSqlite(await enter(aiosqlite.connect(path, isolation_level=None)))
+        elif backend == "postgresql":
+            connect = psycopg.AsyncConnection.connect
+            self.floor = BarePostgres(
+                await enter(await connect(url, autocommit=True, prepare_threshold=0))
+            )
+        elif backend == "redis":
+            self.floor = BareRedis(await enter(Redis.from_url(url, db=1, decode_responses=True)))
+        else:
+            self.floor = BareMemory()
+        await self.floor.prepare()
 
     def updates(self, at_once: int, count: int = COUNT) -> float:
         """The seconds of that many updates of one key from so many tasks."""

