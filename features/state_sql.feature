@@ -261,6 +261,21 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     When a task turns up that fell due an hour ago, before all others, right after a full look
     Then claims return another one at first, and this one after a quarter of a second
 
+  Scenario: Claims that come together find what a single one finds
+    Given an empty database in PostgreSQL
+    When 4 workers claim 2 tasks and one that fell due an hour ago, and was not seen by the last full look
+    Then each of the 3 was claimed once
+
+  Scenario Outline: A state does not take another queue for its own, where its tables were <made anew>
+    Given an empty database in PostgreSQL
+    When a queue is used, its tables are <made anew>, and another namespace is the first to use them
+    Then nothing can be claimed from the queue until something is added, and then that
+
+    Examples:
+      | made anew               |
+      | emptied, numbers too    |
+      | dropped, and made again |
+
   Scenario Outline: A write <of whom> that the server ends to resolve a deadlock is made again
     Given an empty database in PostgreSQL
     When <who> and somebody else write two keys in opposite orders, each holding one

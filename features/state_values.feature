@@ -100,6 +100,14 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When an update comes between what the one before has written and the answer to it
     Then its function was called with what another state wrote before that update began
 
+  Scenario: An update that has lost patience leaves nothing: whoever still waits reads for itself
+    When an update goes ahead of one that stands still, and then another state writes
+    Then the update that has waited all the time was called with what was written last
+
+  Scenario: An update that waited for its turn while its state was closed calls no function
+    When a state is closed while an update waits for its turn
+    Then it has ended with StateClosedError, and its function was not called
+
   Scenario: An update that stands still in its function holds nobody up for long
     Given that updates lose patience after 0.01 seconds
     When an update stands still in its function, and another one of the same key is made
@@ -244,6 +252,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
       | a list that contains itself     |
       | a list a hundred thousand deep  |
       | an integer of 5000 digits       |
+      | two halves of one character     |
       | an object with a broken repr    |
 
   Scenario: Values are copied on their way

@@ -124,6 +124,11 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
     When a heartbeat of its claim takes 5 seconds, and the claim is extended meanwhile
     Then the server has seen one renewal at a time, but for the extension
 
+  Scenario: A claim whose end was cancelled is renewed again, however long the last renewal takes to end
+    Given an item in a queue
+    When its completion is cancelled while a renewal ends, which takes 1 second
+    Then the claim is open, was renewed again in time, and can be completed
+
   Scenario Outline: Who is cancelled while it claims from <a queue> has claimed nothing
     Given <a queue>
     When a task is cancelled while the server gives it <what is there>

@@ -226,6 +226,42 @@ def step_impl(context: Context) -> None:
     assert later and all(began >= slow[1] for began, _ in later), later
 
 
+@when("its completion is cancelled while a renewal ends, which takes 1 second")
+def step_impl(context: Context) -> None:
+    server = world(context).server(context.state)
+    renew, endings = server.task_renew, iter([1])
+
+    async def slow_to_end(*args: Any) -> Any:
+        for ending in endings:
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                await asyncio.sleep(ending)
+                raise
+        return await renew(*args)
+
+    async def work() -> None:
+        claim = await claimed(context.state, 3)
+        await asyncio.sleep(1.5)
+        completing = asyncio.ensure_future(claim.complete())
+        for _ in range(2):
+            await asyncio.sleep(0.1)
+            completing.cancel()
+        await asyncio.wait([completing])
+        context.was_cancelled = completing.cancelled()
+        await asyncio.sleep(10)
+        context.was_lost = claim.lost
+        await claim.complete()
+
+    patch(context, server, "task_renew", slow_to_end)
+    world(context).run(work())
+
+
+@then("the claim is open, was renewed again in time, and can be completed")
+def step_impl(context: Context) -> None:
+    assert context.was_cancelled and not context.was_lost, context.was_lost
+
+
 @when("a task is cancelled while the server gives it {what}")
 def step_impl(context: Context, what: str) -> None:
     async def work() -> None:

@@ -53,6 +53,7 @@ NO_JSON: dict[str, Callable[[], Any]] = {
     "a list that contains itself": within_itself,
     "a list a hundred thousand deep": deep,
     "an integer of 5000 digits": lambda: 10**5000,
+    "two halves of one character": lambda: "\ud83d\ude00",
     "an object with a broken repr": BrokenRepr,
 }
 

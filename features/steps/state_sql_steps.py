@@ -12,7 +12,13 @@ from rxlanggraph.state import open_state
 from rxlanggraph.state.sql import postgresql_pool
 from support import postgres_server, servers, sql_files, sql_servers, sql_ways
 from support.patching import patch
-from support.sql_claims import claim_beside_late, complete_by_hand, pages_of_claim
+from support.sql_claims import (
+    claim_beside_late,
+    claim_from_tables_made_anew,
+    claim_together_beside_late,
+    complete_by_hand,
+    pages_of_claim,
+)
 from support.sql_openings import abandon, open_at, open_without, pile_up, prepare_as_of_tomorrow
 from support.sql_processes import COUNTER, count_in_processes
 from support.tasks import run
@@ -311,4 +317,27 @@ def step_impl(context: Context) -> None:
 
 @then("claims return another one at first, and this one after a quarter of a second")
 def step_impl(context: Context) -> None:
-    assert context.claimed == ["b", "c", "d"], context.claimed
+    assert context.claimed == ["a", "late"], context.claimed
+
+
+@when(
+    "4 workers claim 2 tasks and one that fell due an hour ago, and was not seen by the last full "
+    "look"
+)
+def step_impl(context: Context) -> None:
+    context.claimed = run(claim_together_beside_late(context.url))
+
+
+@then("each of the 3 was claimed once")
+def step_impl(context: Context) -> None:
+    assert sorted(map(str, context.claimed)) == ["None", "a", "b", "late"], context.claimed
+
+
+@when("a queue is used, its tables are {made_anew}, and another namespace is the first to use them")
+def step_impl(context: Context, made_anew: str) -> None:
+    context.claimed = run(claim_from_tables_made_anew(context.url, made_anew))
+
+
+@then("nothing can be claimed from the queue until something is added, and then that")
+def step_impl(context: Context) -> None:
+    assert context.claimed == [None, "after"], context.claimed

@@ -7,9 +7,10 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.errors import ContentionError
+from rxlanggraph.errors import ContentionError, StateClosedError
 from rxlanggraph.state import State, open_state, waiting
 from support.patching import patch
+from support.state_world import world
 from support.tasks import run
 
 
@@ -130,6 +131,64 @@ def step_impl(context: Context) -> None:
 @then("its function was called with what another state wrote before that update began")
 def step_impl(context: Context) -> None:
     assert context.seen == ["of the other state"], context.seen
+
+
+@when("an update goes ahead of one that stands still, and then another state writes")
+def step_impl(context: Context) -> None:
+    context.seen = []
+    there = world(context)
+    state, other = there.open(), there.open()
+
+    async def stand(_: Any) -> str:
+        await asyncio.sleep(1.5)
+        raise ValueError
+
+    async def update() -> None:
+        tasks = []
+        for fn in (stand, lambda _: "of one without patience", context.seen.append):
+            tasks.append(asyncio.create_task(state.safe_update("n", fn)))
+            await asyncio.sleep(0.2)
+        await tasks[1]
+        await other.set("n", "of another state")
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    there.run(update())
+
+
+@then("the update that has waited all the time was called with what was written last")
+def step_impl(context: Context) -> None:
+    assert context.seen == ["of another state"], context.seen
+
+
+@when("a state is closed while an update waits for its turn")
+def step_impl(context: Context) -> None:
+    context.seen = []
+
+    async def update() -> Any:
+        async with open_state("memory:updates") as state:
+            late: list[asyncio.Task[Any]] = []
+
+            async def first(_: Any) -> str:
+                late.append(asyncio.create_task(state.safe_update("n", context.seen.append)))
+                await turns()
+                return "of the one before"
+
+            async def meanwhile() -> None:
+                closing.append(asyncio.create_task(state.aclose()))
+                await turns()
+
+            closing: list[asyncio.Task[None]] = []
+            meddle(context, state, meanwhile)
+            await state.safe_update("n", first)
+            return await asyncio.gather(*late, *closing, return_exceptions=True)
+
+    context.ended = run(update())
+
+
+@then("it has ended with StateClosedError, and its function was not called")
+def step_impl(context: Context) -> None:
+    assert isinstance(context.ended[0], StateClosedError), context.ended
+    assert (context.ended[1], context.seen) == (None, []), (context.ended, context.seen)
 
 
 @when("an update stands still in its function, and another one of the same key is made")

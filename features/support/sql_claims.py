@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from rxlanggraph.state import open_state
+from rxlanggraph.state.contract import Backend
 from rxlanggraph.state.sql import postgresql_queue
 from support.sql_ways import add, opened, plain
 
-__all__ = ["claim_beside_late", "complete_by_hand", "pages_of_claim"]
+__all__ = [
+    "claim_beside_late",
+    "claim_from_tables_made_anew",
+    "claim_together_beside_late",
+    "complete_by_hand",
+    "pages_of_claim",
+]
 
 TIMED = "rxlanggraph_tasks_timed"
 
@@ -46,27 +54,68 @@ def _nodes(plan: Any) -> list[Any]:
     return [plan, *(node for child in plan.get("Plans", ()) for node in _nodes(child))]
 
 
+class Late:
+    """Tasks, one of which comes to light long after it fell due, right after a full look."""
+
+    def __init__(self, url: str, backend: Backend) -> None:
+        self._url = url
+        self._backend = backend
+        self._clock = asyncio.get_running_loop().time() + 10
+
+    async def prepare(self, *others: str) -> None:
+        await add(self._backend, "first", "second", "late", *others)
+        await self.claim()  # so that the queue is known
+        (queue,) = self._backend._database._queues.values()  # type: ignore[attr-defined]
+        queue._time = lambda: self._clock
+        await self.claim()  # with a full look
+        with plain(self._url) as connection:
+            connection.execute(
+                "UPDATE rxlanggraph_tasks SET priority = 1, state = 'delayed',"
+                " due = rxlanggraph_now() - 3600 WHERE id = 'late'"
+            )
+
+    async def claim(self, after: float = 0.0) -> str | None:
+        self._clock += after
+        task = await self._backend.task_claim("queue", "worker", 30.0)
+        return None if task is None else task.id
+
+
 async def claim_beside_late(url: str) -> list[str | None]:
-    """Claim with a task coming to light that fell due an hour ago; return what was claimed."""
+    """Claim before and after the next full look."""
     async with opened(url) as backend:
-        await add(backend, *"abcd")
-        await backend.task_claim("queue", "worker", 30.0)  # so that the queue is known
-        (queue,) = backend._database._queues.values()  # type: ignore[attr-defined]
-        clock = asyncio.get_running_loop().time() + 10
-        queue._time = lambda: clock
+        late = Late(url, backend)
+        await late.prepare("a", "b")
+        return [await late.claim(0.2), await late.claim(0.05)]
+
+
+async def claim_together_beside_late(url: str) -> list[str | None]:
+    """Let four claim at the same time, before the next full look."""
+    async with opened(url) as backend:
+        late = Late(url, backend)
+        await late.prepare("a", "b")
+        return await asyncio.gather(*[late.claim() for _ in range(4)])
+
+
+async def claim_from_tables_made_anew(url: str, how: str) -> list[str | None]:
+    """Claim from a queue whose tables were made anew; and again when it has something."""
+    async with opened(url) as backend:
 
         async def claim() -> str | None:
             task = await backend.task_claim("queue", "worker", 30.0)
             return None if task is None else task.id
 
-        claimed = [await claim()]
+        await add(backend, "before")
+        await claim()
         with plain(url) as connection:
-            connection.execute(
-                "UPDATE rxlanggraph_tasks SET priority = 1, state = 'delayed',"
-                " due = rxlanggraph_now() - 3600 WHERE id = 'd'"
-            )
-        clock += 0.2
-        claimed.append(await claim())
-        clock += 0.05
-        claimed.append(await claim())
-        return claimed
+            if how.startswith("emptied"):
+                connection.execute(
+                    "TRUNCATE rxlanggraph_queues, rxlanggraph_tasks RESTART IDENTITY"
+                )
+            else:
+                connection.execute("DROP SCHEMA public CASCADE")
+                connection.execute("CREATE SCHEMA public")
+        async with open_state(url, namespace="other") as other:
+            await other.add_tasks("secret", ["not yours"])
+        claimed = [await claim()]
+        await add(backend, "after")
+        return [*claimed, await claim()]

@@ -107,6 +107,9 @@ class Heartbeat:
             self.halt()
         elif self._task is None or self._task.done():
             self._task = self._core.spawn(self._attempt(owner))
+        else:
+            # It was cancelled, and takes its time to end.
+            self._beat_at(self._core.loop.time() + self._lease / 10)
 
     def _beat_at(self, when: float) -> None:
         if self._beating:

@@ -24,7 +24,7 @@ from rxlanggraph.state.values import (
     decode,
     encode,
 )
-from rxlanggraph.state.waiting import Turns
+from rxlanggraph.state.waiting import Turn, Turns
 from rxlanggraph.state.watching import watch
 
 __all__ = ["Keys"]
@@ -168,20 +168,21 @@ class Keys:
         """
         check_name("key", key)
         check_function("fn", fn)
+        self._core.check_open()
 
         turns = self._updating.get(key)
         if turns is None:
             turns = self._updating[key] = Turns()
 
-        async def update(left: Entry | None) -> Any:
+        async def update(turn: Turn[Entry]) -> Any:
             async def attempt() -> Any:
-                nonlocal left
-                entry, left = left or await self._read(key), None
+                self._core.check_open()
+                entry, turn.left = turn.left or await self._read(key), None
                 updated = fn(decode(entry.text))
                 if inspect.isawaitable(updated):
                     updated = await updated
                 change = _change(updated, ttl, token)
-                heir = turns.next_up()
+                heir = turns.heir(turn)
                 written = await self._write(key, change, {key: entry.version})
                 if written is None:
                     raise Conflict

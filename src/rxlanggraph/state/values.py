@@ -31,7 +31,7 @@ _LONGEST_TIME = 100 * 366 * 86400.0
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()
 # What comes back equal, if it can be encoded at all.
-_SCALARS = (str, int, float, bool, type(None))
+_SCALARS = (int, float, bool, type(None))
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def encode(value: Any) -> str:
     """
     try:
         text = _ENCODER.encode(value)
-        if type(value) in _SCALARS:
+        if type(value) in _SCALARS or (type(value) is str and value.isascii()):
             return text
         back = decode(text)
         same = bool(back == value)
@@ -64,8 +64,14 @@ def encode(value: Any) -> str:
 
 def decode(text: str | None) -> Any:
     """Return the value of a JSON text; None of None. Any thread; never blocks."""
-    # json.loads would look for blanks around it, and does so for longer than it reads most values.
-    return None if text is None else _DECODER.raw_decode(text)[0]
+    if text is None:
+        return None
+    # json.loads looks for blanks around it, and does so for longer than it reads most values.
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except ValueError:
+        value, end = None, -1
+    return value if end == len(text) else json.loads(text)
 
 
 def error_value(error: Any) -> Any:

@@ -95,11 +95,13 @@ class Turn(Generic[_T]):
     """One's turn, or the wait for it.
 
     Attributes:
-        left: What the one before has left, see `Turns.next_up`; None if there is nothing.
+        left: What the one before has left, see `Turns.heir`; None if there is nothing.
+        has_come: Whether the others wait for it to end; not for one who has lost patience.
     """
 
     def __init__(self) -> None:
         self.left: _T | None = None
+        self.has_come = False
 
 
 class Turns(Generic[_T]):
@@ -119,28 +121,27 @@ class Turns(Generic[_T]):
         """Whether nobody has a turn, or waits for one."""
         return not self._members
 
-    def next_up(self) -> Turn[_T] | None:
-        """Return the first who waits now.
+    def heir(self, turn: Turn[_T]) -> Turn[_T] | None:
+        """Return whose turn comes right after this one; None if nobody waits for that.
 
         Ask before doing something: whoever waits by then may be left what comes of it, as of a
         moment when they had begun already.
         """
-        return next(iter(self._waiting), None)
+        return next(iter(self._waiting), None) if turn.has_come else None
 
-    async def run(self, call: Callable[[_T | None], Awaitable[_R]]) -> _R:
-        """Await ``call(left)`` in one's turn, which comes in the order of coming."""
+    async def run(self, call: Callable[[Turn[_T]], Awaitable[_R]]) -> _R:
+        """Await ``call(turn)`` in one's turn, which comes in the order of coming."""
         turn: Turn[_T] = Turn()
         self._members += 1
-        is_held = False
         try:
             if self._members == 1:
-                is_held = await self._lock.acquire()  # at once
+                turn.has_come = await self._lock.acquire()  # at once
             else:
-                is_held = await self._wait(turn)
-            return await call(turn.left)
+                turn.has_come = await self._wait(turn)
+            return await call(turn)
         finally:
             self._members -= 1
-            if is_held:
+            if turn.has_come:
                 self._lock.release()
 
     async def _wait(self, turn: Turn[_T]) -> bool:

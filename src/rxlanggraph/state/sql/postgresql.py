@@ -153,7 +153,7 @@ class PostgresDatabase:
             return await self._call(procedure, space, name, *arguments)
         if len(self._queues) >= _MOST_QUEUES:
             self._queues.clear()
-        queue = self._queues.setdefault((space, name), Queue(rows[0][0], space, name, self._fetch))
+        queue = Queue(rows[0][0], (space, name), self._fetch, self._queues)
         return await _IN_QUEUES[procedure](queue, *arguments)
 
     def names(self, names: Collection[str]) -> list[str]:
@@ -173,8 +173,6 @@ class PostgresDatabase:
             await link.cursor.execute(sql, arguments)
             return await link.cursor.fetchall()
         except psycopg.Error as error:
-            # Whatever is done to a database under us, some call fails by it.
-            self._queues.clear()
             if (error.sqlstate or "").startswith(_ROLLED_BACK):
                 raise Refused from error
             # What the server gives as a reason, also while it shuts down, it gives instead of the

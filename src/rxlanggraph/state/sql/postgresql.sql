@@ -220,11 +220,14 @@ DECLARE
     queue_id integer := rxlanggraph_queue(space, queue_name);
     moment double precision;
 BEGIN
-    IF queue_id IS NULL THEN
-        INSERT INTO rxlanggraph_queues (namespace, name) VALUES (space, queue_name)
+    WHILE queue_id IS NULL LOOP
+        -- A random number: clients remember it, and no later queue shall have it, not even in
+        -- tables that are made anew under them.
+        INSERT INTO rxlanggraph_queues (id, namespace, name)
+        VALUES (floor(random() * 2147483647)::integer, space, queue_name)
         ON CONFLICT DO NOTHING;
         queue_id := rxlanggraph_queue(space, queue_name);
-    END IF;
+    END LOOP;
     PERFORM rxlanggraph_hold_queue(queue_id);
     moment := rxlanggraph_now();
     INSERT INTO rxlanggraph_tasks

@@ -74,26 +74,31 @@ _FOREVER: Final = 1e12
 
 
 class Queue:
-    """A queue whose number is known, which it has for ever.
+    """A queue whose number is known, which no other one ever has.
 
     To look the number up takes PostgreSQL as long as to find the next task. Confined to the loop on
     which it is made.
 
     Args:
         number: Its number.
-        space: Its namespace.
-        name: Its name.
+        name: Its namespace and its name.
         fetch: Runs a statement, and returns the rows.
+        known: All whose number is known. It enters itself, and leaves when the number turns out to
+            be that of tables that are no more.
     """
 
-    def __init__(self, number: int, space: str, name: str, fetch: Fetch) -> None:
+    def __init__(
+        self, number: int, name: tuple[str, str], fetch: Fetch, known: dict[Any, Queue]
+    ) -> None:
         self.number = number
-        self._name = (space, name)
+        self._name = name
         self._fetch = fetch
+        self._known = known
         self._time = asyncio.get_running_loop().time
         self._looked = -_FOREVER
         # The worker and the lease of each.
         self._claims: Batches[tuple[str, float], Row | None] = Batches(self._claim)
+        known[name] = self
 
     async def task_claim(self, worker: str, lease: float) -> Sequence[Row]:
         """Claim a task; with others who do so, in one statement for all of them."""
@@ -112,22 +117,25 @@ class Queue:
 
     async def _claim(self, claims: Sequence[tuple[str, float]]) -> Sequence[Row | None]:
         if len(claims) == 1:
-            rows = await self._fetch(_CLAIM, (self.number, *claims[0], self._hindsight()))
-            return [*(rows or await self._call("task_claim", *claims[0]))] or [None]
-        each = [*map(list, zip(*claims, strict=True))]
-        rows = await self._fetch(_CLAIM_MANY, (self.number, *each, self._hindsight()))
-        # There may be fewer where there are no more that nobody else is about to have.
-        claimed = {place: row for place, *row in rows or await self._call("tasks_claim", *each)}
-        return [claimed.get(place) for place in range(1, len(claims) + 1)]
+            rows = await self._look(_CLAIM, *claims[0])
+            return [*(rows or await self._sweep("task_claim", *claims[0]))] or [None]
+        claimed = {place: row for place, *row in await self._look(_CLAIM_MANY, *_columns(claims))}
+        places = range(1, len(claims) + 1)
+        if rest := [place for place in places if place not in claimed]:
+            columns = _columns([claims[place - 1] for place in rest])
+            try:
+                rows = await self._sweep("tasks_claim", *columns)
+            except StateUnavailableError:
+                if not claimed:
+                    raise
+                rows = ()  # the others have theirs; these may ask again, and be told
+            claimed |= {rest[place - 1]: row for place, *row in rows}
+        return [claimed.get(place) for place in places]
 
-    async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
-        every = (*self._name, *arguments)
-        return await self._fetch(call_of(procedure, len(every)), every)
+    async def _look(self, statement: str, *arguments: Any) -> Sequence[Row]:
+        """Claim, where nothing has fallen due as far as one looks.
 
-    def _hindsight(self) -> float:
-        """Return for how many seconds back a claim looks for tasks that fell due.
-
-        Before these are the leases of all tasks that were completed since the last VACUUM, in an
+        Long ago fell due the leases of all tasks that were completed since the last VACUUM, in an
         index through which PostgreSQL would step for each claim: thousands. So claims look through
         all of it now and then, and else at what has fallen due since; a bit more, for transactions
         that took their time: what escapes them is found the next time.
@@ -135,6 +143,23 @@ class Queue:
         now = self._time()
         ago = now - self._looked
         if ago < _PERIOD:
-            return ago + _PERIOD
+            return await self._fetch(statement, (self.number, *arguments, ago + _PERIOD))
+        rows = await self._fetch(statement, (self.number, *arguments, _FOREVER))
         self._looked = now
-        return _FOREVER
+        return rows
+
+    async def _sweep(self, procedure: str, *arguments: Any) -> Sequence[Row]:
+        """Claim, after what has fallen due was made ready."""
+        rows = await self._call(procedure, *arguments)
+        if rows:
+            # It was. Or else the number is not that of this queue any more.
+            self._known.pop(self._name, None)
+        return rows
+
+    async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
+        every = (*self._name, *arguments)
+        return await self._fetch(call_of(procedure, len(every)), every)
+
+
+def _columns(claims: Sequence[tuple[str, float]]) -> list[list[Any]]:
+    return [*map(list, zip(*claims, strict=True))]

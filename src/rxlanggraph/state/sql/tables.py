@@ -102,7 +102,7 @@ locks = Table(
 queues = Table(
     "rxlanggraph_queues",
     metadata,
-    Column("id", Integer, Identity(), primary_key=True),
+    Column("id", Integer, primary_key=True, autoincrement=False),
     Column("namespace", _Name, nullable=False),
     Column("name", _Name, nullable=False),
     UniqueConstraint("namespace", "name"),
