@@ -270,6 +270,7 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     Given an empty database in PostgreSQL
     When a queue is used, its tables are <made anew>, and another namespace is the first to use them
     Then nothing can be claimed from the queue until something is added, and then that
+    And after some claims its new number is known
 
     Examples:
       | made anew               |

@@ -335,9 +335,14 @@ def step_impl(context: Context) -> None:
 
 @when("a queue is used, its tables are {made_anew}, and another namespace is the first to use them")
 def step_impl(context: Context, made_anew: str) -> None:
-    context.claimed = run(claim_from_tables_made_anew(context.url, made_anew))
+    context.claimed, context.known = run(claim_from_tables_made_anew(context.url, made_anew))
 
 
 @then("nothing can be claimed from the queue until something is added, and then that")
 def step_impl(context: Context) -> None:
     assert context.claimed == [None, "after"], context.claimed
+
+
+@then("after some claims its new number is known")
+def step_impl(context: Context) -> None:
+    assert context.known

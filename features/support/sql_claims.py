@@ -96,8 +96,12 @@ async def claim_together_beside_late(url: str) -> list[str | None]:
         return await asyncio.gather(*[late.claim() for _ in range(4)])
 
 
-async def claim_from_tables_made_anew(url: str, how: str) -> list[str | None]:
-    """Claim from a queue whose tables were made anew; and again when it has something."""
+async def claim_from_tables_made_anew(url: str, how: str) -> tuple[list[str | None], bool]:
+    """Claim from a queue whose tables were made anew; and again when it has something.
+
+    Returns:
+        What was claimed; whether after some more claims its new number is known.
+    """
     async with opened(url) as backend:
 
         async def claim() -> str | None:
@@ -117,5 +121,12 @@ async def claim_from_tables_made_anew(url: str, how: str) -> list[str | None]:
         async with open_state(url, namespace="other") as other:
             await other.add_tasks("secret", ["not yours"])
         claimed = [await claim()]
-        await add(backend, "after")
-        return [*claimed, await claim()]
+        await add(backend, "after", *map(str, range(25)))
+        claimed.append(await claim())
+        for _ in range(25):
+            await claim()
+        with plain(url) as connection:
+            cursor = connection.execute("SELECT id FROM rxlanggraph_queues WHERE name = 'queue'")
+            (row,) = cursor.fetchall()
+        (queue,) = backend._database._queues.values()  # type: ignore[attr-defined]
+        return claimed, row == (queue.number,)

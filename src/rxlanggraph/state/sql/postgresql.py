@@ -153,7 +153,10 @@ class PostgresDatabase:
             return await self._call(procedure, space, name, *arguments)
         if len(self._queues) >= _MOST_QUEUES:
             self._queues.clear()
-        queue = Queue(rows[0][0], (space, name), self._fetch, self._queues)
+        # Others may have looked it up meanwhile, and wait for each other in theirs.
+        queue = self._queues.get((space, name))
+        if queue is None:
+            queue = Queue(rows[0][0], (space, name), self._fetch, self._queues)
         return await _IN_QUEUES[procedure](queue, *arguments)
 
     def names(self, names: Collection[str]) -> list[str]:

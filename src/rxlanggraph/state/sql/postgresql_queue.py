@@ -71,6 +71,8 @@ RETURNING true
 # Seconds: a guess; and more than any date.
 _PERIOD: Final = 0.25
 _FOREVER: Final = 1e12
+# So often in a row nobody finds something to sweep.
+_SUSPICIOUS: Final = 20
 
 
 class Queue:
@@ -96,6 +98,7 @@ class Queue:
         self._known = known
         self._time = asyncio.get_running_loop().time
         self._looked = -_FOREVER
+        self._swept = 0  # claims in a row that only the procedure could make
         # The worker and the lease of each.
         self._claims: Batches[tuple[str, float], Row | None] = Batches(self._claim)
         known[name] = self
@@ -142,17 +145,20 @@ class Queue:
         """
         now = self._time()
         ago = now - self._looked
-        if ago < _PERIOD:
-            return await self._fetch(statement, (self.number, *arguments, ago + _PERIOD))
-        rows = await self._fetch(statement, (self.number, *arguments, _FOREVER))
-        self._looked = now
+        is_full = ago >= _PERIOD
+        hindsight = _FOREVER if is_full else ago + _PERIOD
+        rows = await self._fetch(statement, (self.number, *arguments, hindsight))
+        if is_full:
+            self._looked = now
+        if rows:
+            self._swept = 0
         return rows
 
     async def _sweep(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         """Claim, after what has fallen due was made ready."""
         rows = await self._call(procedure, *arguments)
-        if rows:
-            # It was. Or else the number is not that of this queue any more.
+        self._swept += bool(rows)
+        if self._swept == _SUSPICIOUS:
             self._known.pop(self._name, None)
         return rows
 
