@@ -266,6 +266,11 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     When 4 workers claim 2 tasks and one that fell due an hour ago, and was not seen by the last full look
     Then each of the 3 was claimed once
 
+  Scenario: What was claimed is handed out, though the look for more gets no answer
+    Given an empty database in PostgreSQL
+    When 4 workers claim 2 tasks at the same time, and the server gives no answer to the look for more
+    Then 2 have a task each, and 2 are told that the server is away
+
   Scenario Outline: A state does not take another queue for its own, where its tables were <made anew>
     Given an empty database in PostgreSQL
     When a queue is used, its tables are <made anew>, and another namespace is the first to use them

@@ -104,6 +104,10 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When an update goes ahead of one that stands still, and then another state writes
     Then the update that has waited all the time was called with what was written last
 
+  Scenario: An update that lost patience while the one before was being written begins from no such guess
+    When an update loses patience during the write of the one before, and is overtaken once more
+    Then it has read both times, and needed 2 attempts
+
   Scenario: An update that waited for its turn while its state was closed calls no function
     When a state is closed while an update waits for its turn
     Then it has ended with StateClosedError, and its function was not called

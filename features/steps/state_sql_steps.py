@@ -16,6 +16,7 @@ from support.sql_claims import (
     claim_beside_late,
     claim_from_tables_made_anew,
     claim_together_beside_late,
+    claim_without_second_look,
     complete_by_hand,
     pages_of_claim,
 )
@@ -331,6 +332,20 @@ def step_impl(context: Context) -> None:
 @then("each of the 3 was claimed once")
 def step_impl(context: Context) -> None:
     assert sorted(map(str, context.claimed)) == ["None", "a", "b", "late"], context.claimed
+
+
+@when(
+    "4 workers claim 2 tasks at the same time, and the server gives no answer to the look for more"
+)
+def step_impl(context: Context) -> None:
+    context.claimed = run(claim_without_second_look(context.url))
+
+
+@then("2 have a task each, and 2 are told that the server is away")
+def step_impl(context: Context) -> None:
+    away = [claim for claim in context.claimed if isinstance(claim, StateUnavailableError)]
+    others = [claim for claim in context.claimed if claim not in away]
+    assert (len(away), sorted(map(str, others))) == (2, ["a", "b"]), context.claimed
 
 
 @when("a queue is used, its tables are {made_anew}, and another namespace is the first to use them")

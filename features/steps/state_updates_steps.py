@@ -160,6 +160,39 @@ def step_impl(context: Context) -> None:
     assert context.seen == ["of another state"], context.seen
 
 
+@when("an update loses patience during the write of the one before, and is overtaken once more")
+def step_impl(context: Context) -> None:
+    context.seen = []
+    there = world(context)
+    state, other = there.open(), there.open()
+
+    async def meanwhile() -> None:
+        await asyncio.sleep(1.5)  # the one behind reads and calls its function in that time
+        await other.set("n", "of another state")
+
+    async def slow(value: Any) -> str:
+        context.seen.append(value)
+        await asyncio.sleep(1.0)
+        return "of the one behind"
+
+    async def first(_: Any) -> str:
+        await turns()  # the one behind is in the line
+        return "of the one before"
+
+    async def update() -> Any:
+        meddle(context, state, meanwhile)
+        calls = state.safe_update("n", first), state.safe_update("n", slow, 2)
+        return await asyncio.gather(*calls)
+
+    context.ended = there.run(update())
+
+
+@then("it has read both times, and needed 2 attempts")
+def step_impl(context: Context) -> None:
+    assert context.seen == ["of the one before", "of another state"], context.seen
+    assert context.ended[1] == "of the one behind", context.ended
+
+
 @when("a state is closed while an update waits for its turn")
 def step_impl(context: Context) -> None:
     context.seen = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
 from rxlanggraph.state.contract import Backend
 from rxlanggraph.state.sql import postgresql_queue
@@ -14,6 +15,7 @@ __all__ = [
     "claim_beside_late",
     "claim_from_tables_made_anew",
     "claim_together_beside_late",
+    "claim_without_second_look",
     "complete_by_hand",
     "pages_of_claim",
 ]
@@ -94,6 +96,20 @@ async def claim_together_beside_late(url: str) -> list[str | None]:
         late = Late(url, backend)
         await late.prepare("a", "b")
         return await asyncio.gather(*[late.claim() for _ in range(4)])
+
+
+async def claim_without_second_look(url: str) -> list[str | BaseException | None]:
+    """Let four claim at the same time what are two tasks, with the statements alone."""
+
+    async def away(*_: Any) -> Any:
+        raise StateUnavailableError("the server gives no answer", in_doubt=False)
+
+    async with opened(url) as backend:
+        late = Late(url, backend)
+        await late.prepare("a", "b")
+        (queue,) = backend._database._queues.values()  # type: ignore[attr-defined]
+        queue._call = away
+        return await asyncio.gather(*[late.claim() for _ in range(4)], return_exceptions=True)
 
 
 async def claim_from_tables_made_anew(url: str, how: str) -> tuple[list[str | None], bool]:

@@ -177,7 +177,9 @@ class Keys:
         async def update(turn: Turn[Entry]) -> Any:
             async def attempt() -> Any:
                 self._core.check_open()
-                entry, turn.left = turn.left or await self._read(key), None
+                # Nothing of it is new to one who went ahead while it was being made.
+                left, turn.left = turn.left if turn.has_come else None, None
+                entry = left or await self._read(key)
                 updated = fn(decode(entry.text))
                 if inspect.isawaitable(updated):
                     updated = await updated

@@ -77,7 +77,8 @@ def decode(text: str | None) -> Any:
 def error_value(error: Any) -> Any:
     """Return the JSON value of an exception; anything else as it is. Any thread; never blocks."""
     if isinstance(error, BaseException):
-        return {"type": type(error).__qualname__, "message": str(error)}
+        message = str(error).encode(errors="backslashreplace").decode()
+        return {"type": type(error).__qualname__, "message": message}
     return error
 
 

@@ -71,6 +71,8 @@ RETURNING true
 # Seconds: a guess; and more than any date.
 _PERIOD: Final = 0.25
 _FOREVER: Final = 1e12
+# Instead of a task: others got theirs, there may be one more.
+_AGAIN: Final[Row] = []
 # So often in a row nobody finds something to sweep.
 _SUSPICIOUS: Final = 20
 
@@ -106,7 +108,8 @@ class Queue:
     async def task_claim(self, worker: str, lease: float) -> Sequence[Row]:
         """Claim a task; with others who do so, in one statement for all of them."""
         try:
-            row = await self._claims.call((worker, lease))
+            while (row := await self._claims.call((worker, lease))) is _AGAIN:
+                pass  # each time somebody has claimed one, so this ends
         except StateUnavailableError as error:
             # Each has an error of its own, and may note on it what became of its attempts.
             raise StateUnavailableError(str(error), in_doubt=error.in_doubt) from error
@@ -122,18 +125,13 @@ class Queue:
         if len(claims) == 1:
             rows = await self._look(_CLAIM, *claims[0])
             return [*(rows or await self._sweep("task_claim", *claims[0]))] or [None]
-        claimed = {place: row for place, *row in await self._look(_CLAIM_MANY, *_columns(claims))}
-        places = range(1, len(claims) + 1)
-        if rest := [place for place in places if place not in claimed]:
-            columns = _columns([claims[place - 1] for place in rest])
-            try:
-                rows = await self._sweep("tasks_claim", *columns)
-            except StateUnavailableError:
-                if not claimed:
-                    raise
-                rows = ()  # the others have theirs; these may ask again, and be told
-            claimed |= {rest[place - 1]: row for place, *row in rows}
-        return [claimed.get(place) for place in places]
+        each = [*map(list, zip(*claims, strict=True))]
+        claimed = {place: row for place, *row in await self._look(_CLAIM_MANY, *each)}
+        # What has been claimed is handed out first, whatever becomes of a second look.
+        missing = _AGAIN if claimed else None
+        if not claimed:
+            claimed = {place: row for place, *row in await self._sweep("tasks_claim", *each)}
+        return [claimed.get(place, missing) for place in range(1, len(claims) + 1)]
 
     async def _look(self, statement: str, *arguments: Any) -> Sequence[Row]:
         """Claim, where nothing has fallen due as far as one looks.
@@ -165,7 +163,3 @@ class Queue:
     async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         every = (*self._name, *arguments)
         return await self._fetch(call_of(procedure, len(every)), every)
-
-
-def _columns(claims: Sequence[tuple[str, float]]) -> list[list[Any]]:
-    return [*map(list, zip(*claims, strict=True))]

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 # Of the tables and the functions in the database: raised by every change of either.
-VERSION: Final = 4
+VERSION: Final = 5
 
 WAITING: Final = ("ready", "delayed", "blocked")
 FINISHED: Final = ("completed", "dead")
