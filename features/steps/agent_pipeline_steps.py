@@ -35,8 +35,9 @@ def step_impl(context: Context, count: int) -> None:
 
 @then("each has its own answer, in order, and the agent was never run twice at once")
 def step_impl(context: Context) -> None:
-    assert [result.content for result in context.results] == context.sent
-    assert context.agent.most_inside == 1
+    answers = [result.content for result in context.results]
+    assert answers == context.sent, answers
+    assert context.agent.most_inside == 1, context.agent.most_inside
 
 
 # -- pools -----------------------------------------------------------------------------------------
