@@ -148,6 +148,16 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
   Scenario: Without a bridge, the loop's default executor keeps 33 sync nodes apart
     Then 33 plain "ainvoke" of a graph with a sync node break a barrier for 33
 
+  Scenario Outline: Runs begin in the order of their messages, whenever one before them ends: <home>
+    Given an open bridge on <home> loop with max_concurrency=2
+    When a run submits two more, and ends 0 to 9 turns of the loop later
+    Then the first of the two has always begun before the second
+
+    Examples:
+      | home       |
+      | its own    |
+      | an adopted |
+
   Scenario: A run cancelled before its turn never begins
     Given an open bridge on its own loop with max_concurrency=1
     When a message goes to a waiting graph

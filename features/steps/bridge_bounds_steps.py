@@ -103,6 +103,34 @@ def step_impl(context: Context) -> None:
     assert list(context.work.ended) == [0, 0] and context.work.peak == 1
 
 
+@when("a run submits two more, and ends {least:d} to {most:d} turns of the loop later")
+def step_impl(context: Context, least: int, most: int) -> None:
+    def began_in_order(turns: int) -> list[str]:
+        log = Log()
+
+        async def begin(content: str) -> None:
+            log.add(content)
+
+        async def first(_: object) -> None:
+            for each in ("second", "third"):
+                context.bridge.create_future_task(begin, each)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+        context.bridge.create_future_task(first, None)
+        began = log.wait_for(2)
+        assert context.bridge.registry.wait_idle(LIMIT)
+        return began
+
+    context.began = {turns: began_in_order(turns) for turns in range(least, most + 1)}
+
+
+@then("the first of the two has always begun before the second")
+def step_impl(context: Context) -> None:
+    others = {turns: log for turns, log in context.began.items() if log != ["second", "third"]}
+    assert len(context.began) == 10 and not others, others
+
+
 @then("{count:d} runs of {kind} meet at a barrier for {same:d}")
 def step_impl(context: Context, count: int, kind: str, same: int) -> None:
     barrier = threading.Barrier(count)

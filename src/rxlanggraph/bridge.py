@@ -268,8 +268,10 @@ class RxPyLangGraphBridge(Ending):
         """Return an Rx operator that runs ``graph`` on every message and emits every result.
 
         The source may emit from any thread; so may ``on_next`` calls overlap, against the Rx
-        grammar. Results are emitted one at a time, mostly on the loop's thread: a subscriber that
-        blocks belongs behind ``observe_on``. Disposing cancels the subscription's runs.
+        grammar. Runs begin in the order of arrival, but for those that wait for their thread's
+        turn. Results are emitted as runs end, one at a time, mostly on the loop's thread: a
+        subscriber that blocks belongs behind ``observe_on``. Disposing cancels the subscription's
+        runs.
 
         Args:
             graph: As in `create_future_task`.

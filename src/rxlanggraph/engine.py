@@ -29,7 +29,7 @@ from rxlanggraph.messages import Status, StreamMessage
 from rxlanggraph.registry import TaskRegistry, Trackable
 from rxlanggraph.runs import Phase, Run, current_run
 from rxlanggraph.stacks import format_frames, format_task, tasks_where
-from rxlanggraph.tasks import keep_quiet, start_task
+from rxlanggraph.tasks import TaskStarter, keep_quiet
 from rxlanggraph.threads import WorkerThreads
 from rxlanggraph.turns import Turns
 
@@ -77,6 +77,7 @@ class Engine:
         )
         # Confined to the loop's thread.
         self._turns = Turns(max_concurrency)
+        self._tasks = TaskStarter()
         self._starting = False  # whether _start_ready is at work
         self._started = False
 
@@ -146,7 +147,7 @@ class Engine:
         del run.context  # it has a variable that refers to the run: a cycle for each message
         coroutine = self._execute(run)
         try:
-            task = start_task(coroutine, name=name, context=context, in_place=in_place)
+            task = self._tasks.start(coroutine, name=name, context=context, in_place=in_place)
         except Exception as error:  # of the loop's own task factory
             coroutine.close()
             self._finish(run, run.outcome("error", None, error, None))

@@ -12,40 +12,60 @@ a seventh of all time.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from collections.abc import Coroutine
 from contextvars import Context
 from typing import Any
 
-__all__ = ["keep_quiet", "start_task"]
+__all__ = ["TaskStarter", "keep_quiet"]
 
 
-def start_task(
-    coroutine: Coroutine[Any, Any, None], *, name: str, context: Context, in_place: bool
-) -> asyncio.Task[None]:
-    """Start ``coroutine`` as a task of the running loop, its first step at once if that can be.
+class TaskStarter:
+    """Starts coroutines as tasks, which take their first steps in the order of their starts.
 
-    On the loop. From Python 3.12 on the first step is taken before this returns, so the task may
-    be done then. A loop with a task factory decides for itself.
-
-    Args:
-        coroutine: What to run.
-        name: The task's name.
-        context: The context to run it in.
-        in_place: On Python 3.11: take the first step before whatever else is due on the loop.
-            For one task only at a time, or they would start in reverse.
+    Confined to the loop's thread.
     """
-    loop = asyncio.get_running_loop()
-    if loop.get_task_factory() is not None:
-        return loop.create_task(coroutine, name=name, context=context)
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
-    task = loop.create_task(coroutine, name=name, context=context)
-    ready = getattr(loop, "_ready", None)
-    if in_place and ready is not None:
-        # Of asyncio's own loops on 3.11, whose code is final; others start it a turn later.
-        ready.rotate(1)
-    return task
+
+    def __init__(self) -> None:
+        self._latest: Coroutine[Any, Any, None] | None = None
+
+    def start(
+        self,
+        coroutine: Coroutine[Any, Any, None],
+        *,
+        name: str,
+        context: Context,
+        in_place: bool,
+    ) -> asyncio.Task[None]:
+        """Start ``coroutine`` as a task of the running loop, its first step at once if that can be.
+
+        From Python 3.12 on the first step is taken before this returns, so the task may be done
+        then. A loop with a task factory decides for itself.
+
+        Args:
+            coroutine: What to run.
+            name: The task's name.
+            context: The context to run it in.
+            in_place: On Python 3.11: take the first step before whatever else is due on the loop,
+                unless that of an earlier one is.
+        """
+        loop = asyncio.get_running_loop()
+        if loop.get_task_factory() is not None:
+            return loop.create_task(coroutine, name=name, context=context)
+        if sys.version_info >= (3, 12):
+            return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
+        earlier, self._latest = self._latest, coroutine
+        task = loop.create_task(coroutine, name=name, context=context)
+        ready = getattr(loop, "_ready", None)
+        if in_place and ready is not None and not _is_to_begin(earlier):
+            # Of asyncio's own loops on 3.11, whose code is final; others start it a turn later.
+            ready.rotate(1)
+        return task
+
+
+def _is_to_begin(coroutine: Coroutine[Any, Any, None] | None) -> bool:
+    return coroutine is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 
 def keep_quiet(task: asyncio.Task[Any] | None) -> None:
