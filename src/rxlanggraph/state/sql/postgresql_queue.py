@@ -156,8 +156,8 @@ class Queue:
         """Claim, after what has fallen due was made ready."""
         rows = await self._call(procedure, *arguments)
         self._swept += bool(rows)
-        if self._swept == _SUSPICIOUS:
-            self._known.pop(self._name, None)
+        if self._swept == _SUSPICIOUS and self._known.get(self._name) is self:
+            del self._known[self._name]
         return rows
 
     async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
