@@ -227,6 +227,18 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | its own    |
       | an adopted |
 
+  Scenario Outline: A thread that lasts keeps nothing of whoever came first: <thread>
+    Given an open bridge on its own loop
+    When somebody with a contextvar is the first to use <thread>, and somebody else the next
+    Then nothing refers to the value of that contextvar any more, and <thread> has not ended
+
+    Examples:
+      | thread                              |
+      | the loop's thread                   |
+      | a worker thread                     |
+      | a thread for work that is of no run |
+      | the thread of a StateActor          |
+
   Scenario: Ten thousand messages from four threads are all answered and all counted
     Given an open bridge on its own loop
     When 4 threads send 2500 messages each to an async function

@@ -20,7 +20,7 @@ Feature: LeakCheck finds what a pipeline leaves behind
     @tolerates:unseen @tolerates:never
     Examples: errors that would only be printed
       | What                            | what                            | kind            | name                   | detail                    |
-      | A coroutine dropped unawaited   | a coroutine dropped unawaited   | unhandled error | *was never awaited*    | ignored in                |
+      | A coroutine dropped unawaited   | a coroutine dropped unawaited   | unhandled error | *was never awaited*    | ignored                   |
       | An error that ended a thread    | an error that ended a thread    | unhandled error | ValueError('unseen')   | ended dying               |
       | An error inside a finalizer     | an error inside a finalizer     | unhandled error | ValueError('unseen')   | __del__                   |
       | An error of a task nobody asked | an error of a task nobody asked | unhandled error | *never retrieved*      | unseen                    |

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import gc
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, cast
 
 from behave import given, then, when
 from behave.runner import Context
 from langchain_core.runnables import RunnableConfig
 
+from rxlanggraph.state import StateActor
 from support.bridges import answer, make_bridge
 from support.graphs import State, graph_of, one_node
 from support.waiting import LIMIT, in_threads
@@ -76,6 +79,79 @@ def step_impl(context: Context, count: int) -> None:
 def step_impl(context: Context) -> None:
     seen = [future.result(LIMIT).content["value"] for future in context.futures]
     assert seen == list(range(len(seen))), seen
+
+
+class Belonging:
+    """What somebody has in a contextvar."""
+
+
+owned: contextvars.ContextVar[Belonging] = contextvars.ContextVar("owned")
+
+
+def in_worker(context: Context) -> threading.Thread:
+    graph = one_node(lambda _: {"value": threading.current_thread()})
+    thread = context.bridge.create_future_task(graph, {"value": None}).result(LIMIT)
+    return cast("threading.Thread", thread.content["value"])
+
+
+def in_loop(context: Context) -> threading.Thread:
+    async def current_thread(_: object) -> threading.Thread:
+        return threading.current_thread()
+
+    thread = context.bridge.create_future_task(current_thread, None).result(LIMIT)
+    return cast("threading.Thread", thread.content)
+
+
+def in_pool(context: Context) -> threading.Thread:
+    async def running_loop(_: object) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    loop = context.bridge.create_future_task(running_loop, None).result(LIMIT).content
+    thread: Future[threading.Thread] = Future()
+
+    def use() -> None:
+        loop.run_in_executor(None, lambda: thread.set_result(threading.current_thread()))
+
+    loop.call_soon_threadsafe(use)
+    return thread.result(LIMIT)
+
+
+def in_actor(context: Context) -> threading.Thread:
+    if "actor" not in context:
+        context.actor = StateActor(threading.main_thread(), lambda *_: threading.current_thread())
+        context.add_cleanup(context.actor.close)
+    return cast("threading.Thread", context.actor.ask(None).result(LIMIT))
+
+
+USES = {
+    "the loop's thread": in_loop,
+    "a worker thread": in_worker,
+    "a thread for work that is of no run": in_pool,
+    "the thread of a StateActor": in_actor,
+}
+
+
+@when("somebody with a contextvar is the first to use {thread}, and somebody else the next")
+def step_impl(context: Context, thread: str) -> None:
+    context.forgotten = threading.Event()
+
+    def use() -> None:
+        belonging = Belonging()
+        weakref.finalize(belonging, context.forgotten.set)
+        owned.set(belonging)
+        context.thread = USES[thread](context)
+
+    contextvars.copy_context().run(use)
+    # Without the GIL, what others let go of is freed when the thread that made it does something.
+    USES[thread](context)
+
+
+@then("nothing refers to the value of that contextvar any more, and {thread} has not ended")
+def step_impl(context: Context, thread: str) -> None:
+    gc.collect()
+    # The thread may still be on its way from the answer to where it lets go of what was asked.
+    assert context.forgotten.wait(LIMIT)
+    assert context.thread.is_alive()
 
 
 @when("{threads:d} threads send {count:d} messages each to an async function")

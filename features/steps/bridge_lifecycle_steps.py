@@ -11,6 +11,7 @@ from behave.runner import Context
 
 from rxlanggraph import LoopUnavailableError, RxPyLangGraphBridge
 from support.bridges import make_bridge, send
+from support.tasks import end_tasks_and_close
 from support.waiting import LIMIT, in_threads, thread
 
 
@@ -241,21 +242,13 @@ def step_impl(context: Context) -> None:
 @when("a loop that runs for ever is adopted, given a waiting graph, and stopped")
 def step_impl(context: Context) -> None:
     loop = asyncio.new_event_loop()
-    context.add_cleanup(loop.close)
+    context.add_cleanup(end_tasks_and_close, loop)
     running = thread(loop.run_forever)
     make_bridge(context, loop=loop)
     send(context, "a waiting graph", [0])
     context.work.began.wait_for(1)
     loop.call_soon_threadsafe(loop.stop)
     running.result(LIMIT)
-    context.add_cleanup(lambda: loop.run_until_complete(end_tasks(loop)))
-
-
-async def end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop) - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @then("closing that bridge works after one message")

@@ -12,7 +12,7 @@ from behave.runner import Context
 from rxlanggraph import RxPyLangGraphBridge, errors
 from rxlanggraph.testing import LeakCheck
 from support import leftovers, naive, work
-from support.tasks import PATIENCE, forever, run, start
+from support.tasks import PATIENCE, end_tasks_and_close, forever, run, start
 
 
 def adopt(context: Context, loop: asyncio.AbstractEventLoop | None, **options: Any) -> Any:
@@ -57,15 +57,6 @@ def on_stopped_loop(context: Context) -> None:
     home.loop.call_soon_threadsafe(home.loop.stop)
     home._thread.join()
     context.add_cleanup(end_tasks_and_close, home.loop)
-
-
-def end_tasks_and_close(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.wait(tasks))
-    loop.close()
 
 
 def on_ended_loop(context: Context) -> None:

@@ -6,9 +6,20 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextvars import Context
 from typing import Any
 
-__all__ = ["PATIENCE", "Meddler", "WhenHeard", "end", "forever", "in_thread", "run", "start"]
+__all__ = [
+    "PATIENCE",
+    "Meddler",
+    "WhenHeard",
+    "end",
+    "end_tasks_and_close",
+    "forever",
+    "in_thread",
+    "run",
+    "start",
+]
 
 # Seconds that anything may take that happens at once.
 PATIENCE = 20.0
@@ -24,7 +35,8 @@ def start(fn: Callable[[], Any]) -> Callable[[], Any]:
         except BaseException as error:
             future.set_exception(error)
 
-    thread = threading.Thread(target=work, daemon=True)
+    # As somebody else: from Python 3.14 on a thread may begin in the context of who starts it.
+    thread = threading.Thread(target=Context().run, args=(work,), daemon=True)
     thread.start()
 
     def join() -> Any:
@@ -45,6 +57,17 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 async def forever() -> None:
     await asyncio.get_running_loop().create_future()
+
+
+def end_tasks_and_close(loop: asyncio.AbstractEventLoop) -> None:
+    """End what is left on a loop that does not run."""
+    # From Python 3.14 on, asked on the loop, asyncio knows the tasks of the present thread alone.
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks))
+    loop.close()
 
 
 def end(task: Future[Any]) -> None:

@@ -11,8 +11,10 @@ import contextlib
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextvars import Context
 from typing import Any, Protocol
 
+from rxlanggraph.daemons import daemon
 from rxlanggraph.errors import LoopUnavailableError
 from rxlanggraph.registry import TaskRegistry
 from rxlanggraph.tasks import keep_quiet
@@ -81,14 +83,13 @@ class OwnedLoop:
 
     def start(self) -> asyncio.AbstractEventLoop:
         """Start the thread. Any thread; does not wait for the loop to turn."""
-        loop = asyncio.new_event_loop()
+        # It keeps the context in which it was made, for its own wake-ups.
+        loop = Context().run(asyncio.new_event_loop)
         if self._claim.setdefault("loop", loop) is not loop:
             loop.close()  # a signal handler on top of this very call was first
             return self._claim["loop"]
         loop.set_default_executor(self._threads)
-        thread = threading.Thread(
-            target=self._main, args=(loop,), name=f"{self._name}-loop", daemon=True
-        )
+        thread = daemon(f"{self._name}-loop", self._main, loop)
         self.loop = loop
         try:
             thread.start()
@@ -189,7 +190,7 @@ class AdoptedLoop:
             guard.close()
             raise LoopUnavailableError(self._gone_text()) from error
         guarding.add_done_callback(lambda _: _set_done(self.left))
-        threading.Thread(target=self._watch, name=f"{self._name}-watch", daemon=True).start()
+        daemon(f"{self._name}-watch", self._watch).start()
         return self._loop
 
     def check(self) -> None:

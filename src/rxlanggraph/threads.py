@@ -16,10 +16,12 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
+from rxlanggraph.daemons import daemon
 from rxlanggraph.locking import letting_go
 from rxlanggraph.runs import Phase, Run, current_run
 
@@ -78,7 +80,7 @@ class WorkerThreads(ThreadPoolExecutor):
         if run is None or run.phase is not Phase.RUNNING:
             if self.elsewhere is not None:
                 return self.elsewhere.submit(fn, *args, **kwargs)
-            return super().submit(fn, *args, **kwargs)
+            return Context().run(super().submit, fn, *args, **kwargs)  # see daemons.py
         run.threaded = True
         job = _Job(run, lambda: fn(*args, **kwargs))
         with self._busy_lock:
@@ -95,10 +97,9 @@ class WorkerThreads(ThreadPoolExecutor):
         return job.future
 
     def _start_worker(self, job: _Job) -> None:
-        # The job goes in with its thread, so that none is queued where no thread could start.
-        worker = threading.Thread(
-            target=self._work, args=(job,), name=f"{self._name}-worker", daemon=True
-        )
+        # The job goes in with its thread, so that none is queued where no thread could start; in a
+        # list, to be taken out, as a thread keeps its arguments for as long as it lasts.
+        worker = daemon(f"{self._name}-worker", self._work, [job])
         with self._busy_lock:
             self._workers.add(worker)
         try:
@@ -148,8 +149,8 @@ class WorkerThreads(ThreadPoolExecutor):
                     worker.join()
         super().shutdown(wait, cancel_futures=cancel_futures)
 
-    def _work(self, first: _Job) -> None:
-        job: _Job | None = first
+    def _work(self, first: list[_Job]) -> None:
+        job: _Job | None = first.pop()
         while job is not None:
             self._perform(job)
             del job  # or an idle thread would keep the last run and its result alive

@@ -22,6 +22,7 @@ from typing import Any, Generic, Self, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from rxlanggraph.daemons import daemon
 from rxlanggraph.errors import InvalidTypeError, StateClosedError
 from rxlanggraph.state.writer import Asked, Subscription, Writer
 
@@ -148,7 +149,7 @@ class StateActor(Generic[_S, _C]):
         except IndexError:
             return
         try:
-            thread = threading.Thread(target=run, name=self.name, daemon=True)
+            thread = daemon(self.name, run)
             self._writer.thread = thread
             thread.start()
         except BaseException:

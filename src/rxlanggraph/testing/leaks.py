@@ -279,7 +279,10 @@ def _listen(report: Callable[[Leak], object]) -> Callable[[], None]:
     unraisable, in_thread = sys.unraisablehook, threading.excepthook
 
     def on_unraisable(args: sys.UnraisableHookArgs) -> None:
-        report(Leak("unhandled error", repr(args.exc_value), f"ignored in {args.object!r}"))
+        where = args.err_msg or "Exception ignored in"
+        if args.object is not None:  # from Python 3.14 on the message may say it
+            where += f": {args.object!r}"
+        report(Leak("unhandled error", repr(args.exc_value), where))
         unraisable(args)
 
     def on_thread_error(args: threading.ExceptHookArgs) -> None:
