@@ -85,6 +85,17 @@ Feature: Threads use the same state, through its loop, without a loop of their o
       | is closed meanwhile          | while the loop is closed      |
       | ends, and cancels all tasks  | while all tasks are cancelled |
 
+  Scenario: What a stopped loop has not begun it does not begin when it runs again
+    Given a state on a loop in another thread
+    When a thread calls sync.get as the loop is being stopped
+    And the loop runs again
+    Then LoopUnavailableError is raised, and nothing is left un-awaited
+
+  Scenario: A blocking call raises what the loop's own task factory raises
+    Given a state on a loop in another thread
+    When a thread calls sync.get while the loop's task factory raises LookupError
+    Then LookupError is raised, and nothing is left un-awaited
+
   Scenario: What is no function is refused in the calling thread
     Given a state on a loop in another thread
     When a thread calls safe_update and transact with None

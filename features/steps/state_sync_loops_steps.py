@@ -115,6 +115,15 @@ def close_unseen(context: Context) -> None:
     patch(context, context.loop_thread.loop, "is_running", lambda: True)
 
 
+def refuse_tasks(context: Context) -> None:
+    def refuse(*_: object, **__: object) -> Any:
+        raise LookupError
+
+    loop = context.loop_thread.loop
+    loop.set_task_factory(refuse)
+    context.add_cleanup(loop.set_task_factory, None)
+
+
 MOMENTS: dict[str, Callable[[Context], None]] = {
     "after the loop was closed": lambda context: context.loop_thread.close(),
     "as the loop is being closed": close_unseen,
@@ -122,6 +131,7 @@ MOMENTS: dict[str, Callable[[Context], None]] = {
     "while the loop is closed": lambda context: hold_up(context, close=True),
     "while the loop stops": lambda context: answer_never(context, context.loop_thread.loop.stop),
     "while all tasks are cancelled": lambda context: answer_never(context, cancel_all),
+    "while the loop's task factory raises LookupError": refuse_tasks,
 }
 
 
@@ -131,9 +141,16 @@ def step_impl(context: Context, moment: str) -> None:
     context.error = in_thread(lambda: caught(lambda: context.state.sync.get("k")))
 
 
-@then("LoopUnavailableError is raised, and nothing is left un-awaited")
+@when("the loop runs again")
 def step_impl(context: Context) -> None:
-    assert isinstance(context.error, LoopUnavailableError), context.error
+    for _ in range(3):
+        context.loop_thread.loop.run_until_complete(asyncio.sleep(0))
+
+
+@then("{error:w} is raised, and nothing is left un-awaited")
+def step_impl(context: Context, error: str) -> None:
+    expected = {"LoopUnavailableError": LoopUnavailableError, "LookupError": LookupError}[error]
+    assert type(context.error) is expected, context.error
 
 
 @when("a thread waits for sync.get that is answered after the third look at the loop")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
+from rxlanggraph.state.core import started
 
 __all__ = ["entered", "run_on"]
 
@@ -33,37 +33,77 @@ def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) 
         LoopUnavailableError: The loop does not run, or stopped meanwhile.
         BaseException: Whatever the coroutine raised.
     """
-    future = _send(loop, coroutine)
+    call = _Call(loop, coroutine)
     try:
-        _wait(future, loop)
+        call.send()
+        _wait(call.future, loop)
     except BaseException:
-        if not loop.is_closed():
-            future.cancel()
-        created = inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
-        if created and not loop.is_running():  # one that runs would begin it, and cancel it then
-            coroutine.close()
+        call.give_up()
         raise
-    if future.cancelled():
-        raise _stopped(loop)  # nobody else cancels it
-    return future.result()
+    return call.future.result()
 
 
-def _send(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
-    error: Exception
-    if asyncio._get_running_loop() is loop:
-        error = BlockingCallError(
-            "a blocking call on the event loop's own thread would wait for itself; await the "
-            "method of the state there, instead of that of its .sync"
-        )
-    elif not loop.is_running():
-        error = _stopped(loop)
-    else:
+class _Call(Generic[_T]):
+    """A coroutine on its way to a loop, which begins it or never will.
+
+    With ``run_coroutine_threadsafe``, a loop that stopped before it began, and runs on later, would
+    begin what was closed, and complain; or what was not closed is complained of as never awaited.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> None:
+        self.future: Future[_T] = Future()
+        self._loop = loop
+        self._coroutine = coroutine
+        self._task: asyncio.Task[_T] | None = None  # confined to the loop
+
+    def send(self) -> None:
+        """Send it. Any thread; never blocks.
+
+        Raises:
+            BlockingCallError: This is the loop's own thread.
+            LoopUnavailableError: The loop does not run.
+        """
+        if asyncio._get_running_loop() is self._loop:
+            raise BlockingCallError(
+                "a blocking call on the event loop's own thread would wait for itself; await the "
+                "method of the state there, instead of that of its .sync"
+            )
+        if not self._loop.is_running():
+            raise _stopped(self._loop)
         try:
-            return asyncio.run_coroutine_threadsafe(coroutine, loop)
+            self._loop.call_soon_threadsafe(self._begin)
         except RuntimeError:  # it was closed just now
-            error = _stopped(loop)
-    coroutine.close()
-    raise error
+            raise _stopped(self._loop) from None
+
+    def give_up(self) -> None:
+        """Have it cancelled, or never begun. Any thread; never blocks."""
+        if self.future.cancel():
+            self._coroutine.close()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended, or never will
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _begin(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return  # given up
+        try:
+            self._task = started(self._coroutine)
+        except Exception as error:  # of the loop's own task factory
+            self._coroutine.close()
+            self.future.set_exception(error)
+        else:
+            self._task.add_done_callback(self._end)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[_T]) -> None:
+        error = _stopped(self._loop) if task.cancelled() else task.exception()
+        if error is None:
+            self.future.set_result(task.result())
+        else:
+            self.future.set_exception(error)
 
 
 def _wait(future: Future[Any], loop: asyncio.AbstractEventLoop) -> None:
