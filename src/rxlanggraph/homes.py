@@ -14,9 +14,9 @@ from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextvars import Context
 from typing import Any, Protocol
 
-from rxlanggraph.daemons import daemon
 from rxlanggraph.errors import LoopUnavailableError
 from rxlanggraph.registry import TaskRegistry
+from rxlanggraph.starting import start_apart
 from rxlanggraph.tasks import keep_quiet
 from rxlanggraph.threads import WorkerThreads
 
@@ -89,10 +89,12 @@ class OwnedLoop:
             loop.close()  # a signal handler on top of this very call was first
             return self._claim["loop"]
         loop.set_default_executor(self._threads)
-        thread = daemon(f"{self._name}-loop", self._main, loop)
+        thread = threading.Thread(
+            target=self._main, args=(loop,), name=f"{self._name}-loop", daemon=True
+        )
         self.loop = loop
         try:
-            thread.start()
+            start_apart(thread)
         except RuntimeError as error:
             self.loop = None
             self._claim.clear()
@@ -190,7 +192,8 @@ class AdoptedLoop:
             guard.close()
             raise LoopUnavailableError(self._gone_text()) from error
         guarding.add_done_callback(lambda _: _set_done(self.left))
-        daemon(f"{self._name}-watch", self._watch).start()
+        watch = threading.Thread(target=self._watch, name=f"{self._name}-watch", daemon=True)
+        start_apart(watch)
         return self._loop
 
     def check(self) -> None:

@@ -21,9 +21,9 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
-from rxlanggraph.daemons import daemon
 from rxlanggraph.locking import letting_go
 from rxlanggraph.runs import Phase, Run, current_run
+from rxlanggraph.starting import start_apart
 
 __all__ = ["WorkerThreads"]
 
@@ -80,7 +80,7 @@ class WorkerThreads(ThreadPoolExecutor):
         if run is None or run.phase is not Phase.RUNNING:
             if self.elsewhere is not None:
                 return self.elsewhere.submit(fn, *args, **kwargs)
-            return Context().run(super().submit, fn, *args, **kwargs)  # see daemons.py
+            return Context().run(super().submit, fn, *args, **kwargs)  # see starting.py
         run.threaded = True
         job = _Job(run, lambda: fn(*args, **kwargs))
         with self._busy_lock:
@@ -99,11 +99,13 @@ class WorkerThreads(ThreadPoolExecutor):
     def _start_worker(self, job: _Job) -> None:
         # The job goes in with its thread, so that none is queued where no thread could start; in a
         # list, to be taken out, as a thread keeps its arguments for as long as it lasts.
-        worker = daemon(f"{self._name}-worker", self._work, [job])
+        worker = threading.Thread(
+            target=self._work, args=([job],), name=f"{self._name}-worker", daemon=True
+        )
         with self._busy_lock:
             self._workers.add(worker)
         try:
-            worker.start()
+            start_apart(worker)
         except RuntimeError:
             with self._busy_lock:
                 self._workers.discard(worker)

@@ -22,8 +22,8 @@ from typing import Any, Generic, Self, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rxlanggraph.daemons import daemon
 from rxlanggraph.errors import InvalidTypeError, StateClosedError
+from rxlanggraph.starting import start_apart
 from rxlanggraph.state.writer import Asked, Subscription, Writer
 
 __all__ = ["StateActor"]
@@ -149,9 +149,9 @@ class StateActor(Generic[_S, _C]):
         except IndexError:
             return
         try:
-            thread = daemon(self.name, run)
+            thread = threading.Thread(target=run, name=self.name, daemon=True)
             self._writer.thread = thread
-            thread.start()
+            start_apart(thread)
         except BaseException:
             self._writer.thread = None
             self._to_start.append(run)
