@@ -228,16 +228,20 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | an adopted |
 
   Scenario Outline: A thread that lasts keeps nothing of whoever came first: <thread>
-    Given an open bridge on its own loop
+    Given an open bridge on <home> loop
     When somebody with a contextvar is the first to use <thread>, and somebody else the next
     Then nothing refers to the value of that contextvar any more, and <thread> has not ended
 
     Examples:
-      | thread                              |
-      | the loop's thread                   |
-      | a worker thread                     |
-      | a thread for work that is of no run |
-      | the thread of a StateActor          |
+      | thread                              | home       |
+      | the loop's thread                   | its own    |
+      | the loop's thread                   | an adopted |
+      | a worker thread                     | its own    |
+      | a worker thread                     | an adopted |
+      | a thread for work that is of no run | its own    |
+      | a thread for work that is of no run | an adopted |
+      | the thread of a StateActor          | its own    |
+      | the thread of an SQLite file        | its own    |
 
   Scenario: Ten thousand messages from four threads are all answered and all counted
     Given an open bridge on its own loop

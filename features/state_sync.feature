@@ -91,6 +91,11 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     And the loop runs again
     Then LoopUnavailableError is raised, and nothing is left un-awaited
 
+  Scenario: A blocking call ends when Ctrl-C comes in its first step on the loop, which runs on
+    Given a state on a loop in another thread
+    When a thread calls sync.get while it is interrupted on the loop
+    Then KeyboardInterrupt is raised, and nothing is left un-awaited
+
   Scenario: A blocking call raises what the loop's own task factory raises
     Given a state on a loop in another thread
     When a thread calls sync.get while the loop's task factory raises LookupError

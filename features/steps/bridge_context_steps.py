@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import copy
 import gc
+import tempfile
 import threading
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +17,7 @@ from behave import given, then, when
 from behave.runner import Context
 from langchain_core.runnables import RunnableConfig
 
-from rxlanggraph.state import StateActor
+from rxlanggraph.state import StateActor, open_state_on
 from support.bridges import answer, make_bridge
 from support.graphs import State, graph_of, one_node
 from support.waiting import LIMIT, in_threads
@@ -123,11 +125,26 @@ def in_actor(context: Context) -> threading.Thread:
     return cast("threading.Thread", context.actor.ask(None).result(LIMIT))
 
 
+def in_sqlite(context: Context) -> threading.Thread:
+    if "database" not in context:
+        before = {*threading.enumerate()}
+        stack = contextlib.ExitStack()
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        url = f"sqlite:///{folder}/state.sqlite"
+        context.database = stack.enter_context(open_state_on(context.bridge, url))
+        context.add_cleanup(stack.close)
+        new = {*threading.enumerate()} - before
+        (context.of_sqlite,) = (each for each in new if context.bridge.name not in each.name)
+    context.database.sync.increment_counter("n")
+    return cast("threading.Thread", context.of_sqlite)
+
+
 USES = {
     "the loop's thread": in_loop,
     "a worker thread": in_worker,
     "a thread for work that is of no run": in_pool,
     "the thread of a StateActor": in_actor,
+    "the thread of an SQLite file": in_sqlite,
 }
 
 

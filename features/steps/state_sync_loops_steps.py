@@ -124,6 +124,13 @@ def refuse_tasks(context: Context) -> None:
     context.add_cleanup(loop.set_task_factory, None)
 
 
+def interrupt(context: Context) -> None:
+    async def read(_: object) -> None:
+        raise KeyboardInterrupt
+
+    patch(context, context.state.backend, "read", read)
+
+
 MOMENTS: dict[str, Callable[[Context], None]] = {
     "after the loop was closed": lambda context: context.loop_thread.close(),
     "as the loop is being closed": close_unseen,
@@ -132,6 +139,7 @@ MOMENTS: dict[str, Callable[[Context], None]] = {
     "while the loop stops": lambda context: answer_never(context, context.loop_thread.loop.stop),
     "while all tasks are cancelled": lambda context: answer_never(context, cancel_all),
     "while the loop's task factory raises LookupError": refuse_tasks,
+    "while it is interrupted on the loop": interrupt,
 }
 
 
@@ -149,8 +157,8 @@ def step_impl(context: Context) -> None:
 
 @then("{error:w} is raised, and nothing is left un-awaited")
 def step_impl(context: Context, error: str) -> None:
-    expected = {"LoopUnavailableError": LoopUnavailableError, "LookupError": LookupError}[error]
-    assert type(context.error) is expected, context.error
+    kinds = (LoopUnavailableError, LookupError, KeyboardInterrupt)
+    assert type(context.error) is {kind.__name__: kind for kind in kinds}[error], context.error
 
 
 @when("a thread waits for sync.get that is answered after the third look at the loop")

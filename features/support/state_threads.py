@@ -16,12 +16,21 @@ __all__ = ["LoopThread", "caught", "home_of"]
 
 
 class LoopThread:
-    """A loop that runs in a thread until it is closed, or stopped by somebody else."""
+    """A loop that runs in a thread until it is closed, or stopped by somebody else.
+
+    After Ctrl-C it runs on, as for a clean-up.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.loop.run_forever()
+        except KeyboardInterrupt:
+            self.loop.run_forever()
 
     @property
     def is_running(self) -> bool:

@@ -186,7 +186,8 @@ class AdoptedLoop:
             guard.close()  # a signal handler on top of this very call was first
             return self._loop
         try:
-            guarding = asyncio.run_coroutine_threadsafe(guard, self._loop)
+            # Not in the context of whoever comes first, which it would keep.
+            guarding = Context().run(asyncio.run_coroutine_threadsafe, guard, self._loop)
         except RuntimeError as error:
             self._claim.clear()
             guard.close()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+import weakref
 from collections.abc import Coroutine
 from contextvars import Context
 from typing import Any
@@ -28,7 +29,8 @@ class TaskStarter:
     """
 
     def __init__(self) -> None:
-        self._latest: Coroutine[Any, Any, None] | None = None
+        # Known weakly: it may have been left behind in its middle, by a loop that ended.
+        self._latest: weakref.ref[Coroutine[Any, Any, None]] | None = None
 
     def start(
         self,
@@ -55,7 +57,7 @@ class TaskStarter:
             return loop.create_task(coroutine, name=name, context=context)
         if sys.version_info >= (3, 12):
             return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
-        earlier, self._latest = self._latest, coroutine
+        earlier, self._latest = self._latest, weakref.ref(coroutine)
         task = loop.create_task(coroutine, name=name, context=context)
         ready = getattr(loop, "_ready", None)
         if in_place and ready is not None and not _is_to_begin(earlier):
@@ -64,7 +66,8 @@ class TaskStarter:
         return task
 
 
-def _is_to_begin(coroutine: Coroutine[Any, Any, None] | None) -> bool:
+def _is_to_begin(known: weakref.ref[Coroutine[Any, Any, None]] | None) -> bool:
+    coroutine = None if known is None else known()
     return coroutine is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 

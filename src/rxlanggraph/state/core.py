@@ -29,7 +29,7 @@ from rxlanggraph.state.alarm import Alarm
 from rxlanggraph.state.contract import Backend
 from rxlanggraph.state.waiting import Bell
 
-__all__ = ["Core", "settled", "started"]
+__all__ = ["Core", "settled"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -176,7 +176,7 @@ async def settled(
     done in vain ends with its lease.
     """
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    task = started(_telling(call, ended))
+    task = _started(_telling(call, ended))
     try:
         await ended
     except asyncio.CancelledError:
@@ -204,8 +204,8 @@ async def _telling(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -
             ended.set_result(None)
 
 
-def started(call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-    """A task for ``call``; begun at once where Python can: a fifth of the way to a server."""
+def _started(call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    """A task for ``call``: at once where Python can, which is a fifth of the way to a server."""
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
         return asyncio.Task(call, loop=loop, eager_start=True)

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
-from rxlanggraph.state.core import started
 
 __all__ = ["entered", "run_on"]
 
@@ -40,7 +39,10 @@ def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) 
     except BaseException:
         call.give_up()
         raise
-    return call.future.result()
+    try:
+        return call.future.result()
+    finally:
+        del call  # or it and an error, by its traceback, would hold each other
 
 
 class _Call(Generic[_T]):
@@ -87,23 +89,28 @@ class _Call(Generic[_T]):
         if not self.future.set_running_or_notify_cancel():
             return  # given up
         try:
-            self._task = started(self._coroutine)
-        except Exception as error:  # of the loop's own task factory
-            self._coroutine.close()
+            # Not begun at once: what was cancelled before is to hear of it before.
+            self._task = self._loop.create_task(self._coroutine)
+        except BaseException as error:  # of the loop's own task factory, or Ctrl-C
             self.future.set_exception(error)
-        else:
-            self._task.add_done_callback(self._end)
+            self._coroutine.close()
+            if not isinstance(error, Exception):
+                raise
+            return
+        self._task.add_done_callback(self._end)
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
     def _end(self, task: asyncio.Task[_T]) -> None:
-        error = _stopped(self._loop) if task.cancelled() else task.exception()
-        if error is None:
-            self.future.set_result(task.result())
-        else:
+        if task.cancelled():
+            why = f"the call was cancelled on the event loop {self._loop!r}, as when that ends"
+            self.future.set_exception(LoopUnavailableError(why))
+        elif (error := task.exception()) is not None:
             self.future.set_exception(error)
+        else:
+            self.future.set_result(task.result())
 
 
 def _wait(future: Future[Any], loop: asyncio.AbstractEventLoop) -> None:

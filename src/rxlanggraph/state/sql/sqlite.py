@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextvars import Context
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -126,10 +128,14 @@ class SqliteDatabase:
     async def _open(self) -> None:
         failures: list[sqlite3.Error] = []
         self._connection = _made(partial(self._connect, failures))
-        await self._connection
+        await asyncio.create_task(self._start(self._connection), context=Context())
         if failures:
             raise self._unusable(failures[0]) from failures[0]
         await self.call("prepare")
+
+    async def _start(self, connection: aiosqlite.Connection) -> None:
+        """Start the thread; in an empty context, which it may keep (see rxlanggraph.starting)."""
+        await connection
 
     def _connect(self, failures: list[sqlite3.Error]) -> sqlite3.Connection:
         """Connect, in the thread. Where aiosqlite sees this fail, it lets its thread go astray."""
