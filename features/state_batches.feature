@@ -158,3 +158,42 @@ Feature: Calls on a database that come at the same time go together, and nobody 
     Given an empty database in PostgreSQL
     When 12 workers claim at the same time, and the server cannot be asked
     Then each of them has ended with an error of its own that leaves no doubt
+
+  # -- claims that are cancelled -------------------------------------------------------------------
+
+  Scenario Outline: Who is cancelled <times> while <what> has claimed nothing
+    Given an empty database in SQLite
+    When one of 3 workers is cancelled <times> while <what>
+    Then all 3 tasks can be had, in attempt 1
+
+    Examples:
+      | what                                      | times |
+      | the thread of SQLite is at something else | once  |
+      | the thread of SQLite claims for it        | once  |
+      | the thread of SQLite claims for it        | twice |
+      | it waits for its batch                    | once  |
+      | the thread of SQLite claims for its batch | once  |
+
+  Scenario: What the thread of SQLite has not begun it does not begin for who is cancelled
+    Given an empty database in SQLite
+    When one of 3 workers is cancelled once while the thread of SQLite is at something else
+    Then no claim was made but these 3
+
+  Scenario Outline: Who is cancelled after whatever number of turns of the loop has claimed nothing from <backend>
+    Given an empty database in <backend>
+    When one of 3 workers is cancelled, after each number of turns until they have ended before
+    Then all 3 tasks could be had each time, in attempt 1
+
+    Examples:
+      | backend |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |

@@ -222,6 +222,7 @@ Feature: Every backend keeps the one contract of shared state
       | recovery   | adds again what was sent again                         |
       | recovery   | takes a task from a slow worker that nobody else wants |
       | cancelling | writes one key after the other                         |
+      | cancelling | keeps what was claimed for who is cancelled            |
 
   Scenario Outline: From the command line, <what> is told by the exit status
     When "python -m rxlanggraph.testing.state_conformance <arguments>" is run

@@ -129,15 +129,10 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
     When its completion is cancelled while a renewal ends, which takes 1 second
     Then the claim is open, was renewed again in time, and can be completed
 
-  Scenario Outline: Who is cancelled while it claims from <a queue> has claimed nothing
-    Given <a queue>
-    When a task is cancelled while the server gives it <what is there>
-    Then what was there can be claimed, in attempt 1
-
-    Examples:
-      | a queue            | what is there |
-      | an item in a queue | an item       |
-      | an empty queue     | nothing       |
+  Scenario: What is given back for who is cancelled goes at once to who waits for it here
+    Given an item in a queue
+    When a task is cancelled while the server gives it the item, and another one waits for an item
+    Then the other one has it, in attempt 1, as soon as it was given back
 
   # -- attempts ------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from behave.runner import Context
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.sql.postgresql_pool import Pool
 from rxlanggraph.state.sql.sqlite_session import Session
+from support.claims_cancelled import cancel_after_turns, cancel_while
 from support.patching import patch
 from support.sql_batches import (
     Told,
@@ -277,3 +278,33 @@ def step_impl(context: Context) -> None:
     for error in context.errors:
         assert isinstance(error, StateUnavailableError), error
         assert not error.in_doubt
+
+
+# -- claims that are cancelled ---------------------------------------------------------------------
+
+
+@when("one of 3 workers is cancelled {often} while {what}")
+def step_impl(context: Context, often: str, what: str) -> None:
+    times = {"once": 1, "twice": 2}[often]
+    context.attempts, context.claims_made = run(cancel_while(context.url, what, times))
+
+
+@then("all 3 tasks can be had, in attempt 1")
+def step_impl(context: Context) -> None:
+    assert context.attempts == [1] * 3, context.attempts
+
+
+@then("no claim was made but these 3")
+def step_impl(context: Context) -> None:
+    assert context.attempts == [1] * 3, context.attempts
+    assert context.claims_made == 3, context.claims_made
+
+
+@when("one of 3 workers is cancelled, after each number of turns until they have ended before")
+def step_impl(context: Context) -> None:
+    context.attempts = run(cancel_after_turns(context.url))
+
+
+@then("all 3 tasks could be had each time, in attempt 1")
+def step_impl(context: Context) -> None:
+    assert all(attempts == [1] * 3 for attempts in context.attempts), context.attempts

@@ -8,6 +8,7 @@ from behave.runner import Context
 
 from rxlanggraph import errors
 from rxlanggraph.errors import LeaseLostError, StateUnavailableError, UsageError
+from rxlanggraph.state.settling import settled
 from support.patching import patch
 from support.state_world import claimed, raised, world
 from support.tasks import run
@@ -262,22 +263,41 @@ def step_impl(context: Context) -> None:
     assert context.was_cancelled and not context.was_lost, context.was_lost
 
 
-@when("a task is cancelled while the server gives it {what}")
-def step_impl(context: Context, what: str) -> None:
+@when("a task is cancelled while the server gives it the item, and another one waits for an item")
+def step_impl(context: Context) -> None:
+    server = world(context).server(context.state)
+    take = server.task_claim
+
+    async def slowly_claimed(*arguments: Any) -> Any:
+        async def claim() -> Any:
+            task = await take(*arguments)
+            await asyncio.sleep(1)
+            return task
+
+        async def give_back(task: Any) -> None:
+            await server.task_release("q", task.id, task.token)
+            context.given_back = asyncio.get_running_loop().time()
+
+        server.task_claim = take  # for who comes after
+        return await settled(claim(), undo=give_back)
+
     async def work() -> None:
-        world(context).server(context.state).shaken = slowly
+        server.task_claim = slowly_claimed
         task = asyncio.ensure_future(context.state.claim_task("q"))
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.1)
+        other = asyncio.ensure_future(context.state.claim_task("q", wait=100))
+        await asyncio.sleep(0.4)
         task.cancel()
+        context.claim = await other
+        context.claimed = asyncio.get_running_loop().time()
         await asyncio.wait([task])
         assert task.cancelled(), task
+        await context.claim.complete()
 
-    context.there = what
     world(context).run(work())
 
 
-@then("what was there can be claimed, in attempt 1")
+@then("the other one has it, in attempt 1, as soon as it was given back")
 def step_impl(context: Context) -> None:
-    claim = world(context).run(context.other.claim_task("q"))
-    assert (claim is None) is (context.there == "nothing"), claim
-    assert claim is None or claim.attempt == 1
+    assert context.claim.attempt == 1, context.claim
+    assert context.claimed == context.given_back, (context.claimed, context.given_back)

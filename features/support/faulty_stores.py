@@ -179,6 +179,13 @@ class TwoStepClaim(MemoryBackend):
         return claimed
 
 
+class KeepsTheClaim(MemoryBackend):
+    async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
+        claimed = await super().task_claim(queue, worker, lease)
+        await asyncio.sleep(0)
+        return claimed
+
+
 class TwoStepAdd(MemoryBackend):
     async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
         keys = self._space.queue(queue)._keys
@@ -270,6 +277,7 @@ FAULTS: dict[str, type[MemoryBackend]] = {
     "adds again what was sent again": AddsAgain,
     "takes a task from a slow worker that nobody else wants": ExpiresAtOnce,
     "writes one key after the other": OneByOne,
+    "keeps what was claimed for who is cancelled": KeepsTheClaim,
 }
 
 

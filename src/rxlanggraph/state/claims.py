@@ -14,8 +14,9 @@ from typing import Any, Self
 
 from rxlanggraph.errors import ClosedError, LeaseLostError, StateError, UsageError
 from rxlanggraph.state.contract import ClaimedTask
-from rxlanggraph.state.core import Core, settled
+from rxlanggraph.state.core import Core
 from rxlanggraph.state.heartbeat import Heartbeat
+from rxlanggraph.state.settling import settled
 from rxlanggraph.state.values import check_seconds, decode, encode, error_value
 
 __all__ = ["Claim"]

@@ -25,7 +25,10 @@ Rules for every backend, cited by number below and in the conformance suite:
    the server is back, so is the backend, by itself. What the server refuses for reasons of its
    own, with no effect (deadlock, serialization failure, busy), the backend repeats itself.
 7. **Cancellation.** A call that is cancelled has taken effect as a whole or not at all (which, is
-   unknown), and leaves nothing behind: no task, no connection taken, no open transaction.
+   unknown), and leaves nothing behind: no task, no connection taken, no open transaction. Of
+   `task_claim` more is known: cancelled once it has claimed nothing when it raises; cancelled
+   again meanwhile, what it claimed may come back with its lease alone. Where a call cannot be
+   called back, `rxlanggraph.state.settling.settled` gives back what it has claimed.
 8. **One loop.** Methods are called on the loop that opened the backend, by any number of tasks at
    once. After `close` none is called.
 """
@@ -304,7 +307,8 @@ class Backend(Protocol):
         waiting keeps its place in that order.
 
         Never waits for tasks to come, nor for other callers that claim (skip locked). Of a
-        call that ended in doubt the task comes back when its lease is over.
+        call that ended in doubt the task comes back when its lease is over; of one that is
+        cancelled, before it raises (rule 7).
         """
 
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:

@@ -12,8 +12,9 @@ from uuid_utils import uuid7
 
 from rxlanggraph.errors import ClosedError, LeaseLostError, LockTimeoutError, StateError
 from rxlanggraph.state.block import OneBlock
-from rxlanggraph.state.core import Core, settled
+from rxlanggraph.state.core import Core
 from rxlanggraph.state.heartbeat import Heartbeat
+from rxlanggraph.state.settling import settled
 from rxlanggraph.state.values import check_name, check_seconds, check_wait
 from rxlanggraph.state.waiting import Polling
 

@@ -15,8 +15,8 @@ from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, MissingEx
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.block import OneBlock, OneBlockOfThread
 from rxlanggraph.state.contract import Backend
-from rxlanggraph.state.core import settled
 from rxlanggraph.state.crossing import entered
+from rxlanggraph.state.settling import settled
 from rxlanggraph.state.sync import SyncState
 from rxlanggraph.state.values import check_attempts
 

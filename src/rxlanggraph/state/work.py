@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +22,7 @@ from rxlanggraph.state.contract import (
     Task,
     TaskState,
 )
-from rxlanggraph.state.core import Core, settled
+from rxlanggraph.state.core import Core
 from rxlanggraph.state.values import (
     check_attempts,
     check_integer,
@@ -118,19 +119,24 @@ class Work:
         seconds = check_seconds("lease", lease)
         patience = 0.0 if wait is None else check_wait(wait)
         if not patience:
-            return await settled(self._claim(queue, name, seconds), undo=_give_back)
+            return await self._claim(queue, name, seconds)
         with self._core.bell.listen(("queue", queue)) as heard:
             polling = Polling(heard, patience)
             while True:
                 heard.clear()
-                claim = await settled(self._claim(queue, name, seconds), undo=_give_back)
+                claim = await self._claim(queue, name, seconds)
                 if claim is not None or not await polling.pause():
                     return claim
 
     async def _claim(self, queue: str, worker: str, lease: float) -> Claim | None:
         core = self._core
         began = core.loop.time()
-        task = await core.call(core.backend.task_claim, queue, worker, lease)
+        try:
+            task = await core.call(core.backend.task_claim, queue, worker, lease)
+        except asyncio.CancelledError:
+            # What it has given back, somebody may be waiting for.
+            core.bell.ring(("queue", queue))
+            raise
         core.check_open()  # closed meanwhile, nothing would renew it
         return None if task is None else Claim(core, queue, worker, task, lease=lease, began=began)
 
@@ -222,11 +228,6 @@ class Work:
         count = await self._core.call(self._core.backend.tasks_purge, queue, wanted)
         self._core.bell.ring(("queue", queue))
         return count
-
-
-async def _give_back(claim: Claim | None) -> None:
-    if claim is not None:
-        await claim.release()
 
 
 def _new_task(item: Any, max_attempts: int) -> NewTask:

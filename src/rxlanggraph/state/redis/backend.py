@@ -57,6 +57,7 @@ from rxlanggraph.state.redis.scripts import (
     TASKS_STATS,
     Script,
 )
+from rxlanggraph.state.settling import settled
 
 __all__ = ["RedisBackend"]
 
@@ -176,6 +177,14 @@ class RedisBackend:
 
     async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         """See `Backend.task_claim`."""
+
+        async def give_back(task: ClaimedTask | None) -> None:
+            if task is not None:
+                await self.task_release(queue, task.id, task.token)
+
+        return await settled(self._claim(queue, worker, lease), undo=give_back)
+
+    async def _claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         told = await self._lanes.call(TASK_CLAIM, self._queue(queue), worker, _microseconds(lease))
         if told is None:
             return None

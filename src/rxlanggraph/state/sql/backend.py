@@ -8,7 +8,8 @@ language (PL/pgSQL inside PostgreSQL; Python inside the thread that owns the SQL
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from itertools import starmap
 from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn, Protocol
 
@@ -54,6 +55,14 @@ class Database(Protocol):
 
     def call(self, procedure: str, *arguments: Any) -> Awaitable[Sequence[Row]]:
         """Call a procedure; return its rows."""
+
+    def call_or_undo(
+        self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
+    ) -> Awaitable[Sequence[Row]]:
+        """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises.
+
+        ``undo`` is given the rows. Cancelled again meanwhile, it may leave out that.
+        """
 
     def names(self, names: Collection[str]) -> Any:
         """Return names in the form in which a parameter of a statement takes many."""
@@ -157,7 +166,14 @@ class SqlBackend:
 
     async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         """Claim the next task, if there is one that can be."""
-        rows = await self._database.call("task_claim", self._namespace, queue, worker, lease)
+
+        async def give_back(rows: Sequence[Row]) -> None:
+            for task in starmap(ClaimedTask, rows):
+                await self.task_release(queue, task.id, task.token)
+
+        rows = await self._database.call_or_undo(
+            give_back, "task_claim", self._namespace, queue, worker, lease
+        )
         return ClaimedTask(*rows[0]) if rows else None
 
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:

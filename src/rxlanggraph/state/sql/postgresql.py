@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ import psycopg
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.state.settling import settled
 from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.postgresql_pool import Connection, Pool
 from rxlanggraph.state.sql.postgresql_queue import Queue
@@ -131,6 +132,12 @@ class PostgresDatabase:
         if queue is None:
             return self._call_in(procedure, *arguments)
         return _IN_QUEUES[procedure](queue, *arguments[2:])
+
+    def call_or_undo(
+        self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
+    ) -> Coroutine[Any, Any, Sequence[Row]]:
+        """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises."""
+        return settled(self.call(procedure, *arguments), undo)
 
     async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         short = shortcut(procedure, arguments)

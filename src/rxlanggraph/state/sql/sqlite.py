@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
@@ -16,7 +17,8 @@ import aiosqlite
 from sqlalchemy import Select
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.errors import InvalidArgumentError, StateError, StateUnavailableError
+from rxlanggraph.state.settling import settled
 from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.batches import Batches
 from rxlanggraph.state.sql.repeating import Refused, repeated
@@ -114,6 +116,29 @@ class SqliteDatabase:
     def call(self, procedure: str, *arguments: Any) -> Coroutine[Any, Any, Sequence[Row]]:
         """Call a procedure; return its rows."""
         return repeated(self._call, Call(procedure, arguments))
+
+    async def call_or_undo(
+        self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
+    ) -> Sequence[Row]:
+        """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises.
+
+        So there is no task for a call that nobody cancels.
+        """
+        call = Call(procedure, arguments)
+        try:
+            return await repeated(self._call, call)
+        except asyncio.CancelledError:
+            call.is_wanted = False
+            await settled(self._undo(call, undo))
+            raise
+
+    async def _undo(self, call: Call, undo: Callable[[Sequence[Row]], Awaitable[object]]) -> None:
+        # The thread does one thing after the other: either it has done the call before it comes to
+        # this, or it finds that nobody wants it any more.
+        await self._send([])
+        if call.rows:
+            with contextlib.suppress(StateError):
+                await undo(call.rows)
 
     def names(self, names: Collection[str]) -> str:
         """Return names as a JSON array."""

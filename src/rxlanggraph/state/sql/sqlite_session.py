@@ -27,11 +27,27 @@ __all__ = [
 ]
 
 
-class Call(NamedTuple):
-    """What is to be done: a procedure, by its name, and its arguments."""
+class Call:
+    """What is to be done: a procedure, by its name, and its arguments.
 
-    procedure: str
-    arguments: Sequence[Any]
+    Passed to the thread, and back, through queues; between the two the thread has it, all but
+    ``is_wanted``.
+
+    Attributes:
+        procedure: The name.
+        arguments: The arguments.
+        is_wanted: Whether it is still to be done. Set by the loop, at any time; so the thread may
+            look too early, but not if it is sent anything after.
+        rows: What it has returned, once it is done.
+    """
+
+    __slots__ = ("arguments", "is_wanted", "procedure", "rows")
+
+    def __init__(self, procedure: str, arguments: Sequence[Any]) -> None:
+        self.procedure = procedure
+        self.arguments = arguments
+        self.is_wanted = True
+        self.rows: Sequence[Any] = ()
 
 
 # The rows that a call returns, or what it has raised.
@@ -121,41 +137,46 @@ class Session(sqlite3.Connection):
 
     def _outcomes(self, calls: Sequence[Call]) -> Sequence[Outcome]:
         try:
-            return self._done(calls)
+            done = self._done(calls)
         except Exception as error:
             if len(calls) == 1 or is_busy(error) or isinstance(error, CommitError):
                 return [error] * len(calls)
             # Nothing was done; and the others shall not suffer from what is wrong with one.
             return [outcome for call in calls for outcome in self._outcomes([call])]
+        for call, rows in zip(calls, done, strict=True):
+            call.rows = rows
+        return done
 
     def _done(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
         """Do what may be done together, as a whole; return the rows of each."""
         self.moment = time.time()
         self.check_path()
         if len(calls) == 1:
-            done = self._alone(*calls[0])
+            done = self._alone(calls[0])
             if done is not None:
                 return [done]
         rows: list[Sequence[Any]] = [[] for _ in calls]
         todo = {place: call for place, call in enumerate(calls) if not self._is_idle(call)}
         if todo:
             with self.transaction():
-                for place, (name, arguments) in todo.items():
-                    rows[place] = self.procedures[name].body(self, *arguments)
+                for place, call in todo.items():
+                    rows[place] = self.procedures[call.procedure].body(self, *call.arguments)
         return rows
 
     def _is_idle(self, call: Call) -> bool:
+        if not call.is_wanted:
+            return True
         idle = self.procedures[call.procedure].idle
         return idle is not None and idle(self, *call.arguments)
 
-    def _alone(self, name: str, arguments: Sequence[Any]) -> Sequence[Any] | None:
-        _, idle, alone, _ = self.procedures[name]
+    def _alone(self, call: Call) -> Sequence[Any] | None:
+        alone = self.procedures[call.procedure].alone
         if alone is None:
             return None
-        if idle is not None and idle(self, *arguments):
+        if self._is_idle(call):
             return []
         try:
-            return alone(self, *arguments)
+            return alone(self, *call.arguments)
         except sqlite3.OperationalError as error:
             # It may have been committing: a statement alone is a transaction.
             if error_code(error) == sqlite3.SQLITE_IOERR:

@@ -133,12 +133,7 @@ def claim_alone(
     at: Session, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any] | None:
     """The same, if there is nothing to sweep; else None."""
-    claimed = at.query(
-        _CLAIM,
-        *(worker, at.moment + lease),
-        *(namespace, queue_name) * 2,
-        at.moment,
-    )
+    claimed = at.query(_CLAIM, worker, at.moment + lease, namespace, queue_name, at.moment)
     mark = (namespace, queue_name)
     if claimed:
         if len(at.marks) >= _MOST_MARKS:
@@ -150,21 +145,23 @@ def claim_alone(
 
 
 _MOST_MARKS: Final = 1_000
-_OF_QUEUE: Final = "queue = (SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?)"
+_QUEUE: Final = "(SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?)"
+_OF_QUEUE: Final = f"queue = {_QUEUE}"
 _READY: Final = (
     f"SELECT seq FROM rxlanggraph_tasks WHERE {_OF_QUEUE} AND state = 'ready'"  # noqa: S608 - here and below: no input of anybody
     " ORDER BY priority DESC, seq LIMIT 1"
 )
 _OVERDUE: Final = (
-    f"SELECT seq FROM rxlanggraph_tasks WHERE {_OF_QUEUE}"  # noqa: S608
-    " AND state IN ('delayed', 'claimed') AND due <= ? LIMIT 1"
+    "SELECT 1 FROM rxlanggraph_tasks AS t WHERE t.queue = {queue}"
+    " AND t.state IN ('delayed', 'claimed') AND t.due <= ?"
 )
-_LOOK: Final = f"SELECT EXISTS ({_READY}) OR EXISTS ({_OVERDUE})"
-# The first that is ready; but nothing as long as there is something to sweep.
+_LOOK: Final = f"SELECT EXISTS ({_READY}) OR EXISTS ({_OVERDUE.format(queue=_QUEUE)})"
+# The first that is ready; but nothing as long as there is something to sweep: which is looked for
+# with the number that its row has, so that the queue is looked up once.
 _CLAIM: Final = (
     "UPDATE rxlanggraph_tasks SET"  # noqa: S608
     f" state = 'claimed', attempts = attempts + 1, worker = ?, token = {NEXT}, due = ?"
-    f" WHERE seq = ({_READY}) AND NOT EXISTS ({_OVERDUE})"
+    f" WHERE seq = ({_READY}) AND NOT EXISTS ({_OVERDUE.format(queue='rxlanggraph_tasks.queue')})"
     " RETURNING id, item, key, thread, attempts, token"
 )
 

@@ -1,0 +1,174 @@
+"""Claims that are cancelled while the database does them, held up at a place that is known."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Any
+from unittest import mock
+
+from rxlanggraph.state import State, open_state
+from rxlanggraph.state.sql.sqlite_session import Session
+from support.sql_batches import pass_turns
+from support.tasks import PATIENCE
+
+__all__ = ["cancel_after_turns", "cancel_while"]
+
+WORKERS = 3
+# So often in a row all have to have ended before one of them is cancelled.
+ENOUGH = 20
+
+# Makes the calls, and holds them up for a block.
+_Held = Callable[[State, Callable[[], Any]], AbstractAsyncContextManager[None]]
+
+
+class _Gate:
+    """Lets the thread of SQLite through, when it is told to."""
+
+    def __init__(self) -> None:
+        self._came = threading.Event()
+        self._open = threading.Event()
+
+    def pass_through(self) -> None:
+        self._came.set()
+        assert self._open.wait(PATIENCE)
+
+    async def reached(self) -> None:
+        assert await asyncio.to_thread(self._came.wait, PATIENCE)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@contextmanager
+def _gate_after(beginning: str) -> Iterator[_Gate]:
+    """Hold the thread of SQLite where it has just run a statement that begins like this."""
+    query, gate = Session.query, _Gate()
+
+    def held(session: Session, statement: str, *values: Any) -> Any:
+        rows = query(session, statement, *values)
+        if statement.startswith(beginning):
+            gate.pass_through()
+        return rows
+
+    with mock.patch.object(Session, "query", held):
+        try:
+            yield gate
+        finally:
+            gate.open()
+
+
+_CLAIM = "UPDATE rxlanggraph_tasks SET state = 'claimed'"
+
+
+@asynccontextmanager
+async def _elsewhere(state: State, claim: Callable[[], Any]) -> AsyncIterator[None]:
+    with _gate_after("SELECT") as gate:
+        reading = asyncio.ensure_future(state.get("key"))
+        await gate.reached()
+        claim()
+        yield
+        gate.open()
+        await reading
+
+
+@asynccontextmanager
+async def _claiming(state: State, claim: Callable[[], Any]) -> AsyncIterator[None]:
+    with _gate_after(_CLAIM) as gate:
+        claim()
+        await gate.reached()
+        yield
+
+
+@asynccontextmanager
+async def _waiting(state: State, claim: Callable[[], Any]) -> AsyncIterator[None]:
+    # One goes ahead, alone; so the others wait for it, and are a batch then.
+    with _gate_after("INSERT") as gate:
+        ahead = asyncio.ensure_future(state.increment_counter("count"))
+        await gate.reached()
+        claim()
+        yield
+        gate.open()
+        await ahead
+
+
+@asynccontextmanager
+async def _together(state: State, claim: Callable[[], Any]) -> AsyncIterator[None]:
+    with _gate_after(_CLAIM) as gate:
+        async with _waiting(state, claim):
+            await pass_turns()
+        await gate.reached()
+        yield
+
+
+# By what holds them up; and which of the calls is held there.
+_PLACES: dict[str, tuple[_Held, int]] = {
+    "the thread of SQLite is at something else": (_elsewhere, 0),
+    "the thread of SQLite claims for it": (_claiming, 0),
+    "it waits for its batch": (_waiting, 1),
+    "the thread of SQLite claims for its batch": (_together, 1),
+}
+
+
+async def cancel_while(url: str, what: str, times: int) -> tuple[list[int], int]:
+    """Cancel one of some workers while ``what``.
+
+    The attempts of all claims in the end; and how many were made, with those given back.
+    """
+    held, who = _PLACES[what]
+    claims: list[asyncio.Task[Any]] = []
+    async with open_state(url) as state:
+        await state.add_tasks("queue", range(WORKERS))
+        before = await _next_number(state)
+
+        def claim() -> None:
+            claims.extend(_claims(state))
+
+        async with held(state, claim):
+            await pass_turns()
+            for _ in range(times):
+                claims[who].cancel()
+                await pass_turns()
+        attempts = await _attempts(state, claims, who)
+        return attempts, await _next_number(state) - before - 1
+
+
+async def cancel_after_turns(url: str) -> list[list[int]]:
+    """The same after each number of turns of the loop, until all have ended by then."""
+    attempts: list[list[int]] = []
+    ended = 0
+    async with open_state(url) as state:
+        while ended < ENOUGH:
+            await state.add_tasks("queue", range(WORKERS))
+            claims = _claims(state)
+            for _ in range(len(attempts)):
+                await asyncio.sleep(0)
+            ended = ended + 1 if all(claim.done() for claim in claims) else 0
+            who = len(attempts) % WORKERS
+            claims[who].cancel()
+            attempts.append(await _attempts(state, claims, who))
+    return attempts
+
+
+def _claims(state: State) -> list[asyncio.Task[Any]]:
+    return [asyncio.create_task(state.claim_task("queue")) for _ in range(WORKERS)]
+
+
+async def _next_number(state: State) -> int:
+    await state.set("key", "value")
+    _, version = await state.get("key")
+    return version
+
+
+async def _attempts(state: State, tasks: list[asyncio.Task[Any]], who: int) -> list[int]:
+    """The attempts of all claims, once there are no more."""
+    await asyncio.wait(tasks)
+    claims = [task.result() for task in tasks if not task.cancelled()]
+    if tasks[who].cancelled():
+        claims.append(await state.claim_task("queue"))
+    assert await state.claim_task("queue") is None
+    for claim in claims:
+        await claim.complete()
+    return [claim.attempt for claim in claims]
