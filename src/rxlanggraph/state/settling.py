@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from rxlanggraph.errors import ClosedError, StateError
 
-__all__ = ["settled"]
+__all__ = ["settled", "undone"]
 
 _T = TypeVar("_T")
 
@@ -37,10 +37,15 @@ async def settled(
         # Looked at in any case: an error that nobody looks at is logged.
         failed = task.cancelled() or task.exception() is not None
         if undo is not None and not failed:
-            with contextlib.suppress(StateError, ClosedError):
-                await undo(task.result())
+            await undone(undo, task.result())
         raise
     return task.result()
+
+
+async def undone(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
+    """Have ``undo`` take back what is ``done``, as far as the state can be reached."""
+    with contextlib.suppress(StateError, ClosedError):
+        await undo(done)
 
 
 async def _telling(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:

@@ -89,11 +89,14 @@ class Batches(Generic[_C, _T]):
     Args:
         send: Does calls, and returns an outcome for each, in their order. What it raises, each of
             them raises. Cancelled if nobody waits for it any more.
+
+    Attributes:
+        is_busy: Whether a call that comes now would wait for others, and go with them.
     """
 
     def __init__(self, send: Callable[[Sequence[_C]], Awaitable[Sequence[_T]]]) -> None:
         self._send = send
-        self._is_busy = False
+        self.is_busy = False
         self._waiting: deque[_Place[_C, _T]] = deque()
 
     async def call(self, call: _C) -> _T:
@@ -105,9 +108,9 @@ class Batches(Generic[_C, _T]):
             StateUnavailableError: It was not sent, as the batch before it has failed. So it takes
                 no longer for many than for two.
         """
-        if self._is_busy:
+        if self.is_busy:
             return await self._together(call)
-        self._is_busy = True
+        self.is_busy = True
         failure = None
         try:
             (outcome,) = await self._send([call])
@@ -137,7 +140,7 @@ class Batches(Generic[_C, _T]):
             place = self._waiting.popleft()
             if not place.outcome.cancelled():
                 places.append(place)
-        self._is_busy = bool(places)
+        self.is_busy = bool(places)
         if places:
             _Batch(places, self._send, self._go_on)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
@@ -17,8 +16,8 @@ import aiosqlite
 from sqlalchemy import Select
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from rxlanggraph.errors import InvalidArgumentError, StateError, StateUnavailableError
-from rxlanggraph.state.settling import settled
+from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.state.settling import settled, undone
 from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.batches import Batches
 from rxlanggraph.state.sql.repeating import Refused, repeated
@@ -137,8 +136,7 @@ class SqliteDatabase:
         # this, or it finds that nobody wants it any more.
         await self._send([])
         if call.rows:
-            with contextlib.suppress(StateError):
-                await undo(call.rows)
+            await undone(undo, call.rows)
 
     def names(self, names: Collection[str]) -> str:
         """Return names as a JSON array."""
