@@ -179,6 +179,27 @@ Feature: Calls on a database that come at the same time go together, and nobody 
     When one of 3 workers is cancelled once while the thread of SQLite is at something else
     Then no claim was made but these 3
 
+  Scenario Outline: Who is cancelled <when> <backend> is closed in haste is told so, and leaves no connection
+    Given an empty database in <backend>
+    When a worker is cancelled while <backend> claims for it, <when> who closes the state is, too
+    Then both were cancelled
+
+    Examples:
+      | backend | when   |
+      | SQLite  | before |
+      | SQLite  | after  |
+
+    @postgresql
+    Examples:
+      | backend    | when   |
+      | PostgreSQL | before |
+      | PostgreSQL | after  |
+
+    @valkey
+    Examples:
+      | backend | when   |
+      | Valkey  | before |
+
   Scenario Outline: Who is cancelled after whatever number of turns of the loop has claimed nothing from <backend>
     Given an empty database in <backend>
     When one of 3 workers is cancelled, after each number of turns until they have ended before

@@ -134,6 +134,11 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
     When a task is cancelled while the server gives it the item, and another one waits for an item
     Then the other one has it, in attempt 1, as soon as it was given back
 
+  Scenario: What was claimed for who is cancelled is given back though the server is gone for a while
+    Given an item in a queue
+    When a task is cancelled while the server gives it the item, and then is gone for a while
+    Then the item waits again, in attempt 1
+
   # -- attempts ------------------------------------------------------------------------------------
 
   Scenario: What fails is tried again when it is due, until its attempts are used up

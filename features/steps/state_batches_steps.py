@@ -10,7 +10,7 @@ from behave.runner import Context
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.sql.postgresql_pool import Pool
 from rxlanggraph.state.sql.sqlite_session import Session
-from support.claims_cancelled import cancel_after_turns, cancel_while
+from support.claims_cancelled import cancel_after_turns, cancel_while, cancel_while_closing
 from support.patching import patch
 from support.sql_batches import (
     Told,
@@ -308,3 +308,14 @@ def step_impl(context: Context) -> None:
 @then("all 3 tasks could be had each time, in attempt 1")
 def step_impl(context: Context) -> None:
     assert all(attempts == [1] * 3 for attempts in context.attempts), context.attempts
+
+
+@when("a worker is cancelled while {backend} claims for it, {when} who closes the state is, too")
+def step_impl(context: Context, backend: str, when: str) -> None:
+    first = {"before": "worker", "after": "closer"}[when]
+    context.were_cancelled = run(cancel_while_closing(context.url, backend, first))
+
+
+@then("both were cancelled")
+def step_impl(context: Context) -> None:
+    assert context.were_cancelled == [True, True], context.were_cancelled

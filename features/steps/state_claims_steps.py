@@ -265,24 +265,8 @@ def step_impl(context: Context) -> None:
 
 @when("a task is cancelled while the server gives it the item, and another one waits for an item")
 def step_impl(context: Context) -> None:
-    server = world(context).server(context.state)
-    take = server.task_claim
-
-    async def slowly_claimed(*arguments: Any) -> Any:
-        async def claim() -> Any:
-            task = await take(*arguments)
-            await asyncio.sleep(1)
-            return task
-
-        async def give_back(task: Any) -> None:
-            await server.task_release("q", task.id, task.token)
-            context.given_back = asyncio.get_running_loop().time()
-
-        server.task_claim = take  # for who comes after
-        return await settled(claim(), undo=give_back)
-
     async def work() -> None:
-        server.task_claim = slowly_claimed
+        given_back = slow_claims(context)
         task = asyncio.ensure_future(context.state.claim_task("q"))
         await asyncio.sleep(0.1)
         other = asyncio.ensure_future(context.state.claim_task("q", wait=100))
@@ -292,6 +276,7 @@ def step_impl(context: Context) -> None:
         context.claimed = asyncio.get_running_loop().time()
         await asyncio.wait([task])
         assert task.cancelled(), task
+        (context.given_back,) = given_back
         await context.claim.complete()
 
     world(context).run(work())
@@ -301,3 +286,47 @@ def step_impl(context: Context) -> None:
 def step_impl(context: Context) -> None:
     assert context.claim.attempt == 1, context.claim
     assert context.claimed == context.given_back, (context.claimed, context.given_back)
+
+
+@when("a task is cancelled while the server gives it the item, and then is gone for a while")
+def step_impl(context: Context) -> None:
+    async def work() -> None:
+        slow_claims(context)
+        task = asyncio.ensure_future(context.state.claim_task("q"))
+        await asyncio.sleep(0.5)
+        server = world(context).server(context.state)
+        server.gone, before = 3, server.calls
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), task
+        assert server.calls - before == 4, "it was given back in the fourth call"
+
+    world(context).run(work())
+
+
+@then("the item waits again, in attempt 1")
+def step_impl(context: Context) -> None:
+    claim = world(context).run(context.other.claim_task("q"))
+    assert claim is not None and claim.attempt == 1, claim
+
+
+def slow_claims(context: Context) -> list[float]:
+    """Have the next claim take a second; when it was given back is noted."""
+    server = world(context).server(context.state)
+    take, noted = server.task_claim, []
+
+    async def slowly_claimed(*arguments: Any) -> Any:
+        async def claim() -> Any:
+            task = await take(*arguments)
+            await asyncio.sleep(1)
+            return task
+
+        async def give_back(task: Any) -> None:
+            await server.task_release("q", task.id, task.token)
+            noted.append(asyncio.get_running_loop().time())
+
+        server.task_claim = take  # for who comes after
+        return await settled(claim(), undo=give_back)
+
+    server.task_claim = slowly_claimed
+    return noted

@@ -9,12 +9,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import Any
 from unittest import mock
 
+import redis
+
 from rxlanggraph.state import State, open_state
 from rxlanggraph.state.sql.sqlite_session import Session
 from support.sql_batches import pass_turns
+from support.sql_servers import ACTIVITY, WAITING, until
+from support.sql_ways import plain
 from support.tasks import PATIENCE
 
-__all__ = ["cancel_after_turns", "cancel_while"]
+__all__ = ["cancel_after_turns", "cancel_while", "cancel_while_closing"]
 
 WORKERS = 3
 # So often in a row all have to have ended before one of them is cancelled.
@@ -103,6 +107,42 @@ async def _together(state: State, claim: Callable[[], Any]) -> AsyncIterator[Non
         yield
 
 
+@asynccontextmanager
+async def _locked(url: str, _: State, claim: Callable[[], Any]) -> AsyncIterator[None]:
+    with plain(url) as other:
+        other.execute("BEGIN")
+        other.execute("LOCK TABLE rxlanggraph_tasks IN EXCLUSIVE MODE")
+        claim()
+        await until(other, WAITING, 1)
+        yield
+        other.execute("ROLLBACK")
+
+
+@asynccontextmanager
+async def _paused(url: str, _: State, claim: Callable[[], Any]) -> AsyncIterator[None]:
+    with redis.Redis.from_url(url) as other:
+        other.client_pause(int(PATIENCE * 1000), all=False)
+        try:
+            claim()
+            async with asyncio.timeout(PATIENCE):
+                while not await asyncio.to_thread(_is_any_blocked, other):
+                    pass  # each turn waits for an answer
+            yield
+        finally:
+            other.client_unpause()
+
+
+def _is_any_blocked(server: redis.Redis) -> bool:
+    return any("b" in client["flags"] for client in server.client_list())
+
+
+# What holds a claim up while the database has it in hand.
+_HOLDING: dict[str, Callable[..., AbstractAsyncContextManager[None]]] = {
+    "SQLite": lambda _, *arguments: _claiming(*arguments),
+    "PostgreSQL": _locked,
+    "Valkey": _paused,
+}
+
 # By what holds them up; and which of the calls is held there.
 _PLACES: dict[str, tuple[_Held, int]] = {
     "the thread of SQLite is at something else": (_elsewhere, 0),
@@ -133,6 +173,38 @@ async def cancel_while(url: str, what: str, times: int) -> tuple[list[int], int]
                 await pass_turns()
         attempts = await _attempts(state, claims, who)
         return attempts, await _next_number(state) - before - 1
+
+
+async def cancel_while_closing(url: str, backend: str, first: str) -> list[bool]:
+    """Cancel a worker whose claim is held up, and who closes the state meanwhile: were they?"""
+    tasks: dict[str, asyncio.Task[Any]] = {}
+    async with open_state(url) as state:
+        await state.add_tasks("queue", range(WORKERS))
+
+        def claim() -> None:
+            tasks["worker"] = asyncio.create_task(state.claim_task("queue"))
+
+        async with _HOLDING[backend](url, state, claim):
+            tasks["closer"] = asyncio.create_task(state.aclose())
+            await pass_turns()
+            for who in sorted(tasks, key=lambda who: who != first):
+                tasks[who].cancel()
+                await pass_turns()
+        await asyncio.wait(tasks.values())
+        await _left(backend, url)
+    return [task.cancelled() for task in tasks.values()]
+
+
+async def _left(backend: str, url: str) -> None:
+    """Wait until the server has no connections of ours."""
+    if backend == "PostgreSQL":
+        with plain(url) as other:
+            await until(other, ACTIVITY, 0)
+    elif backend == "Valkey":
+        with redis.Redis.from_url(url) as other:
+            async with asyncio.timeout(PATIENCE):
+                while len(await asyncio.to_thread(other.client_list)) > 1:
+                    pass  # each turn waits for an answer
 
 
 async def cancel_after_turns(url: str) -> list[list[int]]:

@@ -26,9 +26,10 @@ Rules for every backend, cited by number below and in the conformance suite:
    own, with no effect (deadlock, serialization failure, busy), the backend repeats itself.
 7. **Cancellation.** A call that is cancelled has taken effect as a whole or not at all (which, is
    unknown), and leaves nothing behind: no task, no connection taken, no open transaction. Of
-   `task_claim` more is known: cancelled once it has claimed nothing when it raises; cancelled
-   again meanwhile, what it claimed may come back with its lease alone. Where a call cannot be
-   called back, `rxlanggraph.state.settling.settled` gives back what it has claimed.
+   `task_claim` more is known: cancelled once it has claimed nothing when it raises. Cancelled again
+   meanwhile, or with all other tasks of the loop, or while the state is closed in haste, or where
+   the server does not come back, what it claimed comes back with its lease. Where a call cannot
+   be called back, `rxlanggraph.state.settling.settled` has it give back what it has claimed.
 8. **One loop.** Methods are called on the loop that opened the backend, by any number of tasks at
    once. After `close` none is called.
 """

@@ -10,12 +10,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from tenacity import (
-    AsyncRetrying,
-    retry_if_exception,
-    wait_random_exponential,
-)
-
 from rxlanggraph.errors import (
     StateClosedError,
     StateUnavailableError,
@@ -23,15 +17,13 @@ from rxlanggraph.errors import (
 )
 from rxlanggraph.state.alarm import Alarm
 from rxlanggraph.state.contract import Backend
+from rxlanggraph.state.insistence import again
 from rxlanggraph.state.waiting import Bell
 
 __all__ = ["Core"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-# For how many seconds calls are repeated while the server is away: a restart of a small one. Of one
-# that is silent this allows a second attempt, which takes its whole time-out again.
-_INSISTENCE = 2.0
 
 
 class Core:
@@ -89,37 +81,11 @@ class Core:
                 if error.in_doubt and not repeatable:
                     raise
                 in_doubt = error.in_doubt
-            return await self._again(call, repeatable=repeatable, in_doubt=in_doubt)
+            return await again(call, repeatable=repeatable, in_doubt=in_doubt)
         finally:
             self._calls -= 1
             if self.closed:
                 self._call_ended.set()
-
-    async def _again(
-        self, call: Callable[[], Awaitable[_T]], *, repeatable: bool, in_doubt: bool
-    ) -> _T:
-        until = self.loop.time() + _INSISTENCE
-
-        async def attempt() -> _T:
-            nonlocal in_doubt
-            try:
-                return await call()
-            except StateUnavailableError as error:
-                # What one attempt may have done, no later one that fails can undo.
-                in_doubt |= error.in_doubt
-                error.in_doubt = in_doubt
-                raise
-
-        def may_be_repeated(error: BaseException) -> bool:
-            return isinstance(error, StateUnavailableError) and (repeatable or not error.in_doubt)
-
-        retrying = AsyncRetrying(
-            stop=lambda _: self.loop.time() >= until,
-            wait=wait_random_exponential(multiplier=0.05, max=0.5),
-            retry=retry_if_exception(may_be_repeated),
-            reraise=True,
-        )
-        return await retrying(attempt)
 
     # -- helpers -----------------------------------------------------------------------------
 

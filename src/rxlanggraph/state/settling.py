@@ -8,7 +8,8 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from rxlanggraph.errors import ClosedError, StateError
+from rxlanggraph.errors import RxLangGraphError, StateUnavailableError
+from rxlanggraph.state.insistence import again
 
 __all__ = ["settled", "undone"]
 
@@ -21,8 +22,8 @@ async def settled(
     """Await ``call``, which runs to its end also when the caller is cancelled meanwhile.
 
     Cancelled, it waits for that end, undoes what was done, and only then raises: so the effect of
-    a call that raised did not occur. Cancelled once more, it cancels the call itself: what was
-    done in vain ends with its lease.
+    a call that raised did not occur. Cancelled once more, or with all tasks of the loop, it cancels
+    the call itself: what was done in vain ends with its lease.
     """
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     task = _started(_telling(call, ended))
@@ -44,8 +45,14 @@ async def settled(
 
 async def undone(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
     """Have ``undo`` take back what is ``done``, as far as the state can be reached."""
-    with contextlib.suppress(StateError, ClosedError):
-        await undo(done)
+    with contextlib.suppress(RxLangGraphError):
+        try:
+            await undo(done)
+            return
+        except StateUnavailableError as error:
+            if error.in_doubt:
+                raise
+        await again(lambda: undo(done), repeatable=False, in_doubt=False)
 
 
 async def _telling(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:

@@ -82,8 +82,8 @@ _PURGED_AT_ONCE = 1_000
 class RedisBackend:
     """A `Backend` on a Redis or Valkey server. Confined to the loop that made it.
 
-    Cancelling a call leaves open whether it took effect; its connection is closed, and another
-    made when it is needed.
+    Cancelling a call, other than a claim, leaves open whether it took effect; its connection is
+    closed, and another made when it is needed.
 
     Args:
         url: Where the server is; as redis-py takes it.

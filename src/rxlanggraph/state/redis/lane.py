@@ -35,7 +35,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.errors import StateClosedError, StateUnavailableError
 from rxlanggraph.state.redis.scripts import Script
 
 __all__ = ["Connection", "Lane"]
@@ -98,6 +98,7 @@ class Lane:
         self._keys = keys
         self._timeout = timeout
         self._serial = 0
+        self._is_sealed = False
         # On a cluster a lane follows its namespace to other nodes, and asks here where that is.
         self._home = (connection.host, connection.port) if hasattr(connection, "host") else None
 
@@ -122,6 +123,7 @@ class Lane:
 
         Raises:
             StateUnavailableError: No answer came, or a refusal.
+            StateClosedError: There is no connection, and the lane is sealed.
         """
         self._serial += 1
         keys = (*self._keys, *keys)
@@ -132,6 +134,10 @@ class Lane:
             if failure.put_off or (failure.in_doubt and script.once):
                 return await self._insist(request, in_doubt=failure.in_doubt)
             raise self._unavailable(failure, in_doubt=failure.in_doubt) from failure.__cause__
+
+    def seal(self) -> None:
+        """Connect no more: a call that is under way in spite of the end is not repeated."""
+        self._is_sealed = True
 
     async def close(self) -> None:
         """Close the connection, also one that hangs. No call may be under way."""
@@ -205,6 +211,8 @@ class Lane:
         return await self._connection.read_response()
 
     async def _connect(self) -> None:
+        if self._is_sealed:
+            raise StateClosedError("the state was closed while the call was under way")
         try:
             await self._connection.connect()
         except AuthenticationError as answer:  # to redis-py a failure of the connection

@@ -70,6 +70,7 @@ class Lanes:
 
         Raises:
             StateUnavailableError: No answer came, or a refusal.
+            StateClosedError: The lanes are closed.
         """
         lane = self._free.get_nowait() if not self._free.empty() else await self._wait_for_lane()
         try:
@@ -96,6 +97,8 @@ class Lanes:
 
         Cancelled, it closes them without waiting for the server.
         """
+        for lane in self._lanes:
+            lane.seal()
         try:
             await asyncio.gather(*[lane.close() for lane in self._lanes])
         except BaseException:

@@ -89,28 +89,26 @@ class Batches(Generic[_C, _T]):
     Args:
         send: Does calls, and returns an outcome for each, in their order. What it raises, each of
             them raises. Cancelled if nobody waits for it any more.
-
-    Attributes:
-        is_busy: Whether a call that comes now would wait for others, and go with them.
     """
 
     def __init__(self, send: Callable[[Sequence[_C]], Awaitable[Sequence[_T]]]) -> None:
         self._send = send
-        self.is_busy = False
+        self._is_busy = False
         self._waiting: deque[_Place[_C, _T]] = deque()
 
     async def call(self, call: _C) -> _T:
         """Send ``call``, at once or with the next batch; return its outcome.
 
         Cancelled, it is not sent any more; or it is done for all that, with others of its batch.
+        What becomes of one that goes alone is the affair of ``send``, which is cancelled with it.
 
         Raises:
             StateUnavailableError: It was not sent, as the batch before it has failed. So it takes
                 no longer for many than for two.
         """
-        if self.is_busy:
+        if self._is_busy:
             return await self._together(call)
-        self.is_busy = True
+        self._is_busy = True
         failure = None
         try:
             (outcome,) = await self._send([call])
@@ -140,7 +138,7 @@ class Batches(Generic[_C, _T]):
             place = self._waiting.popleft()
             if not place.outcome.cancelled():
                 places.append(place)
-        self.is_busy = bool(places)
+        self._is_busy = bool(places)
         if places:
             _Batch(places, self._send, self._go_on)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
@@ -11,7 +10,7 @@ import psycopg
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
-from rxlanggraph.state.settling import settled, undone
+from rxlanggraph.state.settling import settled
 from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.postgresql_pool import Connection, Pool
 from rxlanggraph.state.sql.postgresql_queue import Queue
@@ -134,24 +133,11 @@ class PostgresDatabase:
             return self._call_in(procedure, *arguments)
         return _IN_QUEUES[procedure](queue, *arguments[2:])
 
-    async def call_or_undo(
+    def call_or_undo(
         self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
-    ) -> Sequence[Row]:
-        """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises.
-
-        So a call is a task of its own only where it goes with others.
-        """
-        queue = self._queues.get(arguments[:2])
-        if procedure != "task_claim" or queue is None or queue.is_busy:
-            return await settled(self.call(procedure, *arguments), undo)
-        late: list[Row] = []
-        try:
-            worker, lease = arguments[2:]
-            return await queue.task_claim(worker, lease, late)
-        except asyncio.CancelledError:
-            if late:
-                await settled(undone(undo, late))
-            raise
+    ) -> Coroutine[Any, Any, Sequence[Row]]:
+        """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises."""
+        return settled(self.call(procedure, *arguments), undo)
 
     async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         short = shortcut(procedure, arguments)
@@ -188,23 +174,14 @@ class PostgresDatabase:
         """Let go of all connections. Idempotent."""
         self._pool.close()
 
-    def _fetch(
-        self, sql: str, arguments: Sequence[Any], late: list[Row] | None = None
-    ) -> Coroutine[Any, Any, Sequence[Row]]:
-        return repeated(self._try, sql, arguments, late)
+    def _fetch(self, sql: str, arguments: Sequence[Any]) -> Coroutine[Any, Any, Sequence[Row]]:
+        return repeated(self._try, sql, arguments)
 
-    async def _try(
-        self, sql: str, arguments: Sequence[Any], late: list[Row] | None
-    ) -> Sequence[Row]:
+    async def _try(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
         link = await self._pool.take()
         try:
             await link.cursor.execute(sql, arguments)
             return await link.cursor.fetchall()
-        except asyncio.CancelledError:
-            # psycopg has asked the server to stop, and has waited until it did, or had ended.
-            if late is not None and link.cursor.description is not None:
-                late += await link.cursor.fetchall()
-            raise
         except psycopg.Error as error:
             if (error.sqlstate or "").startswith(_ROLLED_BACK):
                 raise Refused from error

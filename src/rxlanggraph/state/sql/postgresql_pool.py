@@ -134,6 +134,7 @@ class Pool:
         # given back long before, and a timer for each would take as long as they do.
         self._limits: dict[Link, float] = {}
         self._watch: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     async def take(self) -> Link:
         """Hand out a connection for one call, for 10 seconds at most; then it is cut.
@@ -156,7 +157,7 @@ class Pool:
     def give_back(self, link: Link) -> None:
         """Take a connection back, whatever became of it."""
         del self._limits[link]
-        if link.is_idle():
+        if link.is_idle() and not self._is_closed:
             self._idle.append(link)
         else:
             # Lost, or left in the middle of something: nobody knows what will come out of it.
@@ -164,7 +165,8 @@ class Pool:
         self._room.release()
 
     def close(self) -> None:
-        """Let go of all connections. Idempotent."""
+        """Let go of all connections; of those in use, as they are given back. Idempotent."""
+        self._is_closed = True
         while self._idle:
             self._idle.pop().drop()
         if self._watch is not None and not self._limits:

@@ -8,8 +8,8 @@ called.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.sql.backend import Row
@@ -18,23 +18,7 @@ from rxlanggraph.state.sql.postgresql_shortcuts import call_of
 
 __all__ = ["Fetch", "Queue"]
 
-
-class Fetch(Protocol):
-    """Runs a statement."""
-
-    def __call__(
-        self, sql: str, arguments: Sequence[Any], late: list[Row] | None = None, /
-    ) -> Awaitable[Sequence[Row]]:
-        """Return the rows; cancelled when it is done already, put them into ``late``."""
-
-
-class _Claim(NamedTuple):
-    """Who claims, for how long; and what came of it too late, as the caller was cancelled."""
-
-    worker: str
-    lease: float
-    late: list[Row] | None
-
+Fetch: TypeAlias = "Callable[[str, Sequence[Any]], Awaitable[Sequence[Row]]]"
 
 # Of one moment for the whole statement: so that an index can be searched for it. Not by extract(),
 # which takes a number with decimals on the way.
@@ -119,24 +103,14 @@ class Queue:
         self._time = asyncio.get_running_loop().time
         self._looked = -_FOREVER
         self._swept = 0  # claims in a row that only the procedure could make
-        self._claims: Batches[_Claim, Row | None] = Batches(self._claim)
+        # The worker and the lease of each.
+        self._claims: Batches[tuple[str, float], Row | None] = Batches(self._claim)
         known[name] = self
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether who claims now goes with others: cancelled, it leaves to them what it gets."""
-        return self._claims.is_busy
-
-    async def task_claim(
-        self, worker: str, lease: float, late: list[Row] | None = None
-    ) -> Sequence[Row]:
-        """Claim a task; with others who do so, in one statement for all of them.
-
-        Cancelled when it has claimed one already, and goes alone, it puts that into ``late``.
-        """
-        claim = _Claim(worker, lease, late)
+    async def task_claim(self, worker: str, lease: float) -> Sequence[Row]:
+        """Claim a task; with others who do so, in one statement for all of them."""
         try:
-            while (row := await self._claims.call(claim)) is _AGAIN:
+            while (row := await self._claims.call((worker, lease))) is _AGAIN:
                 pass  # each time somebody has claimed one, so this ends
         except StateUnavailableError as error:
             # Each has an error of its own, and may note on it what became of its attempts.
@@ -147,24 +121,21 @@ class Queue:
         """Complete a task; one row: whether it is complete."""
         arguments = (task_id, token, result)
         rows = await self._fetch(_COMPLETE, (self.number, *arguments))
-        return rows or await self._call("task_complete", arguments)
+        return rows or await self._call("task_complete", *arguments)
 
-    async def _claim(self, claims: Sequence[_Claim]) -> Sequence[Row | None]:
+    async def _claim(self, claims: Sequence[tuple[str, float]]) -> Sequence[Row | None]:
         if len(claims) == 1:
-            *one, late = claims[0]
-            rows = await self._look(_CLAIM, one, late)
-            return [*(rows or await self._sweep("task_claim", one, late))] or [None]
-        each = [claim.worker for claim in claims], [claim.lease for claim in claims]
-        claimed = {place: row for place, *row in await self._look(_CLAIM_MANY, each)}
+            rows = await self._look(_CLAIM, *claims[0])
+            return [*(rows or await self._sweep("task_claim", *claims[0]))] or [None]
+        each = [*map(list, zip(*claims, strict=True))]
+        claimed = {place: row for place, *row in await self._look(_CLAIM_MANY, *each)}
         # What has been claimed is handed out first, whatever becomes of a second look.
         missing = _AGAIN if claimed else None
         if not claimed:
-            claimed = {place: row for place, *row in await self._sweep("tasks_claim", each)}
+            claimed = {place: row for place, *row in await self._sweep("tasks_claim", *each)}
         return [claimed.get(place, missing) for place in range(1, len(claims) + 1)]
 
-    async def _look(
-        self, statement: str, arguments: Sequence[Any], late: list[Row] | None = None
-    ) -> Sequence[Row]:
+    async def _look(self, statement: str, *arguments: Any) -> Sequence[Row]:
         """Claim, where nothing has fallen due as far as one looks.
 
         Long ago fell due the leases of all tasks that were completed since the last VACUUM, in an
@@ -176,25 +147,21 @@ class Queue:
         ago = now - self._looked
         is_full = ago >= _PERIOD
         hindsight = _FOREVER if is_full else ago + _PERIOD
-        rows = await self._fetch(statement, (self.number, *arguments, hindsight), late)
+        rows = await self._fetch(statement, (self.number, *arguments, hindsight))
         if is_full:
             self._looked = now
         if rows:
             self._swept = 0
         return rows
 
-    async def _sweep(
-        self, procedure: str, arguments: Sequence[Any], late: list[Row] | None = None
-    ) -> Sequence[Row]:
+    async def _sweep(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         """Claim, after what has fallen due was made ready."""
-        rows = await self._call(procedure, arguments, late)
+        rows = await self._call(procedure, *arguments)
         self._swept += bool(rows)
         if self._swept == _SUSPICIOUS and self._known.get(self._name) is self:
             del self._known[self._name]
         return rows
 
-    async def _call(
-        self, procedure: str, arguments: Sequence[Any], late: list[Row] | None = None
-    ) -> Sequence[Row]:
+    async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         every = (*self._name, *arguments)
-        return await self._fetch(call_of(procedure, len(every)), every, late)
+        return await self._fetch(call_of(procedure, len(every)), every)

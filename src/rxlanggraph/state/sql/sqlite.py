@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
@@ -16,7 +17,7 @@ import aiosqlite
 from sqlalchemy import Select
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
 from rxlanggraph.state.settling import settled, undone
 from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.batches import Batches
@@ -134,9 +135,10 @@ class SqliteDatabase:
     async def _undo(self, call: Call, undo: Callable[[Sequence[Row]], Awaitable[object]]) -> None:
         # The thread does one thing after the other: either it has done the call before it comes to
         # this, or it finds that nobody wants it any more.
-        await self._send([])
-        if call.rows:
-            await undone(undo, call.rows)
+        with contextlib.suppress(StateClosedError):
+            await self._send([])
+            if call.rows:
+                await undone(undo, call.rows)
 
     def names(self, names: Collection[str]) -> str:
         """Return names as a JSON array."""
@@ -184,7 +186,8 @@ class SqliteDatabase:
         raise outcome
 
     def _send(self, calls: Sequence[Call]) -> Awaitable[Sequence[Outcome]]:
-        assert self._connection is not None, "a call after close"
+        if self._connection is None:
+            raise StateClosedError("the state was closed while the call was under way")
         # To aiosqlite a statement, and whatever can be iterated over.
         return self._connection.execute_fetchall("calls", calls)  # type: ignore[return-value]
 
