@@ -200,9 +200,9 @@ Feature: Calls on a database that come at the same time go together, and nobody 
       | backend | when   |
       | Valkey  | before |
 
-  Scenario Outline: Who is cancelled after whatever number of turns of the loop has claimed nothing from <backend>
+  Scenario Outline: Who is cancelled after however many turns of the loop has claimed nothing from <backend>
     Given an empty database in <backend>
-    When one of 3 workers is cancelled, after each number of turns until they have ended before
+    When one of 3 workers is cancelled, after more turns of the loop each time
     Then all 3 tasks could be had each time, in attempt 1
 
     Examples:

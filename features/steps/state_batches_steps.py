@@ -300,7 +300,7 @@ def step_impl(context: Context) -> None:
     assert context.claims_made == 3, context.claims_made
 
 
-@when("one of 3 workers is cancelled, after each number of turns until they have ended before")
+@when("one of 3 workers is cancelled, after more turns of the loop each time")
 def step_impl(context: Context) -> None:
     context.attempts = run(cancel_after_turns(context.url))
 

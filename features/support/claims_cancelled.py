@@ -21,8 +21,8 @@ from support.tasks import PATIENCE
 __all__ = ["cancel_after_turns", "cancel_while", "cancel_while_closing"]
 
 WORKERS = 3
-# So often in a row all have to have ended before one of them is cancelled.
-ENOUGH = 20
+# By then it is thousands of turns.
+ROUNDS = 120
 
 # Makes the calls, and holds them up for a block.
 _Held = Callable[[State, Callable[[], Any]], AbstractAsyncContextManager[None]]
@@ -208,19 +208,19 @@ async def _left(backend: str, url: str) -> None:
 
 
 async def cancel_after_turns(url: str) -> list[list[int]]:
-    """The same after each number of turns of the loop, until all have ended by then."""
+    """The same after a growing number of turns of the loop: from none to more than claims take."""
     attempts: list[list[int]] = []
-    ended = 0
+    turns = 0
     async with open_state(url) as state:
-        while ended < ENOUGH:
+        for number in range(ROUNDS):
             await state.add_tasks("queue", range(WORKERS))
             claims = _claims(state)
-            for _ in range(len(attempts)):
+            for _ in range(turns):
                 await asyncio.sleep(0)
-            ended = ended + 1 if all(claim.done() for claim in claims) else 0
-            who = len(attempts) % WORKERS
+            who = number % WORKERS
             claims[who].cancel()
             attempts.append(await _attempts(state, claims, who))
+            turns += 1 + turns // 20
     return attempts
 
 

@@ -25,6 +25,10 @@ class Agenda(Generic[_T]):
         self._heap: list[tuple[float, int, _T]] = []
         self._numbers = count()
 
+    def __bool__(self) -> bool:
+        """Whether anything may fall due, what was taken back included."""
+        return bool(self._heap)
+
     def put(self, item: _T, date: float) -> None:
         """Give ``item`` its date, instead of any other. Amortised O(log n)."""
         self._dates[item] = date

@@ -61,8 +61,9 @@ class _Space:
         self._expiries: Agenda[str] = Agenda()
 
     def find(self, key: str) -> _Value | None:
-        for expired in self._expiries.take_due(self.clock()):
-            del self._values[expired]
+        if self._expiries:
+            for expired in self._expiries.take_due(self.clock()):
+                del self._values[expired]
         return self._values.get(key)
 
     def entry(self, key: str) -> Entry:
@@ -72,10 +73,10 @@ class _Space:
     def put(self, key: str, text: str, expires: float | None) -> int:
         version = next(self.numbers)
         self._values[key] = _Value(Entry(text, version), expires)
-        if expires is None:
-            self._expiries.discard(key)
-        else:
+        if expires is not None:
             self._expiries.put(key, expires)
+        elif self._expiries:
+            self._expiries.discard(key)
         return version
 
     def write(self, key: str, change: Change) -> Written:
@@ -90,8 +91,10 @@ class _Space:
         return Written(before, 0)
 
     def check_fence(self, key: str, token: int | None) -> None:
+        if token is None:
+            return
         fence = self.fences.get(key)
-        if token is not None and fence is not None and token < fence:
+        if fence is not None and token < fence:
             raise StaleTokenError(
                 f"the write of {key!r} with token {token} is refused: token {fence}, which is "
                 "newer, has written it; the lock was lost, take it again"
@@ -165,8 +168,9 @@ class MemoryBackend:
         with self._lock:
             for key, change in changes.items():
                 space.check_fence(key, change.token)
-            if any(space.entry(key).version != version for key, version in checks.items()):
-                return None
+            for key, version in checks.items():
+                if space.entry(key).version != version:
+                    return None
             return {key: space.write(key, change) for key, change in changes.items()}
 
     async def increment(self, key: str, by: int, token: int | None) -> int:

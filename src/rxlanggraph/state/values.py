@@ -31,7 +31,7 @@ _LONGEST_TIME = 100 * 366 * 86400.0
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()
 # What comes back equal, if it can be encoded at all.
-_SCALARS = (int, float, bool, type(None))
+_SCALARS = (float, bool, type(None))
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -47,6 +47,8 @@ def encode(value: Any) -> str:
         InvalidTypeError: ``value`` is no JSON value.
     """
     try:
+        if type(value) is int:
+            return str(value)  # at once: the encoder is made anew for each value
         text = _ENCODER.encode(value)
         if type(value) in _SCALARS or (type(value) is str and value.isascii()):
             return text
