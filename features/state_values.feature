@@ -126,6 +126,16 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When 3 updates of a key wait for a fourth, and the second of them is cancelled
     Then the others were made, one after the other
 
+  Scenario Outline: Who is cancelled <when> his turn has come passes it on
+    When of two that wait for a turn the first is cancelled <when> it has come
+    Then the turn of the second has come, with <what> left to it, and then it is anybody's
+
+    Examples:
+      | when         | what      |
+      | long before  | something |
+      | right before | nothing   |
+      | right after  | nothing   |
+
   # -- transactions --------------------------------------------------------------------------------
 
   Scenario: A transaction sees its own writes, and writes all or nothing

@@ -8,7 +8,9 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import ContentionError, StateClosedError
-from rxlanggraph.state import State, open_state, waiting
+from rxlanggraph.state import State, open_state
+from rxlanggraph.state import turns as state_turns
+from rxlanggraph.state.turns import Turns
 from support.patching import patch
 from support.state_world import world
 from support.tasks import run
@@ -16,7 +18,7 @@ from support.tasks import run
 
 @given("that updates lose patience after {seconds:g} seconds")
 def step_impl(context: Context, seconds: float) -> None:
-    patch(context, waiting, "_PATIENCE", seconds)
+    patch(context, state_turns, "_PATIENCE", seconds)
 
 
 @when("{tasks:d} tasks of one state update a key {times:d} times each with safe_update")
@@ -308,3 +310,41 @@ def step_impl(context: Context) -> None:
 def step_impl(context: Context) -> None:
     assert context.value == [0, 1, 3], context.value
     assert context.cancelled == [False, False, True, False], context.cancelled
+
+
+@when("of two that wait for a turn the first is cancelled {when} it has come")
+def step_impl(context: Context, when: str) -> None:
+    line: Turns[str] = Turns()
+    context.came = []
+
+    async def wait(name: str) -> None:
+        turn = await line.wait("key")
+        context.came.append((name, turn.left))
+        line.end("key", turn)
+
+    async def main() -> None:
+        turn = line.begin("key")
+        assert turn is not None
+        first, second = [asyncio.create_task(wait(name)) for name in ("first", "second")]
+        await turns()
+        if when != "right after":
+            first.cancel()
+        if when == "long before":
+            await turns()
+        heir = turn.heir()
+        assert heir is not None
+        heir.left = "something"
+        line.end("key", turn)
+        if when == "right after":
+            first.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        context.is_free = line.begin("key") is not None
+
+    run(main())
+
+
+@then("the turn of the second has come, with {what} left to it, and then it is anybody's")
+def step_impl(context: Context, what: str) -> None:
+    left = None if what == "nothing" else what
+    assert context.came == [("second", left)], context.came
+    assert context.is_free

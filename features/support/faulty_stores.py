@@ -60,9 +60,9 @@ class KeepsTheTime(MemoryBackend):
         self, changes: Mapping[str, Change], checks: Mapping[str, int]
     ) -> dict[str, Written] | None:
         for key, change in changes.items():
-            value = self._space.find(key)
-            if change.ttl is None and value is not None and value.expires is not None:
-                left = value.expires - self._space.clock()
+            expires = self._space._expiries._dates.get(key)
+            if change.ttl is None and expires is not None:
+                left = expires - self._space._clock()
                 changes = {**changes, key: change._replace(ttl=left)}
         return await super().commit(changes, checks)
 
@@ -104,7 +104,7 @@ class ReadsInTurn(MemoryBackend):
 class FreeForAll(MemoryBackend):
     async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
         token = await super().lock_acquire(key, owner, ttl)
-        return next(self._space.numbers) if token is None else token
+        return next(self._space._numbers) if token is None else token
 
 
 class TokensOfItsOwn(MemoryBackend):
@@ -127,14 +127,14 @@ class TokensOfItsOwn(MemoryBackend):
 
 class AnybodyReleases(MemoryBackend):
     async def lock_release(self, key: str, token: int) -> bool:
-        return self._space.locks.pop(key, None) is not None
+        return self._space._locks.pop(key, None) is not None
 
 
 class RenewsTheExpired(MemoryBackend):
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
-        held = self._space.locks.get(key)
+        held = self._space._locks.get(key)
         if held is not None:
-            self._space.locks[key] = held._replace(expires=self._space.clock() + ttl)
+            self._space._locks[key] = held._replace(expires=self._space._clock() + ttl)
         return held is not None and held.token == token
 
 
@@ -153,7 +153,7 @@ class FenceGoesWithTheKey(MemoryBackend):
         written = await super().commit(changes, checks)
         for key in written or ():
             if changes[key].text is None:
-                self._space.fences.pop(key, None)
+                self._space._fences.pop(key, None)
         return written
 
 
@@ -164,7 +164,7 @@ class FenceBeforeTheCheck(MemoryBackend):
         written = await super().commit(changes, checks)
         for key, change in changes.items():
             if written is None and change.token is not None:
-                self._space.fences[key] = change.token
+                self._space._fences[key] = change.token
         return written
 
 
@@ -246,7 +246,7 @@ class AddsAgain(MemoryBackend):
 class ExpiresAtOnce(MemoryBackend):
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
         record = self._space.queue(queue)._records.get(task_id)
-        expired = record is not None and record.expires <= self._space.clock()
+        expired = record is not None and record.expires <= self._space._clock()
         return not expired and await super().task_renew(queue, task_id, token, lease)
 
 

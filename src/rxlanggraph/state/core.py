@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from rxlanggraph.errors import (
     StateClosedError,
@@ -22,8 +22,8 @@ from rxlanggraph.state.waiting import Bell
 
 __all__ = ["Core"]
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
 
 
 class Core:
@@ -60,27 +60,30 @@ class Core:
             )
 
     def call(
-        self, method: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
+        self, method: Callable[[*_Args], Awaitable[_T]], *args: *_Args
     ) -> Coroutine[Any, Any, _T]:
         """Call the backend; again if the server is away and the call certainly had no effect."""
-        return self._call(partial(method, *args, **kwargs), repeatable=False)
+        return self._call(False, method, args)
 
     def call_repeatable(
-        self, method: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
+        self, method: Callable[[*_Args], Awaitable[_T]], *args: *_Args
     ) -> Coroutine[Any, Any, _T]:
         """Call the backend; again if the server is away: twice does the same as once."""
-        return self._call(partial(method, *args, **kwargs), repeatable=True)
+        return self._call(True, method, args)
 
-    async def _call(self, call: Callable[[], Awaitable[_T]], *, repeatable: bool) -> _T:
+    async def _call(
+        self, repeatable: bool, method: Callable[[*_Args], Awaitable[_T]], args: tuple[*_Args]
+    ) -> _T:
         self.check_open()
         self._calls += 1
         try:
             try:
-                return await call()
+                return await method(*args)
             except StateUnavailableError as error:
                 if error.in_doubt and not repeatable:
                     raise
                 in_doubt = error.in_doubt
+            call = partial(method, *args)
             return await again(call, repeatable=repeatable, in_doubt=in_doubt)
         finally:
             self._calls -= 1

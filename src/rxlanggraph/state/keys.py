@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, overload
@@ -15,7 +14,9 @@ from rxlanggraph.state.block import OneBlock
 from rxlanggraph.state.contract import Change, Entry, Versioned, Written
 from rxlanggraph.state.core import Core
 from rxlanggraph.state.transactions import Conflict, Transaction, persist
+from rxlanggraph.state.turns import Turns
 from rxlanggraph.state.values import (
+    check_attempts,
     check_function,
     check_integer,
     check_name,
@@ -24,7 +25,6 @@ from rxlanggraph.state.values import (
     decode,
     encode,
 )
-from rxlanggraph.state.waiting import Turn, Turns
 from rxlanggraph.state.watching import watch
 
 __all__ = ["Keys"]
@@ -48,8 +48,8 @@ class Keys:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        # For each key those who update it here, in order: they would only overtake each other.
-        self._updating: dict[str, Turns[Entry]] = {}
+        # Of those who update a key here: they would only overtake each other.
+        self._turns: Turns[Entry] = Turns()
 
     async def get(self, key: str) -> Versioned:
         """Return the value of ``key`` and its version; None and 0 if there is none."""
@@ -71,6 +71,7 @@ class Keys:
         Raises:
             StaleTokenError: ``token`` is too old; nothing was written.
         """
+        check_name("key", key)
         written = await self._write(key, _change(value, ttl, token), {})
         assert written is not None, "nothing was checked"
         return written.after
@@ -92,6 +93,7 @@ class Keys:
         Raises:
             StaleTokenError: ``token`` is too old; nothing was written.
         """
+        check_name("key", key)
         check_integer("expected_version", expected_version)
         change = _change(value, ttl, token)
         return await self._write(key, change, {key: expected_version}) is not None
@@ -107,6 +109,7 @@ class Keys:
         Raises:
             StaleTokenError: ``token`` is too old; nothing was written.
         """
+        check_name("key", key)
         return await self._write(key, _change(value, ttl, token), {key: 0}) is not None
 
     async def delete(self, key: str, *, token: Any = None) -> bool:
@@ -115,6 +118,7 @@ class Keys:
         Raises:
             StaleTokenError: ``token`` is too old; nothing was deleted.
         """
+        check_name("key", key)
         written = await self._write(key, Change(None, None, check_token(token)), {})
         assert written is not None, "nothing was checked"
         return written.before != 0
@@ -168,37 +172,35 @@ class Keys:
         """
         check_name("key", key)
         check_function("fn", fn)
-        self._core.check_open()
+        check_attempts("attempts", attempts)
+        core = self._core
+        core.check_open()
 
-        turns = self._updating.get(key)
-        if turns is None:
-            turns = self._updating[key] = Turns()
+        async def attempt() -> Any:
+            core.check_open()
+            left, turn.left = turn.left, None
+            entry = left or await self._read(key)
+            updated = fn(decode(entry.text))
+            if isinstance(updated, Awaitable):
+                updated = await updated
+            change = _change(updated, ttl, token)
+            heir = turn.heir()
+            written = await self._write(key, change, {key: entry.version})
+            if written is None:
+                raise Conflict
+            if heir is not None:
+                heir.left = Entry(change.text, written.after)
+            return updated
 
-        async def update(turn: Turn[Entry]) -> Any:
-            async def attempt() -> Any:
-                self._core.check_open()
-                # Nothing of it is new to one who went ahead while it was being made.
-                left, turn.left = turn.left if turn.has_come else None, None
-                entry = left or await self._read(key)
-                updated = fn(decode(entry.text))
-                if inspect.isawaitable(updated):
-                    updated = await updated
-                change = _change(updated, ttl, token)
-                heir = turns.heir(turn)
-                written = await self._write(key, change, {key: entry.version})
-                if written is None:
-                    raise Conflict
-                if heir is not None:
-                    heir.left = Entry(change.text, written.after)
-                return updated
-
-            return await persist(f"safe_update of {key!r}", attempts, attempt)
-
+        turn = self._turns.begin(key) or await self._turns.wait(key)
         try:
-            return await turns.run(update)
+            try:
+                return await attempt()
+            except Conflict:
+                pass
+            return await persist(f"safe_update of {key!r}", attempts, attempt)
         finally:
-            if turns.is_over:
-                del self._updating[key]
+            self._turns.end(key, turn)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """Read and write several keys in one step: ``async with state.transaction() as tx``.
@@ -245,16 +247,19 @@ class Keys:
             StaleTokenError: A token is too old; nothing was written.
         """
         check_function("fn", fn)
+        check_attempts("attempts", attempts)
 
         async def attempt() -> Any:
             transaction = Transaction(self._core)
             result = fn(transaction)
-            if inspect.isawaitable(result):
+            if isinstance(result, Awaitable):
                 result = await result
             if not await transaction._commit():
                 raise Conflict
             return result
 
+        with contextlib.suppress(Conflict):
+            return await attempt()
         return await persist("the transaction", attempts, attempt)
 
     def watch(self, key: str, interval: float = 0.2) -> Observable[Versioned]:
@@ -274,7 +279,6 @@ class Keys:
         return entry
 
     async def _write(self, key: str, change: Change, checks: dict[str, int]) -> Written | None:
-        check_name("key", key)
         written = await self._core.call(self._core.backend.commit, {key: change}, checks)
         if written is None:
             return None

@@ -10,15 +10,12 @@ half-way (rule 1 of the contract).
 
 from __future__ import annotations
 
-import itertools
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
-from rxlanggraph.state.agenda import Agenda
 from rxlanggraph.state.contract import (
     Change,
     ClaimedTask,
@@ -29,88 +26,10 @@ from rxlanggraph.state.contract import (
     TaskState,
     Written,
 )
-from rxlanggraph.state.memory_queue import MemoryQueue
+from rxlanggraph.state.memory_space import MemorySpace
 from rxlanggraph.state.values import check_name
 
 __all__ = ["MemoryBackend", "MemoryStore", "open_backend"]
-
-_ABSENT = Entry(None, 0)
-
-
-class _Value(NamedTuple):
-    entry: Entry
-    expires: float | None
-
-
-class _Held(NamedTuple):
-    owner: str
-    token: int
-    expires: float
-
-
-class _Space:
-    """What one namespace holds. Guarded by the lock of the store."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.clock = clock
-        self.numbers = itertools.count(1)
-        self.fences: dict[str, int] = {}
-        self.locks: dict[str, _Held] = {}
-        self.queues: dict[str, MemoryQueue] = {}
-        self._values: dict[str, _Value] = {}
-        self._expiries: Agenda[str] = Agenda()
-
-    def find(self, key: str) -> _Value | None:
-        if self._expiries:
-            for expired in self._expiries.take_due(self.clock()):
-                del self._values[expired]
-        return self._values.get(key)
-
-    def entry(self, key: str) -> Entry:
-        value = self.find(key)
-        return _ABSENT if value is None else value.entry
-
-    def put(self, key: str, text: str, expires: float | None) -> int:
-        version = next(self.numbers)
-        self._values[key] = _Value(Entry(text, version), expires)
-        if expires is not None:
-            self._expiries.put(key, expires)
-        elif self._expiries:
-            self._expiries.discard(key)
-        return version
-
-    def write(self, key: str, change: Change) -> Written:
-        before = self.entry(key).version
-        if change.token is not None:
-            self.fences[key] = change.token
-        if change.text is not None:
-            expires = None if change.ttl is None else self.clock() + change.ttl
-            return Written(before, self.put(key, change.text, expires))
-        self._expiries.discard(key)
-        self._values.pop(key, None)
-        return Written(before, 0)
-
-    def check_fence(self, key: str, token: int | None) -> None:
-        if token is None:
-            return
-        fence = self.fences.get(key)
-        if fence is not None and token < fence:
-            raise StaleTokenError(
-                f"the write of {key!r} with token {token} is refused: token {fence}, which is "
-                "newer, has written it; the lock was lost, take it again"
-            )
-
-    def holder(self, key: str) -> _Held | None:
-        held = self.locks.get(key)
-        if held is not None and held.expires <= self.clock():
-            del self.locks[key]
-            return None
-        return held
-
-    def queue(self, name: str) -> MemoryQueue:
-        if name not in self.queues:
-            self.queues[name] = MemoryQueue(self.numbers, self.clock)
-        return self.queues[name]
 
 
 class MemoryStore:
@@ -124,12 +43,12 @@ class MemoryStore:
         self.lock = threading.Lock()
         self._clock = clock
         # Guarded by the lock, all that is inside included.
-        self._spaces: dict[str, _Space] = {}
+        self._spaces: dict[str, MemorySpace] = {}
 
-    def space(self, namespace: str) -> _Space:
+    def space(self, namespace: str) -> MemorySpace:
         """The space of ``namespace``. Takes the lock."""
         with self.lock:
-            return self._spaces.setdefault(namespace, _Space(self._clock))
+            return self._spaces.setdefault(namespace, MemorySpace(self._clock))
 
 
 class MemoryBackend:
@@ -158,66 +77,36 @@ class MemoryBackend:
     async def read(self, keys: Sequence[str]) -> list[Entry]:
         """See `Backend.read`."""
         with self._lock:
-            return [self._space.entry(key) for key in keys]
+            return self._space.read(keys)
 
     async def commit(
         self, changes: Mapping[str, Change], checks: Mapping[str, int]
     ) -> dict[str, Written] | None:
         """See `Backend.commit`."""
-        space = self._space
         with self._lock:
-            for key, change in changes.items():
-                space.check_fence(key, change.token)
-            for key, version in checks.items():
-                if space.entry(key).version != version:
-                    return None
-            return {key: space.write(key, change) for key, change in changes.items()}
+            return self._space.commit(changes, checks)
 
     async def increment(self, key: str, by: int, token: int | None) -> int:
         """See `Backend.increment`."""
-        space = self._space
         with self._lock:
-            space.check_fence(key, token)
-            value = space.find(key)
-            total = _integer(key, None if value is None else value.entry.text) + by
-            if not -(2**63) <= total < 2**63:
-                raise InvalidArgumentError(f"the counter {key!r} would leave 64 bits: {total}")
-            space.put(key, str(total), None if value is None else value.expires)
-            if token is not None:
-                space.fences[key] = token
-            return total
+            return self._space.increment(key, by, token)
 
     # -- locks -------------------------------------------------------------------------------
 
     async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
         """See `Backend.lock_acquire`."""
-        space = self._space
         with self._lock:
-            held = space.holder(key)
-            if held is not None and held.owner != owner:
-                return None
-            token = next(space.numbers) if held is None else held.token
-            space.locks[key] = _Held(owner, token, space.clock() + ttl)
-            return token
+            return self._space.lock_acquire(key, owner, ttl)
 
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
         """See `Backend.lock_renew`."""
-        space = self._space
         with self._lock:
-            held = space.holder(key)
-            if held is None or held.token != token:
-                return False
-            space.locks[key] = held._replace(expires=space.clock() + ttl)
-            return True
+            return self._space.lock_renew(key, token, ttl)
 
     async def lock_release(self, key: str, token: int) -> bool:
         """See `Backend.lock_release`."""
         with self._lock:
-            held = self._space.holder(key)
-            if held is None or held.token != token:
-                return False
-            del self._space.locks[key]
-            return True
+            return self._space.lock_release(key, token)
 
     # -- work --------------------------------------------------------------------------------
 
@@ -285,17 +174,6 @@ class MemoryBackend:
     async def close(self) -> None:
         """See `Backend.close`."""
         self._store = None
-
-
-def _integer(key: str, text: str | None) -> int:
-    digits = "0" if text is None else text
-    try:
-        value = int(digits)
-    except ValueError:
-        raise InvalidTypeError(f"{key!r} holds {digits[:100]}, which is no integer") from None
-    if not -(2**63) <= value < 2**63:
-        raise InvalidArgumentError(f"{key!r} holds {digits[:100]}, which exceeds 64 bits")
-    return value
 
 
 # Guards _named: between finding no store of a name and making it, another thread could make one.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar
 
@@ -19,7 +18,6 @@ from rxlanggraph.errors import ContentionError, UsageError
 from rxlanggraph.state.contract import Change, Entry, Versioned
 from rxlanggraph.state.core import Core
 from rxlanggraph.state.values import (
-    check_attempts,
     check_name,
     check_seconds,
     check_token,
@@ -135,16 +133,19 @@ class Conflict(Exception):  # noqa: N818 - never seen by a caller, who gets a Co
 
 
 async def persist(what: str, attempts: int, attempt: Callable[[], Awaitable[_T]]) -> _T:
-    """Await ``attempt()`` until it raises no `Conflict`, with random, growing pauses in between.
+    """Await ``attempt()``, after a first one that met a `Conflict`, until one meets none.
+
+    With random, growing pauses before each. The first is made by the caller: asking the library
+    takes longer than most attempts.
+
+    Args:
+        what: What this is about, for the error.
+        attempts: How often to try, the first included.
+        attempt: What raises a `Conflict`, or nothing.
 
     Raises:
-        InvalidTypeError, InvalidArgumentError: ``attempts`` is no number of attempts.
         ContentionError: So many attempts met a conflict.
     """
-    check_attempts("attempts", attempts)
-    # The first is made here: asking the library takes longer than most attempts.
-    with contextlib.suppress(Conflict):
-        return await attempt()
     first = iter([Conflict])
 
     async def again() -> _T:
@@ -156,18 +157,8 @@ async def persist(what: str, attempts: int, attempt: Callable[[], Awaitable[_T]]
 
 
 def persist_blocking(what: str, attempts: int, attempt: Callable[[], _T]) -> _T:
-    """Do what `persist` does, blocking."""
-    check_attempts("attempts", attempts)
-    with contextlib.suppress(Conflict):
-        return attempt()
-    first = iter([Conflict])
-
-    def again() -> _T:
-        for conflict in first:
-            raise conflict
-        return attempt()
-
-    return Retrying(**_policy(what, attempts))(again)
+    """Call ``attempt()`` until one meets no `Conflict`; see `persist`. The first is made here."""
+    return Retrying(**_policy(what, attempts))(attempt)
 
 
 def _policy(what: str, attempts: int) -> dict[str, Any]:

@@ -6,20 +6,14 @@ import asyncio
 import contextlib
 import math
 import random
-from collections.abc import Awaitable, Callable, Hashable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Iterator
 
-__all__ = ["Bell", "Polling", "Turn", "Turns", "wait_for_ring"]
-
-_R = TypeVar("_R")
-_T = TypeVar("_T")
+__all__ = ["Bell", "Polling", "wait_for_ring"]
 
 # Seconds between two looks: short at first, for work that comes in bursts, and then no shorter
 # than a few looks a second for each waiting worker. Guesses.
 _FIRST = 0.01
 _LONGEST = 0.25
-# Seconds to wait for one's turn: many times what most turns take.
-_PATIENCE = 1.0
 
 
 class Bell:
@@ -89,67 +83,3 @@ async def wait_for_ring(heard: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await heard.wait()
-
-
-class Turn(Generic[_T]):
-    """One's turn, or the wait for it.
-
-    Attributes:
-        left: What the one before has left, see `Turns.heir`; None if there is nothing.
-        has_come: Whether the others wait for it to end; not for one who has lost patience.
-    """
-
-    def __init__(self) -> None:
-        self.left: _T | None = None
-        self.has_come = False
-
-
-class Turns(Generic[_T]):
-    """Those who had better come one after the other. Confined to the loop of its state.
-
-    It is a courtesy and no lock: whoever has waited for a second loses patience and goes ahead. So
-    one who stands still in his turn, or waits in it for another of the same turns, stops nobody.
-    """
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._members = 0
-        self._waiting: dict[Turn[_T], None] = {}  # in the order of coming
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nobody has a turn, or waits for one."""
-        return not self._members
-
-    def heir(self, turn: Turn[_T]) -> Turn[_T] | None:
-        """Return whose turn comes right after this one; None if nobody waits for that.
-
-        Ask before doing something: whoever waits by then may be left what comes of it, as of a
-        moment when they had begun already.
-        """
-        return next(iter(self._waiting), None) if turn.has_come else None
-
-    async def run(self, call: Callable[[Turn[_T]], Awaitable[_R]]) -> _R:
-        """Await ``call(turn)`` in one's turn, which comes in the order of coming."""
-        turn: Turn[_T] = Turn()
-        self._members += 1
-        try:
-            if self._members == 1:
-                turn.has_come = await self._lock.acquire()  # at once
-            else:
-                turn.has_come = await self._wait(turn)
-            return await call(turn)
-        finally:
-            self._members -= 1
-            if turn.has_come:
-                self._lock.release()
-
-    async def _wait(self, turn: Turn[_T]) -> bool:
-        self._waiting[turn] = None
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                return await self._lock.acquire()
-        except TimeoutError:
-            return False
-        finally:
-            del self._waiting[turn]

@@ -1,0 +1,168 @@
+"""What one namespace of the store in memory holds: values, locks and queues."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
+from rxlanggraph.state.agenda import Agenda
+from rxlanggraph.state.contract import Change, Entry, Written
+from rxlanggraph.state.memory_queue import MemoryQueue
+
+__all__ = ["MemorySpace"]
+
+_ABSENT: Final = Entry(None, 0)
+
+
+class _Held(NamedTuple):
+    owner: str
+    token: int
+    expires: float
+
+
+class MemorySpace:
+    """Values, locks and queues, as `Backend` describes them. Guarded by the lock of the store.
+
+    Args:
+        clock: Seconds; never goes back.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._numbers = itertools.count(1)  # versions, tokens and places
+        self._entries: dict[str, Entry] = {}
+        # Of the entries that will be gone.
+        self._expiries: Agenda[str] = Agenda()
+        # Of each key the highest token that has written it.
+        self._fences: dict[str, int] = {}
+        # Some of them have expired.
+        self._locks: dict[str, _Held] = {}
+        self._queues: dict[str, MemoryQueue] = {}
+
+    # -- values ------------------------------------------------------------------------------
+
+    def read(self, keys: Sequence[str]) -> list[Entry]:
+        """Return the entries of ``keys``."""
+        self._sweep()
+        return [self._entries.get(key, _ABSENT) for key in keys]
+
+    def commit(
+        self, changes: Mapping[str, Change], checks: Mapping[str, int]
+    ) -> dict[str, Written] | None:
+        """Make all ``changes`` if all ``checks`` hold; None if not.
+
+        Raises:
+            StaleTokenError: A token is too old; nothing was changed.
+        """
+        self._sweep()
+        entries = self._entries
+        for key, change in changes.items():
+            if change.token is not None:
+                self._check_fence(key, change.token)
+        for key, version in checks.items():
+            if entries.get(key, _ABSENT).version != version:
+                return None
+        return {key: self._write(key, change) for key, change in changes.items()}
+
+    def increment(self, key: str, by: int, token: int | None) -> int:
+        """Add ``by`` to the integer under ``key``; return the sum.
+
+        Raises:
+            StaleTokenError: ``token`` is too old.
+            InvalidTypeError, InvalidArgumentError: It is no integer, or it or the sum is too large.
+        """
+        self._sweep()
+        if token is not None:
+            self._check_fence(key, token)
+        entry = self._entries.get(key)
+        total = by if entry is None else _integer(key, entry.text) + by
+        if not -(2**63) <= total < 2**63:
+            raise InvalidArgumentError(f"the counter {key!r} would leave 64 bits: {total}")
+        self._entries[key] = Entry(str(total), next(self._numbers))
+        if token is not None:
+            self._fences[key] = token
+        return total
+
+    def _sweep(self) -> None:
+        if self._expiries:
+            for key in self._expiries.take_due(self._clock()):
+                del self._entries[key]
+
+    def _check_fence(self, key: str, token: int) -> None:
+        fence = self._fences.get(key)
+        if fence is not None and token < fence:
+            raise StaleTokenError(
+                f"the write of {key!r} with token {token} is refused: token {fence}, which is "
+                "newer, has written it; the lock was lost, take it again"
+            )
+
+    def _write(self, key: str, change: Change) -> Written:
+        text, ttl, token = change
+        before = self._entries.get(key, _ABSENT).version
+        if token is not None:
+            self._fences[key] = token
+        if self._expiries:
+            self._expiries.discard(key)
+        if text is None:
+            self._entries.pop(key, None)
+            return Written(before, 0)
+        if ttl is not None:
+            self._expiries.put(key, self._clock() + ttl)
+        entry = self._entries[key] = Entry(text, next(self._numbers))
+        return Written(before, entry.version)
+
+    # -- locks -------------------------------------------------------------------------------
+
+    def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
+        """Take a lock, or take it again; None if somebody else holds it."""
+        held = self._holder(key)
+        if held is not None and held.owner != owner:
+            return None
+        token = next(self._numbers) if held is None else held.token
+        self._locks[key] = _Held(owner, token, self._clock() + ttl)
+        return token
+
+    def lock_renew(self, key: str, token: int, ttl: float) -> bool:
+        """Let a lease begin anew, if ``token`` is current."""
+        held = self._holder(key)
+        if held is None or held.token != token:
+            return False
+        self._locks[key] = held._replace(expires=self._clock() + ttl)
+        return True
+
+    def lock_release(self, key: str, token: int) -> bool:
+        """Let go of a lock, if ``token`` is current."""
+        held = self._holder(key)
+        if held is None or held.token != token:
+            return False
+        del self._locks[key]
+        return True
+
+    def _holder(self, key: str) -> _Held | None:
+        held = self._locks.get(key)
+        if held is not None and held.expires <= self._clock():
+            del self._locks[key]
+            return None
+        return held
+
+    # -- work --------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> MemoryQueue:
+        """Return the queue ``name``."""
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = MemoryQueue(self._numbers, self._clock)
+        return queue
+
+
+def _integer(key: str, text: str | None) -> int:
+    digits = text or ""
+    try:
+        value = int(digits)
+    except ValueError:
+        raise InvalidTypeError(f"{key!r} holds {digits[:100]}, which is no integer") from None
+    if not -(2**63) <= value < 2**63:
+        raise InvalidArgumentError(f"{key!r} holds {digits[:100]}, which exceeds 64 bits")
+    return value
