@@ -11,14 +11,16 @@ A map of the modules; each imports only from those above it.
     contract                    what callers see, and what a backend must do
     values                      what is a JSON value, a name, a number
     agenda, alarm               what falls due when
-    waiting, core               waking up; calls, background tasks, the end
+    waiting, turns, block       waking up; one after the other; blocks that are entered once
+    insistence, settling        calls that are made again; calls that run to their end
+    core                        calls, background tasks, the end
     heartbeat, watching         leases that are renewed; versions as an Observable
     transactions                optimistic updates
     keys, locks, claims, work   the three parts of a state
     base, crossing, sync        the state, and its view for threads
     opening                     from a URL to a state
-    memory_queue, memory,       the backends: in memory, in SQL, in Redis
-    sql, redis
+    memory_queue, memory_space, the backends: in memory, in SQL, in Redis
+    memory, sql, redis
     writer, actor               no shared state at all: one writer, and messages to it
 """
 

@@ -54,7 +54,7 @@ class Keys:
     async def get(self, key: str) -> Versioned:
         """Return the value of ``key`` and its version; None and 0 if there is none."""
         check_name("key", key)
-        entry = await self._read(key)
+        (entry,) = await self._read(key)
         return Versioned(decode(entry.text), entry.version)
 
     async def set(
@@ -179,7 +179,7 @@ class Keys:
         async def attempt() -> Any:
             core.check_open()
             left, turn.left = turn.left, None
-            entry = left or await self._read(key)
+            entry = left or (await self._read(key))[0]
             updated = fn(decode(entry.text))
             if isinstance(updated, Awaitable):
                 updated = await updated
@@ -274,9 +274,8 @@ class Keys:
         check_name("key", key)
         return watch(self._core, key, check_seconds("interval", interval))
 
-    async def _read(self, key: str) -> Entry:
-        (entry,) = await self._core.call_repeatable(self._core.backend.read, [key])
-        return entry
+    def _read(self, key: str) -> Awaitable[list[Entry]]:
+        return self._core.call_repeatable(self._core.backend.read, [key])
 
     async def _write(self, key: str, change: Change, checks: dict[str, int]) -> Written | None:
         written = await self._core.call(self._core.backend.commit, {key: change}, checks)

@@ -139,7 +139,8 @@ def check_integer(argument: str, value: object, bits: int = 64) -> int:
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidTypeError(f"{argument} must be an integer, not {_short(value)}")
-    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+    limit = 1 << (bits - 1)
+    if not -limit <= value < limit:
         raise InvalidArgumentError(f"{argument} must fit into {bits} bits, not {_short(value)}")
     return int(value)
 
