@@ -10,9 +10,11 @@ A map of the modules; each imports only from those above it.
     sqlite_session,       transactions, and procedures inside the thread that has the file
     sqlite_numbers,
     sqlite_keys,
-    sqlite_tasks, sqlite
+    sqlite_queues,
+    sqlite_claims, sqlite
     postgresql_pool,      PostgreSQL: connections; its procedures are in postgresql.sql
     postgresql_shortcuts,
+    postgresql_queue,
     postgresql
 """
 

@@ -22,9 +22,19 @@ from rxlanggraph.state.settling import settled, undone
 from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.batches import Batches
 from rxlanggraph.state.sql.repeating import Refused, repeated
+from rxlanggraph.state.sql.sqlite_claims import (
+    claim_alone,
+    complete_alone,
+    is_idle,
+    task_claim,
+    task_complete,
+    task_fail,
+    task_release,
+)
 from rxlanggraph.state.sql.sqlite_file import HAS_TABLES, path_of
 from rxlanggraph.state.sql.sqlite_keys import commit, commit_alone, count, increment, lock_acquire
 from rxlanggraph.state.sql.sqlite_numbers import COUNTER
+from rxlanggraph.state.sql.sqlite_queues import tasks_add, tasks_purge, tasks_requeue
 from rxlanggraph.state.sql.sqlite_session import (
     Call,
     CommitError,
@@ -34,18 +44,6 @@ from rxlanggraph.state.sql.sqlite_session import (
     Session,
     error_code,
     is_busy,
-)
-from rxlanggraph.state.sql.sqlite_tasks import (
-    claim_alone,
-    complete_alone,
-    is_idle,
-    task_claim,
-    task_complete,
-    task_fail,
-    task_release,
-    tasks_add,
-    tasks_purge,
-    tasks_requeue,
 )
 from rxlanggraph.state.sql.statements import Statement, compiled
 from rxlanggraph.state.sql.tables import VERSION, check_version, definitions
