@@ -156,10 +156,16 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     Then ContentionError is raised, which names the transaction
     And its function was called 4 times, and nothing was written
 
-  Scenario: transact takes plain functions, too, and returns what they return
+  Scenario Outline: transact takes <kind>, and returns what it returns
     Given a shared state
-    When transact is called with a plain function that sets a key
+    When transact is called with <kind> that sets a key
     Then the key is set, and what the function has returned was returned
+
+    Examples:
+      | kind                        |
+      | a plain function            |
+      | an async function           |
+      | a generator-based coroutine |
 
   Scenario: A transaction that has ended takes nothing more
     Given a shared state

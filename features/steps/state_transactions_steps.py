@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import types
 from typing import Any
 
 from behave import given, then, when
@@ -181,13 +183,31 @@ def step_impl(context: Context) -> None:
     assert world(context).run(context.state.get("mine")).version == 0
 
 
-@when("transact is called with a plain function that sets a key")
-def step_impl(context: Context) -> None:
-    def change(transaction: Any) -> str:
-        transaction.set("k", 1)
-        return "returned"
+def set_plainly(transaction: Any) -> str:
+    transaction.set("k", 1)
+    return "returned"
 
-    context.told = world(context).run(context.state.transact(change))
+
+async def set_async(transaction: Any) -> str:
+    return set_plainly(transaction)
+
+
+@types.coroutine
+def set_in_steps(transaction: Any) -> Any:
+    yield from asyncio.sleep(0).__await__()
+    return set_plainly(transaction)
+
+
+SETTING = {
+    "a plain function": set_plainly,
+    "an async function": set_async,
+    "a generator-based coroutine": set_in_steps,
+}
+
+
+@when("transact is called with {kind} that sets a key")
+def step_impl(context: Context, kind: str) -> None:
+    context.told = world(context).run(context.state.transact(SETTING[kind]))
 
 
 @then("the key is set, and what the function has returned was returned")

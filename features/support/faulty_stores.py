@@ -59,6 +59,7 @@ class KeepsTheTime(MemoryBackend):
     async def commit(
         self, changes: Mapping[str, Change], checks: Mapping[str, int]
     ) -> dict[str, Written] | None:
+        self._space._sweep()
         for key, change in changes.items():
             expires = self._space._expiries._dates.get(key)
             if change.ttl is None and expires is not None:

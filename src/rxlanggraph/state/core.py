@@ -63,16 +63,16 @@ class Core:
         self, method: Callable[[*_Args], Awaitable[_T]], *args: *_Args
     ) -> Coroutine[Any, Any, _T]:
         """Call the backend; again if the server is away and the call certainly had no effect."""
-        return self._call(False, method, args)
+        return self._call(method, args, repeatable=False)
 
     def call_repeatable(
         self, method: Callable[[*_Args], Awaitable[_T]], *args: *_Args
     ) -> Coroutine[Any, Any, _T]:
         """Call the backend; again if the server is away: twice does the same as once."""
-        return self._call(True, method, args)
+        return self._call(method, args, repeatable=True)
 
     async def _call(
-        self, repeatable: bool, method: Callable[[*_Args], Awaitable[_T]], args: tuple[*_Args]
+        self, method: Callable[[*_Args], Awaitable[_T]], args: tuple[*_Args], *, repeatable: bool
     ) -> _T:
         self.check_open()
         self._calls += 1

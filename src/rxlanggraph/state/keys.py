@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, overload
@@ -16,7 +17,6 @@ from rxlanggraph.state.core import Core
 from rxlanggraph.state.transactions import Conflict, Transaction, persist
 from rxlanggraph.state.turns import Turns
 from rxlanggraph.state.values import (
-    check_attempts,
     check_function,
     check_integer,
     check_name,
@@ -172,16 +172,15 @@ class Keys:
         """
         check_name("key", key)
         check_function("fn", fn)
-        check_attempts("attempts", attempts)
-        core = self._core
-        core.check_open()
+        self._core.check_open()
+        turn = self._turns.begin(key) or await self._turns.wait(key)
 
         async def attempt() -> Any:
-            core.check_open()
+            self._core.check_open()
             left, turn.left = turn.left, None
             entry = left or (await self._read(key))[0]
             updated = fn(decode(entry.text))
-            if isinstance(updated, Awaitable):
+            if inspect.isawaitable(updated):
                 updated = await updated
             change = _change(updated, ttl, token)
             heir = turn.heir()
@@ -192,12 +191,7 @@ class Keys:
                 heir.left = Entry(change.text, written.after)
             return updated
 
-        turn = self._turns.begin(key) or await self._turns.wait(key)
         try:
-            try:
-                return await attempt()
-            except Conflict:
-                pass
             return await persist(f"safe_update of {key!r}", attempts, attempt)
         finally:
             self._turns.end(key, turn)
@@ -247,19 +241,16 @@ class Keys:
             StaleTokenError: A token is too old; nothing was written.
         """
         check_function("fn", fn)
-        check_attempts("attempts", attempts)
 
         async def attempt() -> Any:
             transaction = Transaction(self._core)
             result = fn(transaction)
-            if isinstance(result, Awaitable):
+            if inspect.isawaitable(result):
                 result = await result
             if not await transaction._commit():
                 raise Conflict
             return result
 
-        with contextlib.suppress(Conflict):
-            return await attempt()
         return await persist("the transaction", attempts, attempt)
 
     def watch(self, key: str, interval: float = 0.2) -> Observable[Versioned]:

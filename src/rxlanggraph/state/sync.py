@@ -18,7 +18,7 @@ from rxlanggraph.state.contract import COMPLETED, DeadLetter, QueueStats, TaskSt
 from rxlanggraph.state.crossing import entered, run_on
 from rxlanggraph.state.locks import Lease
 from rxlanggraph.state.transactions import Conflict, Transaction, persist_blocking
-from rxlanggraph.state.values import check_attempts, check_function
+from rxlanggraph.state.values import check_function
 from rxlanggraph.state.work import MOST_ITEMS
 
 __all__ = ["SyncClaim", "SyncState", "SyncTransaction"]
@@ -168,7 +168,6 @@ class SyncState(_Blocking):
     ) -> Any:
         """Do what `Keys.safe_update` does, blocking; ``fn`` is a plain function."""
         check_function("fn", fn)
-        check_attempts("attempts", attempts)
 
         def attempt() -> Any:
             value, version = self.get(key)
@@ -191,7 +190,6 @@ class SyncState(_Blocking):
     def transact(self, fn: Callable[[SyncTransaction], _T], attempts: int = 10) -> _T:
         """Do what `Keys.transact` does, blocking; ``fn`` is a plain function."""
         check_function("fn", fn)
-        check_attempts("attempts", attempts)
 
         def attempt() -> _T:
             transaction = Transaction(self._state._core)

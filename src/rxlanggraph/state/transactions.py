@@ -18,6 +18,7 @@ from rxlanggraph.errors import ContentionError, UsageError
 from rxlanggraph.state.contract import Change, Entry, Versioned
 from rxlanggraph.state.core import Core
 from rxlanggraph.state.values import (
+    check_attempts,
     check_name,
     check_seconds,
     check_token,
@@ -133,20 +134,18 @@ class Conflict(Exception):  # noqa: N818 - never seen by a caller, who gets a Co
 
 
 async def persist(what: str, attempts: int, attempt: Callable[[], Awaitable[_T]]) -> _T:
-    """Await ``attempt()``, after a first one that met a `Conflict`, until one meets none.
-
-    With random, growing pauses before each. The first is made by the caller: asking the library
-    takes longer than most attempts.
-
-    Args:
-        what: What this is about, for the error.
-        attempts: How often to try, the first included.
-        attempt: What raises a `Conflict`, or nothing.
+    """Await ``attempt()`` until it raises no `Conflict`, with random, growing pauses in between.
 
     Raises:
+        InvalidTypeError, InvalidArgumentError: ``attempts`` is no number of attempts.
         ContentionError: So many attempts met a conflict.
     """
-    first = iter([Conflict])
+    check_attempts("attempts", attempts)
+    # The first is made here: asking the library takes longer than most attempts.
+    try:
+        return await attempt()
+    except Conflict:
+        first = iter([Conflict])
 
     async def again() -> _T:
         for conflict in first:
@@ -157,8 +156,19 @@ async def persist(what: str, attempts: int, attempt: Callable[[], Awaitable[_T]]
 
 
 def persist_blocking(what: str, attempts: int, attempt: Callable[[], _T]) -> _T:
-    """Call ``attempt()`` until one meets no `Conflict`; see `persist`. The first is made here."""
-    return Retrying(**_policy(what, attempts))(attempt)
+    """Do what `persist` does, blocking."""
+    check_attempts("attempts", attempts)
+    try:
+        return attempt()
+    except Conflict:
+        first = iter([Conflict])
+
+    def again() -> _T:
+        for conflict in first:
+            raise conflict
+        return attempt()
+
+    return Retrying(**_policy(what, attempts))(again)
 
 
 def _policy(what: str, attempts: int) -> dict[str, Any]:

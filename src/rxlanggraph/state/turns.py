@@ -17,7 +17,7 @@ _Line: TypeAlias = "dict[Turn[_T], asyncio.Future[None]]"
 
 
 class Turn(Generic[_T]):
-    """One's turn, or what one goes ahead with who has lost patience.
+    """One's turn; or none, of one who has lost patience and goes ahead.
 
     Attributes:
         left: What the one before has left, see `heir`; None if there is nothing.
@@ -58,7 +58,10 @@ class Turns(Generic[_T]):
         return Turn(line)
 
     async def wait(self, key: str) -> Turn[_T]:
-        """Have one's turn in the order of coming, or go ahead."""
+        """Have one's turn in the order of coming, or go ahead.
+
+        Called right after `begin` has returned None. Cancelled, one is out of the line.
+        """
         line = self._lines[key]
         turn: Turn[_T] = Turn(line)
         line[turn] = come = asyncio.get_running_loop().create_future()
@@ -67,7 +70,7 @@ class Turns(Generic[_T]):
                 await come
         except BaseException as error:
             line.pop(turn, None)
-            if come.done() and not come.cancelled():  # it came at the same time
+            if come.done() and not come.cancelled():  # then it has to be passed on
                 self._next(key, line)
             if isinstance(error, TimeoutError):
                 return Turn(None)
@@ -75,7 +78,7 @@ class Turns(Generic[_T]):
         return turn
 
     def end(self, key: str, turn: Turn[_T]) -> None:
-        """End one's turn: the next one's comes."""
+        """End one's turn, so that the next one's comes; idle for one who went ahead."""
         if turn._line is not None:
             self._next(key, turn._line)
 
