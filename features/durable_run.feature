@@ -452,7 +452,9 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | run graphs.py:double -i good.jsonl --journal memory:          | 2 | would die with the command     | name a file         |
       | run graphs.py:double -i good.jsonl --journal gopher://here    | 2 | cannot open the journal gopher://here | must begin with |
       | run graphs.py:double -i good.jsonl --journal redis://here#a/b | 2 | 'a/b' names no journal         | up to 56 letters    |
-      | run graphs.py:double -i good.jsonl --journal j?k              | 2 | 'j?k' names no journal         | path of a file      |
+      | run graphs.py:double -i good.jsonl --journal sqlite:///j?k    | 2 | j?k' names no journal          | is %3F              |
+      | run graphs.py:double -i good.jsonl --journal /dev/null        | 2 | cannot open the journal        | no regular file     |
+      | run graphs.py:double -i good.jsonl --journal redis://here/jobs | 2 | cannot open the journal       | number of a database |
       | run graphs.py:double -i - --journal j                         | 2 | journal of standard input      | write it to a file  |
       | run graphs.py:double -i /dev/null --journal j                 | 2 | journal of /dev/null           | write it to a file  |
       | run graphs.py:double -i nowhere --journal j                   | 2 | cannot read nowhere            | give a readable     |

@@ -72,10 +72,14 @@ Feature: A journal is where its name says, and what is none stays as it is
       | --journal j -o out.jsonl --errors j-wal   | errors | j-wal       |
       | --journal link -o j-wal                   | output | j-wal       |
 
-  Scenario: A path is taken as it is, with a % in it too
-    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal k%41.db"
+  Scenario: A path is taken as it is, with a % or a ? in it too
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal k%41?.db"
     Then the exit status is 0
-    And there is a file "k%41.db" and none called "kA.db"
+    And there is a file "k%41?.db" and none called "kA?.db"
+    When I run "rxlanggraph status k%41?.db"
+    Then the exit status is 0
+    When I run "rxlanggraph status sqlite:///k%2541%3F.db"
+    Then the exit status is 0
 
   Scenario Outline: A number that cannot be is refused before anything is touched: <option>
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j <option>"

@@ -62,6 +62,16 @@ Feature: A state is opened by its URL, on the loop that uses it
       | while the server answers |
       | before it has begun      |
 
+  Scenario Outline: Somebody waits for the thread of an SQLite file whose opening is cancelled <how>
+    Given the disk does not answer
+    When the opening of an SQLite file is cancelled <how>, and then the disk answers
+    Then somebody has waited for that, and the thread of the file has ended quietly
+
+    Examples:
+      | how                                |
+      | once                               |
+      | twice, with all tasks of the loop  |
+
   Scenario: What open_state returns is for one block
     When the block of open_state is entered a second time
     Then UsageError is raised, which names open_state(...)

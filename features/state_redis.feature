@@ -221,11 +221,14 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
 
     Examples:
       | somewhere                 | url                                                   | an error              |
-      | with a wrong password     | redis://:sesame@127.0.0.1:{port}                      | StateUnavailableError |
-      | without a password        | redis://127.0.0.1:{port}                              | StateUnavailableError |
+      | with a wrong password     | redis://:sesame@127.0.0.1:{port}                      | InvalidArgumentError  |
+      | without a password        | redis://127.0.0.1:{port}                              | InvalidArgumentError  |
       | where nobody listens      | valkey://:sesame@127.0.0.1:1                          | StateUnavailableError |
       | at no such socket         | unix:///nowhere/valkey.sock                           | StateUnavailableError |
-      | in a database of no name  | redis://:abracadabra@127.0.0.1:{port}/77              | StateUnavailableError |
+      | in a database that is not | redis://:abracadabra@127.0.0.1:{port}/77              | InvalidArgumentError  |
+      | in a database with a name | redis://:abracadabra@127.0.0.1:{port}/jobs            | InvalidArgumentError  |
+      | in a database of another  | redis://:abracadabra@127.0.0.1:{port}/0/1             | InvalidArgumentError  |
+      | with something behind it  | redis://:abracadabra@127.0.0.1:{port}/0#jobs          | InvalidArgumentError  |
       | with an unknown option    | redis://:sesame@127.0.0.1:{port}?colour=blue          | InvalidArgumentError  |
       | with a wrong option       | redis://:sesame@127.0.0.1:{port}?socket_timeout=long  | InvalidArgumentError  |
       | without any time          | redis://:sesame@127.0.0.1:{port}?socket_timeout=0     | InvalidArgumentError  |
@@ -241,6 +244,7 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | how             | url                                              |
       | with a password | redis://:abracadabra@127.0.0.1:{port}            |
       | as Valkey       | valkey://:abracadabra@127.0.0.1:{port}/3         |
+      | with a last /   | redis://:abracadabra@127.0.0.1:{port}/3/         |
       | over a socket   | unix://:abracadabra@{socket}?db=2                |
       | over RESP3      | redis://:abracadabra@127.0.0.1:{port}?protocol=3 |
 

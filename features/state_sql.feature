@@ -31,6 +31,8 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | in SQLite's own memory      | sqlite:///:memory:                              | an InvalidArgumentError | memory:            |
       | in no file at all           | sqlite://                                       | an InvalidArgumentError | sqlite:///FILE     |
       | in a file with options      | sqlite:///state.db?mode=ro                      | an InvalidArgumentError | sqlite:///FILE     |
+      | in a file with a ?          | sqlite:///state?.db                             | an InvalidArgumentError | %3F                |
+      | in a device                 | sqlite:////dev/null                             | an InvalidArgumentError | no regular file    |
       | in a file of a host         | sqlite://me:sesame@host/state.db                | an InvalidArgumentError | sqlite:///FILE     |
       | over another SQLite driver  | sqlite+pysqlite:///state.db                     | an InvalidArgumentError | sqlite+aiosqlite   |
       | in a folder                 | sqlite:////                                     | an InvalidArgumentError | cannot be opened   |

@@ -79,7 +79,7 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
   Scenario Outline: Who has lost an item is told by <method>, and by every method after that
     Given an item in a queue
     When a worker has lost it to another one, and calls <method>
-    Then LeaseLostError is raised, and UsageError by the next call
+    Then LeaseLostError is raised, and by the next call again
     And the other one's claim still holds
 
     Examples:
@@ -88,6 +88,16 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | fail     |
       | release  |
       | extend   |
+
+  Scenario Outline: An exception that cannot say what it is fails its attempt like any other, <where>
+    Given an item in a queue
+    When its only attempt fails <where> with an exception whose __str__ raises RuntimeError
+    Then the exception is what came out, and the item is a dead letter that names it and says so
+
+    Examples:
+      | where            |
+      | in its block     |
+      | as it says so    |
 
   Scenario: Who was slow, but has lost nothing to anybody, completes it all the same
     Given an item in a queue

@@ -7,7 +7,8 @@ from behave import then, when
 from behave.runner import Context
 
 from rxlanggraph import errors
-from rxlanggraph.errors import LeaseLostError, StateUnavailableError, UsageError
+from rxlanggraph.errors import LeaseLostError, StateUnavailableError
+from rxlanggraph.state import Claim
 from rxlanggraph.state.settling import settled
 from support.patching import patch
 from support.state_world import claimed, raised, world
@@ -65,9 +66,40 @@ def step_impl(context: Context, method: str) -> None:
     world(context).run(lose())
 
 
-@then("LeaseLostError is raised, and UsageError by the next call")
+@then("LeaseLostError is raised, and by the next call again")
 def step_impl(context: Context) -> None:
-    assert [type(error) for error in context.raised] == [LeaseLostError, UsageError], context.raised
+    assert [type(error) for error in context.raised] == [LeaseLostError] * 2, context.raised
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@when("its only attempt fails {where} with an exception whose __str__ raises RuntimeError")
+def step_impl(context: Context, where: str) -> None:
+    async def work(claim: Claim) -> None:
+        async with claim:
+            raise MuteError
+
+    async def fail() -> None:
+        claim = await claimed(context.state)
+        if where == "in its block":
+            context.raised = await raised(work(claim))
+            claim = await claimed(context.state)
+        else:
+            context.raised = MuteError()
+        await claim.fail(context.raised, final=True)
+        (context.dead,) = await context.state.dead_letters("q")
+
+    world(context).run(fail())
+
+
+@then("the exception is what came out, and the item is a dead letter that names it and says so")
+def step_impl(context: Context) -> None:
+    assert type(context.raised) is MuteError, type(context.raised)
+    message = "(its __str__ raised RuntimeError)"
+    assert context.dead.error == {"type": "MuteError", "message": message}, context.dead
 
 
 @then("the other one's claim still holds")

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +19,7 @@ from rxlanggraph.state import State, open_state, opening
 from rxlanggraph.state.memory import MemoryBackend
 from support.patching import patch
 from support.state_world import raised, world
-from support.tasks import run
+from support.tasks import PATIENCE, run
 
 
 def in_folder(context: Context, url: str) -> str:
@@ -166,6 +168,50 @@ def step_impl(context: Context, at: str) -> None:
 @then("what was opened is closed")
 def step_impl(context: Context) -> None:
     assert context.closed == context.made, (context.closed, context.made)
+
+
+@given("the disk does not answer")
+def step_impl(context: Context) -> None:
+    context.answers, context.asked = threading.Event(), threading.Event()
+    context.threads, context.complaints = [], []
+
+    def slow(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        context.threads.append(threading.current_thread())
+        context.asked.set()
+        assert context.answers.wait(PATIENCE)
+        return connect(*arguments, **options)
+
+    connect = sqlite3.connect
+    patch(context, sqlite3, "connect", slow)
+    patch(context, threading, "excepthook", context.complaints.append)
+
+
+@when("the opening of an SQLite file is cancelled {how}, and then the disk answers")
+def step_impl(context: Context, how: str) -> None:
+    async def cancel() -> None:
+        ours = asyncio.all_tasks()
+        task = asyncio.create_task(opened(in_folder(context, "sqlite:///FILE")))
+        assert await asyncio.to_thread(context.asked.wait, PATIENCE)
+        for _ in range(1 if how == "once" else 2):
+            for each in {task} if how == "once" else asyncio.all_tasks() - ours:
+                each.cancel()
+            for _ in range(10):
+                await asyncio.sleep(0)
+        context.waiting = asyncio.all_tasks() - ours
+        context.answers.set()
+        await asyncio.wait([task, *context.waiting])
+        assert task.cancelled()
+
+    run(cancel())
+
+
+@then("somebody has waited for that, and the thread of the file has ended quietly")
+def step_impl(context: Context) -> None:
+    assert context.waiting
+    (thread,) = context.threads
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert not context.complaints, context.complaints
 
 
 @when("something of it fails in the background")

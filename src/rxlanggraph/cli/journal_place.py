@@ -75,6 +75,8 @@ def place_of(where: str) -> Place:
             "a journal in memory would die with the command; name a file, or a server"
         )
     if begin := _FILE_URL.match(where):
+        if "?" in where:
+            raise CommandError(f"{where!r} names no journal: a ? in the name of a file is %3F")
         return _file(where, unquote(where[begin.end() :], errors="surrogateescape"))
     if not _URL.match(where):
         return _file(where, where)
@@ -151,7 +153,7 @@ class Patience:
 
 
 def _file(name: str, path: str) -> Place:
-    if not path or "?" in path:
+    if not path:
         raise CommandError(f"{name!r} names no journal: give the path of a file")
     absolute = Path(path).absolute()
     return Place(name, f"sqlite:///{quote(os.fsencode(absolute))}", "journal:run", absolute)

@@ -27,8 +27,9 @@ from rxlanggraph.cli.journal_place import Patience
 from rxlanggraph.cli.journal_watch import Progress
 from rxlanggraph.cli.ledger import line_ranges
 from rxlanggraph.cli.lines import Line
-from rxlanggraph.cli.records import broken_record, encodable, to_line
+from rxlanggraph.cli.records import broken_record, to_line
 from rxlanggraph.state import SyncState
+from rxlanggraph.texts import encodable
 
 __all__ = ["JournalWriter"]
 

@@ -11,8 +11,9 @@ from pydantic_core import to_json
 
 from rxlanggraph.cli.lines import Line
 from rxlanggraph.messages import StreamMessage
+from rxlanggraph.texts import error_text
 
-__all__ = ["Record", "broken_record", "encodable", "error_text", "result_record", "to_line"]
+__all__ = ["Record", "broken_record", "result_record", "to_line"]
 
 Record = dict[str, Any]
 
@@ -47,14 +48,6 @@ def _error(error: BaseException) -> Record:
     return {"type": type(error).__name__, "message": error_text(error)}
 
 
-def error_text(error: BaseException) -> str:
-    """Return what an exception says, even if it cannot say it."""
-    try:
-        return encodable(str(error))
-    except Exception as second:
-        return f"(its __str__ raised {type(second).__name__})"
-
-
 def to_line(record: Record) -> tuple[bytes, Record]:
     """Return ``record`` as one line of JSON, newline included, and as it was really written.
 
@@ -83,8 +76,3 @@ def to_line(record: Record) -> tuple[bytes, Record]:
 
 def _json(record: Record) -> bytes:
     return to_json(record, bytes_mode="base64", inf_nan_mode="strings") + b"\n"
-
-
-def encodable(text: str) -> str:
-    """Return ``text`` with what UTF-8 cannot hold (lone surrogates) as escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()

@@ -147,10 +147,10 @@ class Claim:
             UsageError: The claim has ended already.
             StateUnavailableError: The server gives no answer.
         """
-        self._check_open()
+        self._check_open("extended")
         seconds = None if lease is None else check_seconds("lease", lease)
         if not await self._heartbeat.renew(self, seconds):
-            self._check_open()  # it may have ended meanwhile
+            self._check_open("extended")  # it may have ended meanwhile
             self._end = "lost"
             raise self._lost_error("extended")
 
@@ -184,7 +184,7 @@ class Claim:
 
     async def _finish(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
         self._core.check_open()
-        self._check_open()
+        self._check_open(end)
         # Set at once, so that of two tasks that end the claim at the same time one is told so.
         self._end = end
         await settled(self._end_it(end, call))
@@ -203,7 +203,9 @@ class Claim:
             self._end = "lost"
             raise self._lost_error(end)
 
-    def _check_open(self) -> None:
+    def _check_open(self, what: str) -> None:
+        if self._end == "lost":
+            raise self._lost_error(what)
         if self._end is not None:
             raise UsageError(f"the claim of task {self.id} has ended already: {self._end}")
 

@@ -95,7 +95,7 @@ class MemorySpace:
         if fence is not None and token < fence:
             raise StaleTokenError(
                 f"the write of {key!r} with token {token} is refused: token {fence}, which is "
-                "newer, has written it; the lock was lost, take it again"
+                "newer, has written it; if it is that of a lock, the lock was lost: take it again"
             )
 
     def _write(self, key: str, change: Change) -> Written:

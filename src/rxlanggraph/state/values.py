@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.texts import error_text
 
 __all__ = [
     "check_attempts",
@@ -79,8 +80,7 @@ def decode(text: str | None) -> Any:
 def error_value(error: Any) -> Any:
     """Return the JSON value of an exception; anything else as it is. Any thread; never blocks."""
     if isinstance(error, BaseException):
-        message = str(error).encode(errors="backslashreplace").decode()
-        return {"type": type(error).__qualname__, "message": message}
+        return {"type": type(error).__qualname__, "message": error_text(error)}
     return error
 
 

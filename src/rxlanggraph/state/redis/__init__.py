@@ -19,8 +19,8 @@ async def open_backend(url: str, namespace: str) -> RedisBackend:
         namespace: Which part of the server's data it is.
 
     Raises:
-        InvalidArgumentError: redis-py cannot use the URL.
-        StateUnavailableError: The server is not there, or refuses us.
+        InvalidArgumentError: redis-py cannot use the URL, or the server refuses us.
+        StateUnavailableError: The server is not there.
     """
     if url.startswith("valkey"):  # the same protocol; redis-py knows its own names alone
         url = url.replace("valkey", "redis", 1)

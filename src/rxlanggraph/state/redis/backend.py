@@ -102,7 +102,8 @@ class RedisBackend:
         """See that there is a server.
 
         Raises:
-            StateUnavailableError: There is none, or it refuses us.
+            InvalidArgumentError: It refuses us, and will do so again.
+            StateUnavailableError: There is none.
         """
         await self._lanes.connect()
 
@@ -294,7 +295,7 @@ def _refuse(why: str, key: str, *particulars: Any) -> NoReturn:
         token, highest = particulars
         raise StaleTokenError(
             f"the write of {key!r} with token {token} is refused: token {highest}, which is "
-            "newer, has written it; the lock was lost, take it again"
+            "newer, has written it; if it is that of a lock, the lock was lost: take it again"
         )
     held = "" if not particulars else f"; it holds {particulars[0][:100]}"
     if why == "no integer":

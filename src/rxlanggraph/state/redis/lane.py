@@ -35,7 +35,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from rxlanggraph.errors import StateClosedError, StateUnavailableError
+from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
 from rxlanggraph.state.redis.scripts import Script
 
 __all__ = ["Connection", "Lane"]
@@ -106,12 +106,19 @@ class Lane:
         """Connect; a second time there is nothing to do.
 
         Raises:
-            StateUnavailableError: There is no server, or it refuses us.
+            InvalidArgumentError: The server refuses us: a password, a database that it has not.
+            StateUnavailableError: There is no server, or it does nothing for now.
         """
         try:
             async with asyncio.timeout(self._timeout):
-                await self._connect()
-        except (_UnansweredError, RedisError, TimeoutError) as failure:
+                await self._connection.connect()
+        except (*_NOT_NOW, TimeoutError) as failure:
+            raise self._unavailable(failure, in_doubt=False) from failure
+        except (AuthenticationError, ResponseError) as answer:
+            raise InvalidArgumentError(
+                f"the Redis server {self._where()} refuses the URL: {answer}"
+            ) from answer
+        except RedisError as failure:
             raise self._unavailable(failure, in_doubt=False) from failure
 
     async def call(
@@ -224,11 +231,14 @@ class Lane:
             self._connection.host = host or self._connection.host  # "": another port alone
             self._connection.port = port
 
+    def _where(self) -> str:
+        return "at its socket" if self._home is None else "at {}:{}".format(*self._home)
+
     def _unavailable(self, failure: BaseException, *, in_doubt: bool) -> StateUnavailableError:
         why = failure.__cause__ if isinstance(failure, _UnansweredError) else failure
-        where = "at its socket" if self._home is None else "at {}:{}".format(*self._home)
         return StateUnavailableError(
-            f"the Redis server {where} gives no answer: {why or 'time is up'}", in_doubt=in_doubt
+            f"the Redis server {self._where()} gives no answer: {why or 'time is up'}",
+            in_doubt=in_doubt,
         )
 
 

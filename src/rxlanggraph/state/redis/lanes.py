@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from redis.asyncio.connection import ConnectionPool
@@ -28,6 +30,7 @@ _CONNECTIONS = 32
 _MOST_CONNECTIONS = 1024
 # Seconds until an answer is given up, unless the URL says otherwise (?socket_timeout=).
 _TIMEOUT = 5.0
+_DATABASE = re.compile("/?|/[0-9]+/?")
 
 
 class Lanes:
@@ -59,7 +62,8 @@ class Lanes:
         """Connect once, to see that there is a server.
 
         Raises:
-            StateUnavailableError: There is none, or it refuses us.
+            InvalidArgumentError: It refuses us, and will do so again.
+            StateUnavailableError: There is none.
         """
         await self._lanes[0].connect()
 
@@ -107,6 +111,21 @@ class Lanes:
             raise
 
 
+def _check_place(url: str) -> None:
+    """Refuse what redis-py overlooks, which then would be another database: number 0.
+
+    Raises:
+        ValueError: The URL has more than a server and a database, or a database without a number.
+    """
+    parts = urlsplit(url)
+    # What it says instead is not repeated: it may be half a password.
+    if parts.fragment or not (parts.scheme == "unix" or _DATABASE.fullmatch(parts.path)):
+        raise ValueError(
+            "after the server comes / and the number of a database, or nothing; in a password "
+            "write / as %2F and # as %23"
+        )
+
+
 def _understood(url: str) -> tuple[Callable[[], Connection], int, float]:
     """What makes a connection to ``url``, how many there are to be, and the seconds for an answer.
 
@@ -114,6 +133,7 @@ def _understood(url: str) -> tuple[Callable[[], Connection], int, float]:
         InvalidArgumentError: redis-py cannot use it.
     """
     try:
+        _check_place(url)
         pool = ConnectionPool.from_url(
             url,
             max_connections=_CONNECTIONS,

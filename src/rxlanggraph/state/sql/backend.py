@@ -265,6 +265,6 @@ _STATES: Final[Mapping[str, tuple[str, ...]]] = {"waiting": WAITING}
 
 def _refuse(key: str, token: int | None) -> NoReturn:
     raise StaleTokenError(
-        f"the write of {key!r} with token {token} is refused: a newer one has written it; the "
-        "lock was lost, take it again"
+        f"the write of {key!r} with token {token} is refused: a newer one has written it; if "
+        "it is that of a lock, the lock was lost: take it again"
     )

@@ -156,13 +156,19 @@ class SqliteDatabase:
             raise self._unusable(failures[0]) from failures[0]
         await self.call("prepare")
 
-    async def _start(self, connection: aiosqlite.Connection) -> None:
+    async def _start(self, connection: _Connection) -> None:
         """Start the thread; in an empty context, which it may keep (see rxlanggraph.starting)."""
-        await connection
+        try:
+            await connection
+        finally:
+            await connection.wait_until_stopped()
 
     def _connect(self, failures: list[sqlite3.Error]) -> sqlite3.Connection:
         """Connect, in the thread. Where aiosqlite sees this fail, it lets its thread go astray."""
         try:
+            path = Path(self._path)
+            if path.exists() and not path.is_file():
+                raise sqlite3.OperationalError("it is no regular file")
             return sqlite3.connect(
                 self._path, factory=SESSION, isolation_level=None, timeout=_WAIT_IN_THREAD
             )
@@ -200,14 +206,33 @@ class SqliteDatabase:
         )
 
 
-def _made(connect: Callable[[], sqlite3.Connection]) -> aiosqlite.Connection:
+class _Connection(aiosqlite.Connection):
+    """One that can be waited for, if it is stopped because its beginning was cancelled.
+
+    Else its thread would still have something to tell to a loop that may be closed by then.
+    """
+
+    _stopped: asyncio.Future[Any] | None = None
+
+    def stop(self) -> asyncio.Future[Any] | None:
+        self._stopped = super().stop()
+        return self._stopped
+
+    async def wait_until_stopped(self) -> None:
+        """Return when the thread is about to end, if it was told to; not earlier if cancelled."""
+        while self._stopped is not None and not self._stopped.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([self._stopped])
+
+
+def _made(connect: Callable[[], sqlite3.Connection]) -> _Connection:
     """Make a connection whose thread keeps no process from ending, if nobody closes it.
 
     Nobody can where the loop is closed already. aiosqlite does not ask whether its thread is to be
     a daemon; so it is made in one, and inherits that.
     """
-    made: list[aiosqlite.Connection] = []
-    maker = Thread(target=lambda: made.append(aiosqlite.Connection(connect, 64)), daemon=True)
+    made: list[_Connection] = []
+    maker = Thread(target=lambda: made.append(_Connection(connect, 64)), daemon=True)
     maker.start()
     maker.join()
     return made[0]

@@ -29,8 +29,8 @@ def path_of(url: str) -> str:
     path = unquote(url.partition(":///")[2], errors="surrogateescape")
     if not path or path == ":memory:" or "?" in url or "\0" in path:
         raise InvalidArgumentError(
-            "the URL of an SQLite file is sqlite:///FILE, without anything else; for shared state "
-            "in memory there is memory:"
+            "the URL of an SQLite file is sqlite:///FILE, without anything else (a ? in its name "
+            "is %3F); for shared state in memory there is memory:"
         )
     return path
 
