@@ -198,6 +198,7 @@ Feature: Every backend keeps the one contract of shared state
       | group      | does wrong                                             |
       | values     | reads a counter and then writes it                     |
       | values     | compares and then sets                                 |
+      | values     | replaces a value at once, whatever it is               |
       | values     | begins the versions of each key anew                   |
       | values     | keeps the time of a key that is written without one    |
       | values     | counts in floating point                               |
@@ -209,6 +210,7 @@ Feature: Every backend keeps the one contract of shared state
       | locks      | lets anybody release a lock                            |
       | locks      | renews leases that are over                            |
       | fencing    | looks at no token                                      |
+      | fencing    | replaces a value at once, for anybody                  |
       | fencing    | forgets the token with its key                         |
       | fencing    | keeps the token of a write that was not made           |
       | work       | chooses a task and then claims it                      |

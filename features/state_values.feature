@@ -84,6 +84,14 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When safe_update is called with a function that raises KeyError
     Then KeyError is raised, and nothing was written
 
+  Scenario: A value in memory is read and replaced at once
+    When a value of an opened store in memory is read, replaced and updated
+    Then each has ended in its first step, without the calls that could wait
+
+  Scenario: What another loop in another thread writes meanwhile is not lost
+    When a value in memory is updated, and by another thread with a loop of its own meanwhile
+    Then both are in it, and the function was called with both values
+
   Scenario: Updates of one state do not overtake each other: each calls its function once
     When 64 tasks of one state update a key 4 times each with safe_update
     Then its value is 256, and the functions were called 256 times

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import reactivex as rx
@@ -19,6 +20,8 @@ from rxlanggraph.errors import (
     UsageError,
 )
 from rxlanggraph.state import Claim, State, Task, open_state_on
+from rxlanggraph.state.crossing import entered
+from rxlanggraph.state.memory import MemoryBackend
 from rxlanggraph.state.sync import SyncClaim, SyncState
 from support.state_threads import LoopThread, caught
 from support.tasks import PATIENCE, in_thread
@@ -27,11 +30,18 @@ from support.waiting import in_threads
 # -- many threads ----------------------------------------------------------------------------------
 
 
+@contextlib.asynccontextmanager
+async def plain_state() -> AsyncIterator[State]:
+    """A state whose every call goes through the methods of its backend, which can be patched."""
+    async with State(MemoryBackend()) as state:
+        yield state
+
+
 def opened(context: Context) -> State:
     """A state on a loop that runs in another thread."""
     context.loop_thread = LoopThread()
     context.add_cleanup(context.loop_thread.close)
-    manager = open_state_on(context.loop_thread.loop, "memory:")
+    manager = entered(context.loop_thread.loop, plain_state())
     state = context.state = manager.__enter__()
 
     def close() -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 from behave import given, then, when
@@ -10,10 +11,11 @@ from behave.runner import Context
 from rxlanggraph.errors import ContentionError, StateClosedError
 from rxlanggraph.state import State, open_state
 from rxlanggraph.state import turns as state_turns
+from rxlanggraph.state.memory import MemoryBackend, MemoryStore
 from rxlanggraph.state.turns import Turns
 from support.patching import patch
 from support.state_world import world
-from support.tasks import run
+from support.tasks import in_thread, run
 
 
 @given("that updates lose patience after {seconds:g} seconds")
@@ -31,7 +33,7 @@ def step_impl(context: Context, tasks: int, times: int) -> None:
         return (value or 0) + 1
 
     async def update() -> Any:
-        async with open_state("memory:") as state:
+        async with State(MemoryBackend()) as state:
             read = state.backend.read
 
             async def counted(keys: Any) -> Any:
@@ -59,6 +61,74 @@ def step_impl(context: Context, value: int, times: int) -> None:
 def step_impl(context: Context, value: int) -> None:
     # Once by the first of them; and at the end by whoever looks.
     assert (context.value, len(context.reads)) == (value, 2), (context.value, context.reads)
+
+
+@contextlib.asynccontextmanager
+async def two_states() -> AsyncIterator[tuple[State, State]]:
+    """Two states of one store, whose calls can be meddled with."""
+    store = MemoryStore()
+    async with State(MemoryBackend(store)) as state, State(MemoryBackend(store)) as other:
+        yield state, other
+
+
+@when("a value of an opened store in memory is read, replaced and updated")
+def step_impl(context: Context) -> None:
+    async def never(*_: object) -> None:
+        raise AssertionError("this is for those that wait")
+
+    async def update() -> list[Any]:
+        async with open_state("memory:") as state:
+            patch(context, state.backend, "read", never)
+            patch(context, state.backend, "commit", never)
+            calls = (
+                state.set_if_not_exists("n", 1),
+                state.compare_and_set("n", 2, 0),
+                state.safe_update("n", lambda value: value + 1),
+                state.get("n"),
+            )
+            return [first_step(call) for call in calls]
+
+    context.ended = run(update())
+
+
+def first_step(call: Coroutine[Any, Any, Any]) -> Any:
+    """What the coroutine returns, which does not wait for anything."""
+    try:
+        call.send(None)
+    except StopIteration as end:
+        return end.value
+    call.close()
+    raise AssertionError("it waits")
+
+
+@then("each has ended in its first step, without the calls that could wait")
+def step_impl(context: Context) -> None:
+    *done, last = context.ended
+    assert (done, last.value) == ([True, False, 2], 2), context.ended
+
+
+@when("a value in memory is updated, and by another thread with a loop of its own meanwhile")
+def step_impl(context: Context) -> None:
+    context.seen = []
+
+    async def update(fn: Callable[[Any], Any]) -> Any:
+        async with open_state("memory:threads") as state:
+            await state.safe_update("list", fn)
+            return (await state.get("list")).value
+
+    def overtaken(value: Any) -> list[str]:
+        context.seen.append(value)
+        if value is None:
+            in_thread(lambda: asyncio.run(update(lambda _: ["other"])))
+        return [*(value or []), "first"]
+
+    context.value = run(update(overtaken))
+
+
+@then("both are in it, and the function was called with both values")
+def step_impl(context: Context) -> None:
+    assert context.seen == [None, ["other"]], context.seen
+    assert context.value == ["other", "first"], context.value
 
 
 def meddle(context: Context, state: State, meanwhile: Callable[[], Awaitable[None]]) -> None:
@@ -91,7 +161,7 @@ def step_impl(context: Context) -> None:
         return [*value, len(value)]
 
     async def update() -> Any:
-        async with open_state("memory:updates") as state, open_state("memory:updates") as other:
+        async with two_states() as (state, other):
             await state.set("list", [])
 
             async def meanwhile() -> None:
@@ -115,7 +185,7 @@ def step_impl(context: Context) -> None:
     context.seen = []
 
     async def update() -> None:
-        async with open_state("memory:updates") as state, open_state("memory:updates") as other:
+        async with two_states() as (state, other):
             late: list[asyncio.Task[Any]] = []
 
             async def meanwhile() -> None:
@@ -200,7 +270,7 @@ def step_impl(context: Context) -> None:
     context.seen = []
 
     async def update() -> Any:
-        async with open_state("memory:updates") as state:
+        async with State(MemoryBackend()) as state:
             late: list[asyncio.Task[Any]] = []
 
             async def first(_: Any) -> str:

@@ -36,6 +36,27 @@ class TwoStepCommit(MemoryBackend):
         return await super().commit(changes, {})
 
 
+class ReplacesAnything(MemoryBackend):
+    def read_now(self, key: str) -> Entry:
+        with self._lock:
+            return self._space.read(key)
+
+    def replace_now(
+        self, key: str, version: int, text: str, ttl: float | None, token: int | None
+    ) -> int | None:
+        with self._lock:
+            version = self._space.read(key).version
+            return self._space.replace(key, version, text, ttl, token)
+
+
+class ReplacesForAnybody(ReplacesAnything):
+    def replace_now(
+        self, key: str, version: int, text: str, ttl: float | None, token: int | None
+    ) -> int | None:
+        with self._lock:
+            return self._space.replace(key, version, text, ttl, None)
+
+
 class OneByOne(MemoryBackend):
     async def commit(
         self, changes: Mapping[str, Change], checks: Mapping[str, int]
@@ -61,7 +82,7 @@ class KeepsTheTime(MemoryBackend):
     ) -> dict[str, Written] | None:
         self._space._sweep()
         for key, change in changes.items():
-            expires = self._space._expiries._dates.get(key)
+            expires = self._space._expiries.dates.get(key)
             if change.ttl is None and expires is not None:
                 left = expires - self._space._clock()
                 changes = {**changes, key: change._replace(ttl=left)}
@@ -254,6 +275,8 @@ class ExpiresAtOnce(MemoryBackend):
 FAULTS: dict[str, type[MemoryBackend]] = {
     "reads a counter and then writes it": TwoStepCounter,
     "compares and then sets": TwoStepCommit,
+    "replaces a value at once, whatever it is": ReplacesAnything,
+    "replaces a value at once, for anybody": ReplacesForAnybody,
     "begins the versions of each key anew": VersionsAnew,
     "keeps the time of a key that is written without one": KeepsTheTime,
     "counts in floating point": FloatCounter,

@@ -15,37 +15,34 @@ _T = TypeVar("_T", bound=Hashable)
 class Agenda(Generic[_T]):
     """Items with a date each. Guarded by whatever guards its owner.
 
-    The heap also holds dates that were changed or taken back since; `_dates` knows which are
+    The heap also holds dates that were changed or taken back since; `dates` knows which are
     true. It is built anew when less than half of it is.
     """
 
     def __init__(self) -> None:
-        self._dates: dict[_T, float] = {}
+        # True while anything may fall due, which is quicker to ask than a method. For reading.
+        self.dates: dict[_T, float] = {}
         # Of two with the same date the one that was put first; items need have no order.
         self._heap: list[tuple[float, int, _T]] = []
         self._numbers = count()
 
-    def __bool__(self) -> bool:
-        """Whether anything may fall due, what was taken back included."""
-        return bool(self._heap)
-
     def put(self, item: _T, date: float) -> None:
         """Give ``item`` its date, instead of any other. Amortised O(log n)."""
-        self._dates[item] = date
+        self.dates[item] = date
         heapq.heappush(self._heap, (date, next(self._numbers), item))
-        if len(self._heap) > 2 * len(self._dates) + 16:
-            self._heap = [(date, next(self._numbers), item) for item, date in self._dates.items()]
+        if len(self._heap) > 2 * len(self.dates) + 16:
+            self._heap = [(date, next(self._numbers), item) for item, date in self.dates.items()]
             heapq.heapify(self._heap)
 
     def discard(self, item: _T) -> None:
         """Forget ``item``, if it is there."""
-        self._dates.pop(item, None)
+        self.dates.pop(item, None)
 
     def first(self) -> float | None:
         """Return the earliest date; None if there is none."""
         while self._heap:
             date, _, item = self._heap[0]
-            if self._dates.get(item) == date:
+            if self.dates.get(item) == date:
                 return date
             heapq.heappop(self._heap)
         return None
@@ -54,6 +51,6 @@ class Agenda(Generic[_T]):
         """Take out, earliest first, the items whose date is not after ``now``."""
         while self._heap and self._heap[0][0] <= now:
             date, _, item = heapq.heappop(self._heap)
-            if self._dates.get(item) == date:
-                del self._dates[item]
+            if self.dates.get(item) == date:
+                del self.dates[item]
                 yield item

@@ -94,8 +94,8 @@ class Claim:
         core, text = self._core, encode(result)
         await self._finish(
             "completed",
-            lambda: core.call_repeatable(
-                core.backend.task_complete, self.queue, self.id, self.token, text
+            lambda: core.call(
+                core.backend.task_complete, self.queue, self.id, self.token, text, repeatable=True
             ),
         )
 
@@ -178,8 +178,8 @@ class Claim:
 
     def _renew(self, seconds: float) -> Awaitable[bool]:
         core = self._core
-        return core.call_repeatable(
-            core.backend.task_renew, self.queue, self.id, self.token, seconds
+        return core.call(
+            core.backend.task_renew, self.queue, self.id, self.token, seconds, repeatable=True
         )
 
     async def _finish(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:

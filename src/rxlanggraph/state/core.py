@@ -48,8 +48,8 @@ class Core:
             WrongThreadError: This is not the loop that opened the state.
             StateClosedError: The state is closed.
         """
-        self._check_loop()
-        if self.closed:
+        if self.closed or asyncio._get_running_loop() is not self.loop:
+            self._check_loop()
             raise StateClosedError("this state is closed; open_state(...) opens it anew")
 
     def _check_loop(self) -> None:
@@ -59,21 +59,19 @@ class Core:
                 "from other threads, or open the same URL on this loop"
             )
 
-    def call(
-        self, method: Callable[[*_Args], Awaitable[_T]], *args: *_Args
-    ) -> Coroutine[Any, Any, _T]:
-        """Call the backend; again if the server is away and the call certainly had no effect."""
-        return self._call(method, args, repeatable=False)
-
-    def call_repeatable(
-        self, method: Callable[[*_Args], Awaitable[_T]], *args: *_Args
-    ) -> Coroutine[Any, Any, _T]:
-        """Call the backend; again if the server is away: twice does the same as once."""
-        return self._call(method, args, repeatable=True)
-
-    async def _call(
-        self, method: Callable[[*_Args], Awaitable[_T]], args: tuple[*_Args], *, repeatable: bool
+    async def call(
+        self,
+        method: Callable[[*_Args], Awaitable[_T]],
+        *args: *_Args,
+        repeatable: bool = False,
     ) -> _T:
+        """Call the backend; again if the server is away and the call certainly had no effect.
+
+        Args:
+            method: Of the backend.
+            args: Its arguments.
+            repeatable: Twice does the same as once: again if the server is away, in any case.
+        """
         self.check_open()
         self._calls += 1
         try:

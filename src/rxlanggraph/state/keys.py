@@ -12,11 +12,12 @@ from reactivex import Observable
 
 from rxlanggraph.errors import ContentionError
 from rxlanggraph.state.block import OneBlock
-from rxlanggraph.state.contract import Change, Entry, Versioned, Written
+from rxlanggraph.state.contract import Change, Entry, Immediate, Versioned, Written
 from rxlanggraph.state.core import Core
 from rxlanggraph.state.transactions import Conflict, Transaction, persist
-from rxlanggraph.state.turns import Turns
+from rxlanggraph.state.turns import Turn, Turns
 from rxlanggraph.state.values import (
+    JSON_TYPES,
     check_function,
     check_integer,
     check_name,
@@ -48,13 +49,15 @@ class Keys:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        # For one key at a time, where the backend never waits.
+        self._immediate = core.backend if isinstance(core.backend, Immediate) else None
         # Of those who update a key here: they would only overtake each other.
         self._turns: Turns[Entry] = Turns()
 
     async def get(self, key: str) -> Versioned:
         """Return the value of ``key`` and its version; None and 0 if there is none."""
         check_name("key", key)
-        (entry,) = await self._read(key)
+        entry = await self._read(key)
         return Versioned(decode(entry.text), entry.version)
 
     async def set(
@@ -72,9 +75,7 @@ class Keys:
             StaleTokenError: ``token`` is too old; nothing was written.
         """
         check_name("key", key)
-        written = await self._write(key, _change(value, ttl, token), {})
-        assert written is not None, "nothing was checked"
-        return written.after
+        return (await self._write(key, encode(value), ttl, token)).after
 
     async def compare_and_set(
         self,
@@ -95,8 +96,7 @@ class Keys:
         """
         check_name("key", key)
         check_integer("expected_version", expected_version)
-        change = _change(value, ttl, token)
-        return await self._write(key, change, {key: expected_version}) is not None
+        return await self._replace(key, expected_version, encode(value), ttl, token) is not None
 
     async def set_if_not_exists(
         self, key: str, value: Any, ttl: float | None = 60, *, token: Any = None
@@ -110,7 +110,7 @@ class Keys:
             StaleTokenError: ``token`` is too old; nothing was written.
         """
         check_name("key", key)
-        return await self._write(key, _change(value, ttl, token), {key: 0}) is not None
+        return await self._replace(key, 0, encode(value), ttl, token) is not None
 
     async def delete(self, key: str, *, token: Any = None) -> bool:
         """Delete ``key``; return whether it was there.
@@ -119,9 +119,7 @@ class Keys:
             StaleTokenError: ``token`` is too old; nothing was deleted.
         """
         check_name("key", key)
-        written = await self._write(key, Change(None, None, check_token(token)), {})
-        assert written is not None, "nothing was checked"
-        return written.before != 0
+        return (await self._write(key, None, None, token)).before != 0
 
     async def increment_counter(self, key: str, by: int = 1, *, token: Any = None) -> int:
         """Add ``by`` to the integer under ``key`` (0 if there is none); return the sum.
@@ -174,27 +172,28 @@ class Keys:
         check_function("fn", fn)
         self._core.check_open()
         turn = self._turns.begin(key) or await self._turns.wait(key)
-
-        async def attempt() -> Any:
-            self._core.check_open()
-            left, turn.left = turn.left, None
-            entry = left or (await self._read(key))[0]
-            updated = fn(decode(entry.text))
-            if inspect.isawaitable(updated):
-                updated = await updated
-            change = _change(updated, ttl, token)
-            heir = turn.heir()
-            written = await self._write(key, change, {key: entry.version})
-            if written is None:
-                raise Conflict
-            if heir is not None:
-                heir.left = Entry(change.text, written.after)
-            return updated
-
         try:
-            return await persist(f"safe_update of {key!r}", attempts, attempt)
+            return await persist(attempts, self._update, turn, key, fn, ttl, token)
         finally:
             self._turns.end(key, turn)
+
+    async def _update(
+        self, turn: Turn[Entry], key: str, fn: Callable[[Any], Any], ttl: Any, token: Any
+    ) -> Any:
+        self._core.check_open()
+        left, turn.left = turn.left, None
+        entry = left or await self._read(key)
+        updated = fn(decode(entry.text))
+        if type(updated) not in JSON_TYPES and inspect.isawaitable(updated):
+            updated = await updated
+        text = encode(updated)
+        heir = turn.heir()
+        version = await self._replace(key, entry.version, text, ttl, token)
+        if version is None:
+            raise Conflict(f"safe_update of {key!r}")
+        if heir is not None:
+            heir.left = Entry(text, version)
+        return updated
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """Read and write several keys in one step: ``async with state.transaction() as tx``.
@@ -248,10 +247,10 @@ class Keys:
             if inspect.isawaitable(result):
                 result = await result
             if not await transaction._commit():
-                raise Conflict
+                raise Conflict("the transaction")
             return result
 
-        return await persist("the transaction", attempts, attempt)
+        return await persist(attempts, attempt)
 
     def watch(self, key: str, interval: float = 0.2) -> Observable[Versioned]:
         """Return the versions of ``key`` as an Observable: the current one, then newer ones.
@@ -265,17 +264,31 @@ class Keys:
         check_name("key", key)
         return watch(self._core, key, check_seconds("interval", interval))
 
-    def _read(self, key: str) -> Awaitable[list[Entry]]:
-        return self._core.call_repeatable(self._core.backend.read, [key])
+    async def _read(self, key: str) -> Entry:
+        if self._immediate is not None:
+            self._core.check_open()
+            return self._immediate.read_now(key)
+        (entry,) = await self._core.call(self._core.backend.read, [key], repeatable=True)
+        return entry
 
-    async def _write(self, key: str, change: Change, checks: dict[str, int]) -> Written | None:
-        written = await self._core.call(self._core.backend.commit, {key: change}, checks)
-        if written is None:
-            return None
+    async def _replace(self, key: str, version: int, text: str, ttl: Any, token: Any) -> int | None:
+        seconds = None if ttl is None else check_seconds("ttl", ttl)
+        number = check_token(token)
+        if self._immediate is not None:
+            self._core.check_open()
+            after = self._immediate.replace_now(key, version, text, seconds, number)
+        else:
+            changes = {key: Change(text, seconds, number)}
+            written = await self._core.call(self._core.backend.commit, changes, {key: version})
+            after = None if written is None else written[key].after
+        if after is not None:
+            self._core.bell.ring(("key", key))
+        return after
+
+    async def _write(self, key: str, text: str | None, ttl: Any, token: Any) -> Written:
+        seconds = None if ttl is None else check_seconds("ttl", ttl)
+        change = Change(text, seconds, check_token(token))
+        written = await self._core.call(self._core.backend.commit, {key: change}, {})
+        assert written is not None, "nothing was checked"
         self._core.bell.ring(("key", key))
         return written[key]
-
-
-def _change(value: Any, ttl: float | None, token: Any) -> Change:
-    seconds = None if ttl is None else check_seconds("ttl", ttl)
-    return Change(encode(value), seconds, check_token(token))

@@ -72,7 +72,7 @@ class Lease:
 
     def _renew(self, seconds: float) -> Awaitable[bool]:
         core = self._core
-        return core.call_repeatable(core.backend.lock_renew, self.key, self.token, seconds)
+        return core.call(core.backend.lock_renew, self.key, self.token, seconds, repeatable=True)
 
 
 class Locks:
@@ -161,7 +161,7 @@ class Locks:
     async def _try(self, key: str, owner: str, ttl: float) -> Lease | None:
         core = self._core
         began = core.loop.time()
-        token = await core.call_repeatable(core.backend.lock_acquire, key, owner, ttl)
+        token = await core.call(core.backend.lock_acquire, key, owner, ttl, repeatable=True)
         core.check_open()  # closed meanwhile, nothing would renew it
         return None if token is None else Lease(core, key, token, ttl, began)
 

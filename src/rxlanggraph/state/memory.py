@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
-from typing import Literal
+from typing import Literal, final
 
 from rxlanggraph.state.contract import (
     Change,
@@ -77,7 +77,7 @@ class MemoryBackend:
     async def read(self, keys: Sequence[str]) -> list[Entry]:
         """See `Backend.read`."""
         with self._lock:
-            return self._space.read(keys)
+            return [self._space.read(key) for key in keys]
 
     async def commit(
         self, changes: Mapping[str, Change], checks: Mapping[str, int]
@@ -176,19 +176,36 @@ class MemoryBackend:
         self._store = None
 
 
+@final
+class ImmediateMemoryBackend(MemoryBackend):
+    """A `MemoryBackend` with the ways of an `Immediate`, which pass by its other methods."""
+
+    def read_now(self, key: str) -> Entry:
+        """See `Immediate.read_now`."""
+        with self._lock:
+            return self._space.read(key)
+
+    def replace_now(
+        self, key: str, version: int, text: str, ttl: float | None, token: int | None
+    ) -> int | None:
+        """See `Immediate.replace_now`."""
+        with self._lock:
+            return self._space.replace(key, version, text, ttl, token)
+
+
 # Guards _named: between finding no store of a name and making it, another thread could make one.
 _naming = threading.Lock()
 _named: weakref.WeakValueDictionary[str, MemoryStore] = weakref.WeakValueDictionary()
 
 
-async def open_backend(url: str, namespace: str) -> MemoryBackend:
+async def open_backend(url: str, namespace: str) -> ImmediateMemoryBackend:
     """Open ``memory:`` or ``memory:NAME``."""
     name = url.partition(":")[2]
     if not name:
-        return MemoryBackend(namespace=namespace)
+        return ImmediateMemoryBackend(namespace=namespace)
     check_name("the name of a memory store", name)
     with _naming:
         store = _named.get(name)
         if store is None:
             store = _named[name] = MemoryStore()
-    return MemoryBackend(store, namespace)
+    return ImmediateMemoryBackend(store, namespace)

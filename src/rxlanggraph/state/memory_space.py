@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
@@ -43,10 +43,10 @@ class MemorySpace:
 
     # -- values ------------------------------------------------------------------------------
 
-    def read(self, keys: Sequence[str]) -> list[Entry]:
-        """Return the entries of ``keys``."""
+    def read(self, key: str) -> Entry:
+        """Return the entry of ``key``."""
         self._sweep()
-        return [self._entries.get(key, _ABSENT) for key in keys]
+        return self._entries.get(key, _ABSENT)
 
     def commit(
         self, changes: Mapping[str, Change], checks: Mapping[str, int]
@@ -64,7 +64,25 @@ class MemorySpace:
         for key, version in checks.items():
             if entries.get(key, _ABSENT).version != version:
                 return None
-        return {key: self._write(key, change) for key, change in changes.items()}
+        return {
+            key: Written(entries.get(key, _ABSENT).version, self._write(key, *change))
+            for key, change in changes.items()
+        }
+
+    def replace(
+        self, key: str, version: int, text: str, ttl: float | None, token: int | None
+    ) -> int | None:
+        """Write ``text`` if ``key`` has ``version``; return the new one, or None.
+
+        Raises:
+            StaleTokenError: ``token`` is too old; nothing was changed.
+        """
+        self._sweep()
+        if token is not None:
+            self._check_fence(key, token)
+        if self._entries.get(key, _ABSENT).version != version:
+            return None
+        return self._write(key, text, ttl, token)
 
     def increment(self, key: str, by: int, token: int | None) -> int:
         """Add ``by`` to the integer under ``key``; return the sum.
@@ -86,7 +104,7 @@ class MemorySpace:
         return total
 
     def _sweep(self) -> None:
-        if self._expiries:
+        if self._expiries.dates:
             for key in self._expiries.take_due(self._clock()):
                 del self._entries[key]
 
@@ -98,20 +116,19 @@ class MemorySpace:
                 "newer, has written it; if it is that of a lock, the lock was lost: take it again"
             )
 
-    def _write(self, key: str, change: Change) -> Written:
-        text, ttl, token = change
-        before = self._entries.get(key, _ABSENT).version
+    def _write(self, key: str, text: str | None, ttl: float | None, token: int | None) -> int:
         if token is not None:
             self._fences[key] = token
-        if self._expiries:
+        if self._expiries.dates:
             self._expiries.discard(key)
         if text is None:
             self._entries.pop(key, None)
-            return Written(before, 0)
+            return 0
         if ttl is not None:
             self._expiries.put(key, self._clock() + ttl)
-        entry = self._entries[key] = Entry(text, next(self._numbers))
-        return Written(before, entry.version)
+        version = next(self._numbers)
+        self._entries[key] = Entry(text, version)
+        return version
 
     # -- locks -------------------------------------------------------------------------------
 

@@ -173,10 +173,10 @@ class SyncState(_Blocking):
             value, version = self.get(key)
             updated = fn(value)
             if not self.compare_and_set(key, updated, version, ttl=ttl, token=token):
-                raise Conflict
+                raise Conflict(f"safe_update of {key!r}")
             return updated
 
-        return persist_blocking(f"safe_update of {key!r}", attempts, attempt)
+        return persist_blocking(attempts, attempt)
 
     def transaction(self) -> AbstractContextManager[SyncTransaction]:
         """Do what `Keys.transaction` does, blocking: ``with state.sync.transaction() as tx``."""
@@ -195,10 +195,10 @@ class SyncState(_Blocking):
             transaction = Transaction(self._state._core)
             result = fn(SyncTransaction(self._state, transaction))
             if not self._run(transaction._commit()):
-                raise Conflict
+                raise Conflict("the transaction")
             return result
 
-        return persist_blocking("the transaction", attempts, attempt)
+        return persist_blocking(attempts, attempt)
 
     def watch(self, key: str, interval: float = 0.2) -> Observable[Versioned]:
         """Do what `Keys.watch` does; never blocks. Items come on the loop's thread."""

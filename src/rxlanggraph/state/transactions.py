@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from tenacity import (
     AsyncRetrying,
@@ -29,6 +29,7 @@ from rxlanggraph.state.values import (
 __all__ = ["Conflict", "Transaction", "persist", "persist_blocking"]
 
 _T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
 
 
 class Transaction:
@@ -60,7 +61,7 @@ class Transaction:
         if key in self._changes:
             return Versioned(decode(self._changes[key].text), 0)
         if key not in self._read:
-            entries = await self._core.call_repeatable(self._core.backend.read, [key])
+            entries = await self._core.call(self._core.backend.read, [key], repeatable=True)
             # What a sister task read meanwhile stays.
             self._read.setdefault(key, entries[0])
         entry = self._read[key]
@@ -130,11 +131,11 @@ class Transaction:
 
 
 class Conflict(Exception):  # noqa: N818 - never seen by a caller, who gets a ContentionError
-    """Somebody else has changed what was read."""
+    """Somebody else has changed what was read; its text names who has to try again."""
 
 
-async def persist(what: str, attempts: int, attempt: Callable[[], Awaitable[_T]]) -> _T:
-    """Await ``attempt()`` until it raises no `Conflict`, with random, growing pauses in between.
+async def persist(attempts: int, attempt: Callable[[*_Args], Awaitable[_T]], *args: *_Args) -> _T:
+    """Await ``attempt(*args)`` until it raises no `Conflict`, with random, growing pauses.
 
     Raises:
         InvalidTypeError, InvalidArgumentError: ``attempts`` is no number of attempts.
@@ -143,38 +144,39 @@ async def persist(what: str, attempts: int, attempt: Callable[[], Awaitable[_T]]
     check_attempts("attempts", attempts)
     # The first is made here: asking the library takes longer than most attempts.
     try:
-        return await attempt()
-    except Conflict:
-        first = iter([Conflict])
+        return await attempt(*args)
+    except Conflict as conflict:
+        first = [str(conflict)]
 
     async def again() -> _T:
-        for conflict in first:
-            raise conflict
-        return await attempt()
+        if first:
+            raise Conflict(first.pop())
+        return await attempt(*args)
 
-    return await AsyncRetrying(**_policy(what, attempts))(again)
+    return await AsyncRetrying(**_policy(attempts))(again)
 
 
-def persist_blocking(what: str, attempts: int, attempt: Callable[[], _T]) -> _T:
+def persist_blocking(attempts: int, attempt: Callable[[], _T]) -> _T:
     """Do what `persist` does, blocking."""
     check_attempts("attempts", attempts)
     try:
         return attempt()
-    except Conflict:
-        first = iter([Conflict])
+    except Conflict as conflict:
+        first = [str(conflict)]
 
     def again() -> _T:
-        for conflict in first:
-            raise conflict
+        if first:
+            raise Conflict(first.pop())
         return attempt()
 
-    return Retrying(**_policy(what, attempts))(again)
+    return Retrying(**_policy(attempts))(again)
 
 
-def _policy(what: str, attempts: int) -> dict[str, Any]:
-    def give_up(_: RetryCallState) -> NoReturn:
+def _policy(attempts: int) -> dict[str, Any]:
+    def give_up(state: RetryCallState) -> NoReturn:
+        conflict = state.outcome and state.outcome.exception()
         raise ContentionError(
-            f"{what}: others were faster, {attempts} times; try more attempts, or let one "
+            f"{conflict}: others were faster, {attempts} times; try more attempts, or let one "
             "worker do it (a lock, a StateActor)"
         )
 

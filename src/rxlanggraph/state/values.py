@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.texts import error_text
 
 __all__ = [
+    "JSON_TYPES",
     "check_attempts",
     "check_function",
     "check_integer",
@@ -31,6 +32,7 @@ _LONGEST_TIME = 100 * 366 * 86400.0
 # Made once: json.dumps would make one for each value.
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()
+JSON_TYPES: Final = frozenset({bool, dict, float, int, list, str, type(None)})
 # What comes back equal, if it can be encoded at all.
 _SCALARS = (float, bool, type(None))
 
@@ -137,12 +139,13 @@ def check_integer(argument: str, value: object, bits: int = 64) -> int:
         InvalidTypeError: It is no integer (a bool is none).
         InvalidArgumentError: It is too large.
     """
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidTypeError(f"{argument} must be an integer, not {_short(value)}")
-    limit = 1 << (bits - 1)
-    if not -limit <= value < limit:
+    if type(value) is not int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InvalidTypeError(f"{argument} must be an integer, not {_short(value)}")
+        value = int(value)
+    if value.bit_length() >= bits and value != -(1 << (bits - 1)):
         raise InvalidArgumentError(f"{argument} must fit into {bits} bits, not {_short(value)}")
-    return int(value)
+    return value
 
 
 def check_attempts(argument: str, value: object) -> int:

@@ -94,7 +94,7 @@ class _Watcher:
             while self._wanted():
                 heard.clear()
                 try:
-                    (entry,) = await core.call_repeatable(core.backend.read, [self._key])
+                    (entry,) = await core.call(core.backend.read, [self._key], repeatable=True)
                 except Exception as error:
                     if self._wanted():
                         self._observer.on_error(error)

@@ -87,7 +87,7 @@ class Work:
         if not tasks:
             return []
         backend = self._core.backend
-        ids = await self._core.call_repeatable(backend.tasks_add, queue, tasks)
+        ids = await self._core.call(backend.tasks_add, queue, tasks, repeatable=True)
         self._core.bell.ring(("queue", queue))
         return ids
 
@@ -153,7 +153,7 @@ class Work:
         """
         check_name("queue", queue)
         wanted = None if keys is None else check_names("keys", keys)
-        dead = await self._core.call_repeatable(self._core.backend.tasks_dead, queue, wanted)
+        dead = await self._core.call(self._core.backend.tasks_dead, queue, wanted, repeatable=True)
         return [_dead_letter(queue, task) for task in dead]
 
     async def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
@@ -196,16 +196,20 @@ class Work:
         backend = self._core.backend
         if keys is None:
             wanted = None if ids is None else check_names("ids", ids)
-            texts = await self._core.call_repeatable(backend.tasks_results, queue, "id", wanted)
+            texts = await self._core.call(
+                backend.tasks_results, queue, "id", wanted, repeatable=True
+            )
         else:
             wanted = check_names("keys", keys)
-            texts = await self._core.call_repeatable(backend.tasks_results, queue, "key", wanted)
+            texts = await self._core.call(
+                backend.tasks_results, queue, "key", wanted, repeatable=True
+            )
         return {name: decode(text) for name, text in texts.items()}
 
     async def stats(self, queue: str) -> QueueStats:
         """Count the tasks of ``queue``, as of one moment. Cancelling it changes nothing."""
         check_name("queue", queue)
-        return await self._core.call_repeatable(self._core.backend.tasks_stats, queue)
+        return await self._core.call(self._core.backend.tasks_stats, queue, repeatable=True)
 
     async def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
         """Forget the tasks in these states, with their keys and results; return how many.
