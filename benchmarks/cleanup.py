@@ -11,7 +11,7 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from .harness import DEADLINE, Ratio, paired
+from .harness import DEADLINE, Ratio, paired, told
 from .peers import BareFix, Bridge
 
 RUNS = 2_000
@@ -81,9 +81,7 @@ def ratio(part: str, *, pairs: int = 7) -> Ratio:
             created, cleaned = waiting.create(), waiting.clean_up()
             return created if part == "create" else cleaned
 
-        return paired(
-            lambda: of(ours), lambda: of(bare), pairs=pairs, items=RUNS, clock=lambda work: work()
-        )
+        return paired(lambda: of(ours), lambda: of(bare), pairs=pairs, items=RUNS, clock=told)
 
 
 class CreateAndCleanUp:

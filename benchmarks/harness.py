@@ -49,6 +49,12 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+def told(work: Callable[[], float]) -> float:
+    """Run `work` once, as `timed` does, and return the seconds that it says it took."""
+    gc.collect()
+    return work()
+
+
 def paired(
     ours: Callable[[], Any],
     peer: Callable[[], Any],

@@ -21,7 +21,7 @@ from redis.asyncio import Redis
 
 from rxlanggraph.state import State, open_state
 
-from .harness import Ratio, paired
+from .harness import Ratio, paired, told
 from .servers import SERVERS
 from .state_work import burst, updates
 
@@ -194,7 +194,7 @@ def ratio(backend: str, at_once: int, *, pairs: int = 11) -> Ratio:
             lambda: bench.floor_updates(at_once),
             pairs=pairs,
             items=COUNT,
-            clock=lambda work: work(),
+            clock=told,
         )
 
 

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 
 from rxlanggraph.state import State, open_state
 
-from .harness import Ratio, paired
+from .harness import Ratio, paired, told
 from .servers import SERVERS
 from .state_work import ITEM, Ours, Store, claims, increments
 
@@ -108,7 +108,7 @@ def ratio(part: str, peer: str, at_once: int, *, pairs: int = 11, count: int = B
             lambda: bench.measure(part, peer, at_once, count),
             pairs=pairs,
             items=count,
-            clock=lambda work: work(),
+            clock=told,
         )
 
 

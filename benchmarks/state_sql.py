@@ -21,7 +21,7 @@ import psycopg
 
 from rxlanggraph.state import State, open_state
 
-from .harness import Ratio, paired
+from .harness import Ratio, paired, told
 from .servers import SERVERS
 from .state_work import Ours, Store, claims, increments
 
@@ -218,7 +218,7 @@ def ratio(
             lambda: bench.measure(part, peer, at_once, count),
             pairs=pairs,
             items=count,
-            clock=lambda work: work(),
+            clock=told,
         )
 
 
