@@ -202,6 +202,10 @@ Feature: Values that agents share are never lost, never stale, and always JSON
 
   # -- time ----------------------------------------------------------------------------------------
 
+  Scenario: A time to live that was taken back leaves nothing
+    When 1000 keys in memory are written for a minute, and then for ever
+    Then nothing is kept of when they would have been gone
+
   Scenario: Of a hundred that set_if_not_exists one succeeds, and again one after 60 seconds
     Given a shared state
     When a hundred agents set a key if it does not exist, all at once

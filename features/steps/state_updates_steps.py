@@ -418,3 +418,22 @@ def step_impl(context: Context, what: str) -> None:
     left = None if what == "nothing" else what
     assert context.came == [("second", left)], context.came
     assert context.is_free
+
+
+@when("{count:d} keys in memory are written for a minute, and then for ever")
+def step_impl(context: Context, count: int) -> None:
+    async def write() -> None:
+        async with State(MemoryBackend()) as state:
+            for ttl in (60.0, None):
+                for number in range(count):
+                    await state.set(f"key {number}", ttl, ttl=ttl)
+            assert isinstance(state.backend, MemoryBackend)
+            context.expiries = state.backend._space._expiries
+            context.value = (await state.get("key 0")).value
+
+    run(write())
+
+
+@then("nothing is kept of when they would have been gone")
+def step_impl(context: Context) -> None:
+    assert (context.value, context.expiries.dates, context.expiries._heap) == (None, {}, [])

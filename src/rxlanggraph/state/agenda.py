@@ -37,6 +37,8 @@ class Agenda(Generic[_T]):
     def discard(self, item: _T) -> None:
         """Forget ``item``, if it is there."""
         self.dates.pop(item, None)
+        if not self.dates:
+            self._heap.clear()
 
     def first(self) -> float | None:
         """Return the earliest date; None if there is none."""
