@@ -88,7 +88,7 @@ def _state_rows() -> Iterator[Row]:
         for at_once in (1, 16):
             name = f"redis {part} / bare commands, {at_once} at once"
             yield Row(name, 1.5, _redis(part, at_once))
-            yield Row(f"memory {part} / a lock, {at_once} at once", None, _held(part, at_once))
+            yield Row(f"memory {part} / a lock, {at_once} at once", None, _in_memory(part, at_once))
             for database in state_sql.DATABASES:
                 for peer in state_sql.PEERS[part]:
                     name = f"{database} {part} / bare {peer}, {at_once} at once"
@@ -135,7 +135,7 @@ def _updates(backend: str, at_once: int) -> Callable[[bool], Ratio]:
     return lambda quick: state.ratio(backend, at_once, pairs=5 if quick else 21)
 
 
-def _held(part: str, at_once: int) -> Callable[[bool], Ratio]:
+def _in_memory(part: str, at_once: int) -> Callable[[bool], Ratio]:
     return lambda quick: state_memory.ratio(part, at_once, pairs=7 if quick else 21)
 
 

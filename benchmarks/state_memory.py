@@ -42,12 +42,12 @@ class UnderLock:
 
     async def claim(self) -> Any:
         async with self._lock:
-            number, _ = self._ready.popleft()
+            number, item = self._ready.popleft()
             self._leases[number] = ("worker", time.monotonic() + 30)
-        return number
+        return number, item
 
     async def finish(self, claimed: list[Any]) -> int:
-        return sum(self._leases.pop(number, None) is not None for number in claimed)
+        return sum(self._leases.pop(number, None) is not None for number, _ in claimed)
 
 
 class Bench(ExitStack):

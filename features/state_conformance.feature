@@ -199,10 +199,12 @@ Feature: Every backend keeps the one contract of shared state
       | values     | reads a counter and then writes it                     |
       | values     | compares and then sets                                 |
       | values     | replaces a value at once, whatever it is               |
+      | values     | replaces a value at once, for as long as it was there  |
       | values     | begins the versions of each key anew                   |
       | values     | keeps the time of a key that is written without one    |
       | values     | counts in floating point                               |
       | names      | overlooks case                                         |
+      | names      | replaces a value at once, and overlooks case           |
       | sharing    | has one space for all                                  |
       | sharing    | reads one key after the other                          |
       | locks      | lets two hold a lock                                   |
@@ -211,6 +213,7 @@ Feature: Every backend keeps the one contract of shared state
       | locks      | renews leases that are over                            |
       | fencing    | looks at no token                                      |
       | fencing    | replaces a value at once, for anybody                  |
+      | fencing    | replaces a value at once, and forgets who did          |
       | fencing    | forgets the token with its key                         |
       | fencing    | keeps the token of a write that was not made           |
       | work       | chooses a task and then claims it                      |

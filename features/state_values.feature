@@ -88,6 +88,14 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When a value of an opened store in memory is read, replaced and updated
     Then each has ended in its first step, without the calls that could wait
 
+  Scenario: A state in memory that is closed while the function runs is written to no more
+    When the function of an update in memory closes its state, while another one has the store open
+    Then the update has ended with StateClosedError, and nothing was written
+
+  Scenario: A value in memory is read and replaced on the loop that opened it
+    When values of an opened store in memory are read and replaced on another loop
+    Then each has ended with WrongThreadError, and nothing was written
+
   Scenario: What another loop in another thread writes meanwhile is not lost
     When a value in memory is updated, and by another thread with a loop of its own meanwhile
     Then both are in it, and the function was called with both values
@@ -202,9 +210,18 @@ Feature: Values that agents share are never lost, never stale, and always JSON
 
   # -- time ----------------------------------------------------------------------------------------
 
-  Scenario: A time to live that was taken back leaves nothing
-    When 1000 keys in memory are written for a minute, and then for ever
-    Then nothing is kept of when they would have been gone
+  Scenario Outline: Of a time to live that no longer holds nothing is kept: <afterwards>
+    When 1000 keys in memory are written for an hour, and then <afterwards>
+    Then <which> are there, and nothing is kept of when they would have been gone
+
+    Examples:
+      | afterwards   | which        |
+      | for ever     | all of them  |
+      | for a second | none of them |
+
+  Scenario: Of leases that have ended nothing is kept
+    When 1000 items in memory are claimed, all at once, and then completed
+    Then nothing is kept of when their leases would have ended, or been renewed
 
   Scenario: Of a hundred that set_if_not_exists one succeeds, and again one after 60 seconds
     Given a shared state

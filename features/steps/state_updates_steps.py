@@ -8,7 +8,7 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.errors import ContentionError, StateClosedError
+from rxlanggraph.errors import ContentionError, StateClosedError, WrongThreadError
 from rxlanggraph.state import State, open_state
 from rxlanggraph.state import turns as state_turns
 from rxlanggraph.state.memory import MemoryBackend, MemoryStore
@@ -420,20 +420,98 @@ def step_impl(context: Context, what: str) -> None:
     assert context.is_free
 
 
-@when("{count:d} keys in memory are written for a minute, and then for ever")
+@when("{count:d} keys in memory are written for an hour, and then {otherwise}")
+def step_impl(context: Context, count: int, otherwise: str) -> None:
+    there = world(context)
+    state = there.open()
+    ttls = {"for ever": None, "for a second": 1.0}
+
+    async def write() -> list[Any]:
+        await state.set("another", 0, ttl=7200.0)
+        for ttl in (3600.0, ttls[otherwise]):
+            for number in range(count):
+                await state.set(f"key {number}", number, ttl=ttl)
+        await asyncio.sleep(2.0)
+        return [(await state.get(f"key {number}")).value for number in range(count)]
+
+    context.values = there.run(write())
+    context.expiries = there.server(state)._space._expiries
+
+
+@then("{which} are there, and nothing is kept of when they would have been gone")
+def step_impl(context: Context, which: str) -> None:
+    count = len(context.values)
+    there = {"all of them": list(range(count)), "none of them": [None] * count}
+    assert context.values == there[which], context.values
+    assert list(context.expiries.dates) == ["another"], context.expiries.dates
+    # A few that no longer hold may wait until it is worth the while.
+    assert len(context.expiries._heap) < 20, len(context.expiries._heap)
+
+
+@when("{count:d} items in memory are claimed, all at once, and then completed")
 def step_impl(context: Context, count: int) -> None:
-    async def write() -> None:
+    async def claim() -> None:
         async with State(MemoryBackend()) as state:
-            for ttl in (60.0, None):
-                for number in range(count):
-                    await state.set(f"key {number}", ttl, ttl=ttl)
+            await state.add_tasks("q", range(count))
+            claims = [await state.claim_task("q") for _ in range(count)]
+            for claim in claims:
+                assert claim is not None
+                await claim.complete()
             assert isinstance(state.backend, MemoryBackend)
-            context.expiries = state.backend._space._expiries
-            context.value = (await state.get("key 0")).value
+            agendas = state.backend._space.queue("q")._leases, state._core.alarm._agenda
+            context.kept = [(len(agenda.dates), len(agenda._heap)) for agenda in agendas]
 
-    run(write())
+    run(claim())
 
 
-@then("nothing is kept of when they would have been gone")
+@then("nothing is kept of when their leases would have ended, or been renewed")
 def step_impl(context: Context) -> None:
-    assert (context.value, context.expiries.dates, context.expiries._heap) == (None, {}, [])
+    # As above.
+    assert all(true == 0 and kept < 20 for true, kept in context.kept), context.kept
+
+
+@when("the function of an update in memory closes its state, while another one has the store open")
+def step_impl(context: Context) -> None:
+    async def update() -> tuple[Any, Any]:
+        async with open_state("memory:closed") as other, open_state("memory:closed") as state:
+
+            async def close(_: Any) -> str:
+                await state.aclose()
+                return "written after the end"
+
+            (ended,) = await asyncio.gather(state.safe_update("k", close), return_exceptions=True)
+            return ended, await other.get("k")
+
+    context.ended, context.value = run(update())
+
+
+@then("the update has ended with StateClosedError, and nothing was written")
+def step_impl(context: Context) -> None:
+    assert isinstance(context.ended, StateClosedError), context.ended
+    assert context.value == (None, 0), context.value
+
+
+@when("values of an opened store in memory are read and replaced on another loop")
+def step_impl(context: Context) -> None:
+    async def calls() -> list[Any]:
+        async with open_state("memory:") as state:
+
+            async def call() -> list[Any]:
+                return await asyncio.gather(
+                    state.get("k"),
+                    state.compare_and_set("k", 1, 0),
+                    state.safe_update("k", lambda _: 1),
+                    return_exceptions=True,
+                )
+
+            ended: list[Any] = in_thread(lambda: asyncio.run(call()))
+            return [*ended, (await state.get("k")).version]
+
+    context.ended = run(calls())
+
+
+@then("each has ended with WrongThreadError, and nothing was written")
+def step_impl(context: Context) -> None:
+    *errors, version = context.ended
+    assert [type(error) for error in errors] == [WrongThreadError] * 3, errors
+    assert version == 0, version

@@ -11,7 +11,7 @@ from typing import Any
 
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.contract import Change, ClaimedTask, Entry, NewTask, Written
-from rxlanggraph.state.memory import MemoryBackend, MemoryStore
+from rxlanggraph.state.memory import ImmediateMemoryBackend, MemoryBackend, MemoryStore
 
 __all__ = ["FAULTS", "opener"]
 
@@ -36,25 +36,45 @@ class TwoStepCommit(MemoryBackend):
         return await super().commit(changes, {})
 
 
-class ReplacesAnything(MemoryBackend):
-    def read_now(self, key: str) -> Entry:
-        with self._lock:
-            return self._space.read(key)
-
+class ReplacesAnything(ImmediateMemoryBackend):
     def replace_now(
         self, key: str, version: int, text: str, ttl: float | None, token: int | None
     ) -> int | None:
-        with self._lock:
-            version = self._space.read(key).version
-            return self._space.replace(key, version, text, ttl, token)
+        version = self.read_now(key).version
+        return super().replace_now(key, version, text, ttl, token)
 
 
-class ReplacesForAnybody(ReplacesAnything):
+class ReplacesForAnybody(ImmediateMemoryBackend):
     def replace_now(
         self, key: str, version: int, text: str, ttl: float | None, token: int | None
     ) -> int | None:
-        with self._lock:
-            return self._space.replace(key, version, text, ttl, None)
+        return super().replace_now(key, version, text, ttl, None)
+
+
+class ReplacesWithoutATrace(ImmediateMemoryBackend):
+    def replace_now(
+        self, key: str, version: int, text: str, ttl: float | None, token: int | None
+    ) -> int | None:
+        if token is not None:
+            self._space._check_fence(key, token)
+        return super().replace_now(key, version, text, ttl, None)
+
+
+class ReplacesForAsLong(ImmediateMemoryBackend):
+    def replace_now(
+        self, key: str, version: int, text: str, ttl: float | None, token: int | None
+    ) -> int | None:
+        gone = self._space._expiries.dates.get(key)
+        if ttl is None and gone is not None:
+            ttl = max(0.0, gone - self._space._clock())
+        return super().replace_now(key, version, text, ttl, token)
+
+
+class ReplacesIgnoringCase(ImmediateMemoryBackend):
+    def replace_now(
+        self, key: str, version: int, text: str, ttl: float | None, token: int | None
+    ) -> int | None:
+        return super().replace_now(key.lower(), version, text, ttl, token)
 
 
 class OneByOne(MemoryBackend):
@@ -277,6 +297,9 @@ FAULTS: dict[str, type[MemoryBackend]] = {
     "compares and then sets": TwoStepCommit,
     "replaces a value at once, whatever it is": ReplacesAnything,
     "replaces a value at once, for anybody": ReplacesForAnybody,
+    "replaces a value at once, and forgets who did": ReplacesWithoutATrace,
+    "replaces a value at once, for as long as it was there": ReplacesForAsLong,
+    "replaces a value at once, and overlooks case": ReplacesIgnoringCase,
     "begins the versions of each key anew": VersionsAnew,
     "keeps the time of a key that is written without one": KeepsTheTime,
     "counts in floating point": FloatCounter,

@@ -16,11 +16,13 @@ class Agenda(Generic[_T]):
     """Items with a date each. Guarded by whatever guards its owner.
 
     The heap also holds dates that were changed or taken back since; `dates` knows which are
-    true. It is built anew when less than half of it is.
+    true. It is built anew when less than half of it is, so that little is kept of the others.
+
+    Attributes:
+        dates: When each item falls due; for its owner to read, which is quicker than a method.
     """
 
     def __init__(self) -> None:
-        # True while anything may fall due, which is quicker to ask than a method. For reading.
         self.dates: dict[_T, float] = {}
         # Of two with the same date the one that was put first; items need have no order.
         self._heap: list[tuple[float, int, _T]] = []
@@ -30,15 +32,12 @@ class Agenda(Generic[_T]):
         """Give ``item`` its date, instead of any other. Amortised O(log n)."""
         self.dates[item] = date
         heapq.heappush(self._heap, (date, next(self._numbers), item))
-        if len(self._heap) > 2 * len(self.dates) + 16:
-            self._heap = [(date, next(self._numbers), item) for item, date in self.dates.items()]
-            heapq.heapify(self._heap)
+        self._tidy()
 
     def discard(self, item: _T) -> None:
         """Forget ``item``, if it is there."""
         self.dates.pop(item, None)
-        if not self.dates:
-            self._heap.clear()
+        self._tidy()
 
     def first(self) -> float | None:
         """Return the earliest date; None if there is none."""
@@ -56,3 +55,9 @@ class Agenda(Generic[_T]):
             if self.dates.get(item) == date:
                 del self.dates[item]
                 yield item
+        self._tidy()
+
+    def _tidy(self) -> None:
+        if len(self._heap) > 2 * len(self.dates) + 16:
+            self._heap = [(date, next(self._numbers), item) for item, date in self.dates.items()]
+            heapq.heapify(self._heap)

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol
 
 __all__ = [
     "COMPLETED",
@@ -49,7 +49,6 @@ __all__ = [
     "DeadLetter",
     "DeadTask",
     "Entry",
-    "Immediate",
     "NewTask",
     "QueueStats",
     "Task",
@@ -377,24 +376,3 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Let go of all connections. Idempotent; also where the server is gone."""
-
-
-@runtime_checkable
-class Immediate(Protocol):
-    """What a `Backend` may have besides, if it never waits: a value, read and replaced at once.
-
-    A state goes these ways then instead of those of `Backend`, for one key at a time; all the rules
-    hold for them, too.
-    """
-
-    def read_now(self, key: str) -> Entry:
-        """Do what ``read([key])`` does."""
-
-    def replace_now(
-        self, key: str, version: int, text: str, ttl: float | None, token: int | None
-    ) -> int | None:
-        """Do what ``commit({key: Change(text, ttl, token)}, {key: version})`` does.
-
-        Returns:
-            The version after it; None if the check failed.
-        """

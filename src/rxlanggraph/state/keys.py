@@ -12,8 +12,9 @@ from reactivex import Observable
 
 from rxlanggraph.errors import ContentionError
 from rxlanggraph.state.block import OneBlock
-from rxlanggraph.state.contract import Change, Entry, Immediate, Versioned, Written
+from rxlanggraph.state.contract import Change, Entry, Versioned, Written
 from rxlanggraph.state.core import Core
+from rxlanggraph.state.memory import ImmediateMemoryBackend
 from rxlanggraph.state.transactions import Conflict, Transaction, persist
 from rxlanggraph.state.turns import Turn, Turns
 from rxlanggraph.state.values import (
@@ -49,8 +50,8 @@ class Keys:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        # For one key at a time, where the backend never waits.
-        self._immediate = core.backend if isinstance(core.backend, Immediate) else None
+        # Where one value is read and replaced without awaiting.
+        self._memory = core.backend if isinstance(core.backend, ImmediateMemoryBackend) else None
         # Of those who update a key here: they would only overtake each other.
         self._turns: Turns[Entry] = Turns()
 
@@ -265,18 +266,18 @@ class Keys:
         return watch(self._core, key, check_seconds("interval", interval))
 
     async def _read(self, key: str) -> Entry:
-        if self._immediate is not None:
+        if self._memory is not None:
             self._core.check_open()
-            return self._immediate.read_now(key)
+            return self._memory.read_now(key)
         (entry,) = await self._core.call(self._core.backend.read, [key], repeatable=True)
         return entry
 
     async def _replace(self, key: str, version: int, text: str, ttl: Any, token: Any) -> int | None:
         seconds = None if ttl is None else check_seconds("ttl", ttl)
         number = check_token(token)
-        if self._immediate is not None:
+        if self._memory is not None:
             self._core.check_open()
-            after = self._immediate.replace_now(key, version, text, seconds, number)
+            after = self._memory.replace_now(key, version, text, seconds, number)
         else:
             changes = {key: Change(text, seconds, number)}
             written = await self._core.call(self._core.backend.commit, changes, {key: version})

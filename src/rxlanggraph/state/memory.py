@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
-from typing import Literal, final
+from typing import Literal
 
 from rxlanggraph.state.contract import (
     Change,
@@ -29,7 +29,7 @@ from rxlanggraph.state.contract import (
 from rxlanggraph.state.memory_space import MemorySpace
 from rxlanggraph.state.values import check_name
 
-__all__ = ["MemoryBackend", "MemoryStore", "open_backend"]
+__all__ = ["ImmediateMemoryBackend", "MemoryBackend", "MemoryStore", "open_backend"]
 
 
 class MemoryStore:
@@ -77,7 +77,7 @@ class MemoryBackend:
     async def read(self, keys: Sequence[str]) -> list[Entry]:
         """See `Backend.read`."""
         with self._lock:
-            return [self._space.read(key) for key in keys]
+            return self._space.read(keys)
 
     async def commit(
         self, changes: Mapping[str, Change], checks: Mapping[str, int]
@@ -176,19 +176,26 @@ class MemoryBackend:
         self._store = None
 
 
-@final
 class ImmediateMemoryBackend(MemoryBackend):
-    """A `MemoryBackend` with the ways of an `Immediate`, which pass by its other methods."""
+    """What `open_state` opens: a state reads and replaces one value of it without awaiting.
+
+    A coroutine for each, and the tuples that they hand over, take longer than the work. It is no
+    part of `MemoryBackend`, so that who overrides the methods of that is asked through them.
+    """
 
     def read_now(self, key: str) -> Entry:
-        """See `Immediate.read_now`."""
+        """Do what ``read([key])`` does."""
         with self._lock:
-            return self._space.read(key)
+            return self._space.entry(key)
 
     def replace_now(
         self, key: str, version: int, text: str, ttl: float | None, token: int | None
     ) -> int | None:
-        """See `Immediate.replace_now`."""
+        """Do what ``commit({key: Change(text, ttl, token)}, {key: version})`` does.
+
+        Returns:
+            The version after it; None if ``key`` has another one than ``version``.
+        """
         with self._lock:
             return self._space.replace(key, version, text, ttl, token)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
@@ -43,7 +43,12 @@ class MemorySpace:
 
     # -- values ------------------------------------------------------------------------------
 
-    def read(self, key: str) -> Entry:
+    def read(self, keys: Sequence[str]) -> list[Entry]:
+        """Return the entries of ``keys``, as of one moment."""
+        self._sweep()
+        return [self._entries.get(key, _ABSENT) for key in keys]
+
+    def entry(self, key: str) -> Entry:
         """Return the entry of ``key``."""
         self._sweep()
         return self._entries.get(key, _ABSENT)

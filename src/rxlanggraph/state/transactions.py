@@ -82,8 +82,9 @@ class Transaction:
             UsageError: The transaction has ended.
         """
         self._check(key)
+        text = encode(value)
         seconds = None if ttl is None else check_seconds("ttl", ttl)
-        self._changes[key] = Change(encode(value), seconds, check_token(token))
+        self._changes[key] = Change(text, seconds, check_token(token))
 
     def delete(self, key: str, *, token: Any = None) -> None:
         """Delete ``key`` at the commit, if it is there. On the loop; sends nothing yet.
@@ -146,11 +147,11 @@ async def persist(attempts: int, attempt: Callable[[*_Args], Awaitable[_T]], *ar
     try:
         return await attempt(*args)
     except Conflict as conflict:
-        first = [str(conflict)]
+        met = [str(conflict)]
 
     async def again() -> _T:
-        if first:
-            raise Conflict(first.pop())
+        if met:
+            raise Conflict(met.pop())
         return await attempt(*args)
 
     return await AsyncRetrying(**_policy(attempts))(again)
@@ -162,11 +163,11 @@ def persist_blocking(attempts: int, attempt: Callable[[], _T]) -> _T:
     try:
         return attempt()
     except Conflict as conflict:
-        first = [str(conflict)]
+        met = [str(conflict)]
 
     def again() -> _T:
-        if first:
-            raise Conflict(first.pop())
+        if met:
+            raise Conflict(met.pop())
         return attempt()
 
     return Retrying(**_policy(attempts))(again)

@@ -32,6 +32,7 @@ _LONGEST_TIME = 100 * 366 * 86400.0
 # Made once: json.dumps would make one for each value.
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()
+# Of values that cannot be awaited, without asking them.
 JSON_TYPES: Final = frozenset({bool, dict, float, int, list, str, type(None)})
 # What comes back equal, if it can be encoded at all.
 _SCALARS = (float, bool, type(None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from rxlanggraph.errors import LockTimeoutError, StaleTokenError
+from rxlanggraph.errors import ContentionError, LockTimeoutError, StaleTokenError
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.testing.state_conformance.harness import (
     Check,
@@ -145,6 +145,10 @@ async def _no_fence(store: Store) -> None:
             await state.increment_counter("n", token=token)
         with raises(StaleTokenError, "the old one, after a write without a token"):
             await state.set("n", 1, token=old)
+        version = await state.set("compared", 1)
+        expect(await state.compare_and_set("compared", 2, version, token=new), True, "comparing")
+        with raises(StaleTokenError, "the old one, after a compare_and_set"):
+            await state.set("compared", 1, token=old)
 
 
 @check("fencing", "A key remembers the highest token when it is deleted, or its time is up", CHECKS)
@@ -156,9 +160,11 @@ async def _fence_stays(store: Store) -> None:
         await state.delete("never", token=new)
         await state.increment_counter("counted", token=new)
         await state.delete("counted", token=new)
+        await state.set_if_not_exists("made once", 1, None, token=new)
+        await state.delete("made once")
         await state.set("expired", 1, ttl=0.05, token=new)
         await until(lambda: state.set_if_not_exists("expired", 1, 0.05))
-        for key in ("deleted", "never", "counted", "expired"):
+        for key in ("deleted", "never", "counted", "made once", "expired"):
             with raises(StaleTokenError, f"writing the {key} key"):
                 await state.set(key, 1, token=old)
 
@@ -171,6 +177,11 @@ async def _fence_not_moved(store: Store) -> None:
         expect(await state.compare_and_set("n", 1, 0, token=new), False, "a failing write")
         with raises(Exception, "counting a text"):
             await state.increment_counter("n", token=new)
+        with raises(ContentionError, "a transaction with another write in it"):
+            async with state.transaction() as transaction:
+                await transaction.get("n")
+                transaction.set("n", 1, token=new)
+                await state.set("n", "other text")
         await state.set("n", 1, token=old)
         expect((await state.get("n")).value, 1, "the value")
 

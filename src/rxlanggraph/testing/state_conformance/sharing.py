@@ -31,7 +31,12 @@ async def _keys(store: Store) -> None:
         for name in NAMES:
             await state.set(name, name)
         for name in NAMES:
-            expect((await state.get(name)).value, name, f"the key {name[:20]!r}")
+            value, version = await state.get(name)
+            expect(value, name, f"the key {name[:20]!r}")
+            done = await state.compare_and_set(name, [name], version)
+            expect(done, True, f"comparing and setting the key {name[:20]!r}")
+        for name in NAMES:
+            expect((await state.get(name)).value, [name], f"the key {name[:20]!r}, once replaced")
 
 
 @check("names", "Keys of locks are compared exactly", CHECKS)
