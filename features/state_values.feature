@@ -96,6 +96,14 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When values of an opened store in memory are read and replaced on another loop
     Then each has ended with WrongThreadError, and nothing was written
 
+  Scenario: Values in memory that are read at once are of one moment
+    When two keys in memory that are gone at the same time are read while that time comes
+    Then both are there, or none of them
+
+  Scenario: What stands before an opened store in memory is asked for each value
+    When a value is read, replaced and updated through something that counts the calls to memory
+    Then it has counted 3 reads and 2 commits
+
   Scenario: What another loop in another thread writes meanwhile is not lost
     When a value in memory is updated, and by another thread with a loop of its own meanwhile
     Then both are in it, and the function was called with both values

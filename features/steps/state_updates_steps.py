@@ -11,7 +11,8 @@ from behave.runner import Context
 from rxlanggraph.errors import ContentionError, StateClosedError, WrongThreadError
 from rxlanggraph.state import State, open_state
 from rxlanggraph.state import turns as state_turns
-from rxlanggraph.state.memory import MemoryBackend, MemoryStore
+from rxlanggraph.state.contract import Change
+from rxlanggraph.state.memory import MemoryBackend, MemoryStore, open_backend
 from rxlanggraph.state.turns import Turns
 from support.patching import patch
 from support.state_world import world
@@ -489,6 +490,68 @@ def step_impl(context: Context) -> None:
 def step_impl(context: Context) -> None:
     assert isinstance(context.ended, StateClosedError), context.ended
     assert context.value == (None, 0), context.value
+
+
+@when("two keys in memory that are gone at the same time are read while that time comes")
+def step_impl(context: Context) -> None:
+    now = 0.0
+    step = 0.0
+
+    def tick() -> float:
+        nonlocal now
+        now += step
+        return now
+
+    async def read() -> list[list[Any]]:
+        nonlocal now, step
+        backend = MemoryBackend(clock=tick)
+        seen = []
+        for start in (8.5, 9.5, 10.5):
+            now, step = 0.0, 0.0
+            await backend.commit({"a": Change("1", 10.0), "b": Change("2", 10.0)}, {})
+            now, step = start, 1.0
+            seen.append([entry.text for entry in await backend.read(["a", "b"])])
+        return seen
+
+    context.seen = run(read())
+
+
+@then("both are there, or none of them")
+def step_impl(context: Context) -> None:
+    # In the first reading the time would come between the two, if each was looked up by itself.
+    assert context.seen == [["1", "2"], [None, None], [None, None]], context.seen
+
+
+class Counting:
+    """Stands before a backend, and is none of its class."""
+
+    def __init__(self, backend: MemoryBackend) -> None:
+        self._backend = backend
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls.append(name)
+        return getattr(self._backend, name)
+
+
+@when("a value is read, replaced and updated through something that counts the calls to memory")
+def step_impl(context: Context) -> None:
+    async def calls() -> list[str]:
+        counting: Any = Counting(await open_backend("memory:", "rxlanggraph"))
+        async with State(counting) as state:
+            counting.calls.clear()
+            await state.get("n")
+            await state.compare_and_set("n", 1, 0)
+            await state.safe_update("n", lambda value: value + 1)
+            await state.get("n")
+            return [*counting.calls]
+
+    context.calls = run(calls())
+
+
+@then("it has counted {reads:d} reads and {commits:d} commits")
+def step_impl(context: Context, reads: int, commits: int) -> None:
+    assert sorted(context.calls) == ["commit"] * commits + ["read"] * reads, context.calls
 
 
 @when("values of an opened store in memory are read and replaced on another loop")
