@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from redis.exceptions import (
     AskError,
@@ -35,7 +35,12 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
+from rxlanggraph.errors import (
+    InvalidArgumentError,
+    RxLangGraphError,
+    StateClosedError,
+    StateUnavailableError,
+)
 from rxlanggraph.state.redis.scripts import Script
 
 __all__ = ["Connection", "Lane"]
@@ -46,8 +51,6 @@ _INSISTENCE = 2
 # What a server says that does nothing for now: it reads its data, or has a fail-over on its hands.
 # MOVED (an AskError too) and ASK: the namespace is on another node, or on its way to one.
 _NOT_NOW = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError, AskError)
-
-_Request: TypeAlias = "tuple[Script, tuple[str | int, ...]]"
 
 
 class Connection(Protocol):
@@ -84,6 +87,30 @@ class _UnansweredError(Exception):
         self.put_off = put_off
 
 
+class _Request:
+    """What is sent to run a script, once or again.
+
+    Packed here, as redis-py would take three times as long, a tenth of a claim; and before it is
+    sent, so that what goes wrong later is the connection's.
+    """
+
+    def __init__(self, script: Script, words: tuple[str | int, ...]) -> None:
+        self._script = script
+        self._count = len(words) + 2
+        self._words = _packed(words)
+
+    def short(self) -> bytes:
+        """For a server that knows the script."""
+        return self._begun("EVALSHA", self._script.sha) + self._words
+
+    def whole(self) -> bytes:
+        """With the script, which the server keeps."""
+        return self._begun("EVAL", self._script.source) + self._words
+
+    def _begun(self, *words: str) -> bytes:
+        return b"*%d\r\n%b" % (self._count, _packed(words))
+
+
 class Lane:
     """One connection, which does one request at a time, and numbers them.
 
@@ -112,13 +139,13 @@ class Lane:
         try:
             async with asyncio.timeout(self._timeout):
                 await self._connection.connect()
-        except (*_NOT_NOW, TimeoutError) as failure:
+        except _NOT_NOW as failure:
             raise self._unavailable(failure, in_doubt=False) from failure
         except (AuthenticationError, ResponseError) as answer:
             raise InvalidArgumentError(
                 f"the Redis server {self._where()} refuses the URL: {answer}"
             ) from answer
-        except RedisError as failure:
+        except Exception as failure:  # as in `_attempt`
             raise self._unavailable(failure, in_doubt=False) from failure
 
     async def call(
@@ -134,9 +161,9 @@ class Lane:
         """
         self._serial += 1
         keys = (*self._keys, *keys)
-        request = script, (len(keys), *keys, self._serial, *arguments)
+        request = _Request(script, (len(keys), *keys, self._serial, *arguments))
         try:
-            return await self._attempt(*request)
+            return await self._attempt(request)
         except _UnansweredError as failure:
             if failure.put_off or (failure.in_doubt and script.once):
                 return await self._insist(request, in_doubt=failure.in_doubt)
@@ -162,7 +189,7 @@ class Lane:
         async def again() -> Any:
             nonlocal in_doubt
             try:
-                return await self._attempt(*request)
+                return await self._attempt(request)
             except _UnansweredError as failure:
                 in_doubt |= failure.in_doubt
                 raise
@@ -181,14 +208,14 @@ class Lane:
             refusal.in_doubt = in_doubt
             raise
 
-    async def _attempt(self, script: Script, rest: tuple[str | int, ...]) -> Any:
+    async def _attempt(self, request: _Request) -> Any:
         sent = False
         try:
             async with asyncio.timeout(self._timeout):
                 if not self._connection.is_connected:
                     await self._connect()
                 sent = True
-                return await self._evaluate(script, rest)
+                return await self._evaluate(request)
         except _NOT_NOW as answer:
             # Who has been promoted meanwhile, or has the slot, is found by connecting anew.
             await self.drop()
@@ -198,7 +225,11 @@ class Lane:
             if str(answer).startswith("BUSY "):  # with somebody's endless script
                 raise _UnansweredError(put_off=True) from answer
             raise self._unavailable(answer, in_doubt=False) from answer
-        except (RedisError, TimeoutError) as failure:
+        except RxLangGraphError:
+            raise
+        except Exception as failure:
+            # Of redis-py or from below it: asyncio, uvloop and the parser each have errors of their
+            # own for a connection that has died, or speaks no Redis, and not all mean to.
             await self.drop()
             self._move(self._home)
             raise _UnansweredError(in_doubt=sent) from failure
@@ -206,15 +237,14 @@ class Lane:
             await self.drop()
             raise
 
-    async def _evaluate(self, script: Script, rest: tuple[str | int, ...]) -> Any:
+    async def _evaluate(self, request: _Request) -> Any:
         try:
-            return await self._exchange("EVALSHA", script.sha, *rest)
-        except NoScriptError:
-            # It was restarted, flushed or replaced. EVAL runs the script, and keeps it.
-            return await self._exchange("EVAL", script.source, *rest)
+            return await self._exchange(request.short())
+        except NoScriptError:  # it was restarted, flushed or replaced
+            return await self._exchange(request.whole())
 
-    async def _exchange(self, *command: str | int) -> Any:
-        await self._connection.send_packed_command(_packed(*command), check_health=False)
+    async def _exchange(self, command: bytes) -> Any:
+        await self._connection.send_packed_command(command, check_health=False)
         return await self._connection.read_response()
 
     async def _connect(self) -> None:
@@ -242,8 +272,7 @@ class Lane:
         )
 
 
-def _packed(*command: str | int) -> bytes:
-    """The command on the wire. redis-py would take three times as long, a tenth of a claim."""
-    words = [str(word).encode() for word in command]
-    parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
-    return b"*%d\r\n%b" % (len(words), b"".join(parts))
+def _packed(words: Sequence[str | int]) -> bytes:
+    """The words of a command on the wire."""
+    encoded = [str(word).encode() for word in words]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded])

@@ -1,0 +1,78 @@
+Feature: However a connection dies, a call is made again or told in the documented tree
+
+  A network ends a connection in good order or by a reset, while nobody uses it or in the middle of a
+  request or of its answer; what stands between may answer in its place. Each time each method of a
+  state is called.
+
+  @valkey
+  Scenario Outline: With Valkey every call is answered though its connection dies <when>, by <an end>
+    Given an empty store in Valkey
+    When each method of a state is called while its connection dies <when>, by <an end>
+    Then each call was answered, as if nothing had happened
+    And the next call was answered
+
+    Examples:
+      | when             | an end   |
+      | idle             | FIN      |
+      | idle             | RST      |
+      | idle             | nonsense |
+      | mid-request      | FIN      |
+      | mid-request      | RST      |
+      | mid-request      | nonsense |
+      | before the reply | FIN      |
+      | before the reply | RST      |
+      | before the reply | nonsense |
+      | mid-reply        | FIN      |
+      | mid-reply        | RST      |
+
+  @postgresql
+  Scenario Outline: With PostgreSQL every call is answered though its connection dies idle, by <an end>
+    Given an empty store in PostgreSQL
+    When each method of a state is called while its connection dies idle, by <an end>
+    Then each call was answered, as if nothing had happened
+    And the next call was answered
+
+    Examples:
+      | an end   |
+      | FIN      |
+      | RST      |
+      | nonsense |
+
+  @postgresql
+  Scenario Outline: With PostgreSQL a call whose connection dies <when>, by <an end>, is answered or in doubt
+    Given an empty store in PostgreSQL
+    When each method of a state is called while its connection dies <when>, by <an end>
+    Then each call was answered as if nothing had happened, or has told that it is in doubt
+    And the next call was answered
+
+    Examples:
+      | when             | an end   |
+      | mid-request      | FIN      |
+      | mid-request      | RST      |
+      | mid-request      | nonsense |
+      | before the reply | FIN      |
+      | before the reply | RST      |
+      | before the reply | nonsense |
+      | mid-reply        | FIN      |
+      | mid-reply        | RST      |
+
+  @valkey @postgresql
+  Scenario Outline: Opening a state in <backend> while its connection dies <when>, by <an end>, tells that
+    Given an empty store in <backend>
+    When a state is opened there while its connection dies <when>, by <an end>
+    Then a StateUnavailableError has told it, without a doubt
+
+    Examples:
+      | backend    | when             | an end   |
+      | Valkey     | mid-request      | FIN      |
+      | Valkey     | mid-request      | RST      |
+      | Valkey     | before the reply | FIN      |
+      | Valkey     | before the reply | RST      |
+      | Valkey     | before the reply | nonsense |
+      | Valkey     | mid-reply        | RST      |
+      | PostgreSQL | mid-request      | FIN      |
+      | PostgreSQL | mid-request      | RST      |
+      | PostgreSQL | before the reply | FIN      |
+      | PostgreSQL | before the reply | RST      |
+      | PostgreSQL | before the reply | nonsense |
+      | PostgreSQL | mid-reply        | RST      |

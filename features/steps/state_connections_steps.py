@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.errors import StateUnavailableError
+from support import servers
+from support.dying_connections import (
+    Outcome,
+    expected,
+    open_through_death,
+    use_through_deaths,
+)
+from support.tasks import run
+
+
+@given("an empty store in {backend}")
+def given_empty_store(context: Context, backend: str) -> None:
+    context.url = servers.fresh_url(context, backend)
+
+
+@when("each method of a state is called while its connection dies {moment}, by {end}")
+def call_while_connection_dies(context: Context, moment: str, end: str) -> None:
+    context.outcome = run(use_through_deaths(context.url, moment, end))
+
+
+@when("a state is opened there while its connection dies {moment}, by {end}")
+def open_while_connection_dies(context: Context, moment: str, end: str) -> None:
+    context.error = run(open_through_death(context.url, moment, end))
+
+
+@then("each call was answered, as if nothing had happened")
+def each_was_answered(context: Context) -> None:
+    outcome: Outcome = context.outcome
+    assert not outcome.errors, outcome.errors
+    assert_as_expected(outcome)
+
+
+@then("each call was answered as if nothing had happened, or has told that it is in doubt")
+def each_was_answered_or_in_doubt(context: Context) -> None:
+    outcome: Outcome = context.outcome
+    for name, error in outcome.errors.items():
+        assert isinstance(error, StateUnavailableError), (name, error)
+        assert error.in_doubt, (name, error)
+    assert_as_expected(outcome)
+
+
+@then("a StateUnavailableError has told it, without a doubt")
+def unavailable_without_doubt(context: Context) -> None:
+    assert isinstance(context.error, StateUnavailableError), repr(context.error)
+    assert not context.error.in_doubt, context.error
+
+
+@then("the next call was answered")
+def next_call_was_answered(context: Context) -> None:
+    assert context.outcome.afterwards == (None, 0), context.outcome
+
+
+def assert_as_expected(outcome: Outcome) -> None:
+    for name, answer in outcome.answers.items():
+        assert answer == expected(name), (name, answer)

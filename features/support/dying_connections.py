@@ -1,0 +1,98 @@
+"""Every method of a state, while the connection that it would use dies."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rxlanggraph.state import QueueStats, State, Task, open_state
+from support.relay import End, Moment, Relay
+
+__all__ = ["Outcome", "expected", "open_through_death", "use_through_deaths"]
+
+
+@dataclass
+class Outcome:
+    """What became of the calls, by the name of the method; and of the one made afterwards."""
+
+    answers: dict[str, Any] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)
+    afterwards: Any = None
+
+
+async def _set(state: State) -> bool:
+    return await state.set("value", 1) > 0
+
+
+async def _transact(state: State) -> int:
+    async with state.transaction() as transaction:
+        missing = await transaction.get("missing")
+        transaction.set("other", 3)
+    return missing.version
+
+
+async def _hold(state: State) -> bool:
+    async with state.lock("lock") as lease:
+        return lease.token > 0
+
+
+async def _add(state: State) -> int:
+    return len(await state.add_tasks("queue", [Task(1, key="a")]))
+
+
+async def _claim(state: State) -> Any:
+    claim = await state.claim_task("claimed")
+    return claim and claim.item
+
+
+# Each method, and what it answers where nothing stands in its way.
+CALLS: dict[str, tuple[Callable[[State], Awaitable[Any]], Any]] = {
+    "get": (lambda state: state.get("missing"), (None, 0)),
+    "set": (_set, True),
+    "increment_counter": (lambda state: state.increment_counter("counter", 7), 7),
+    "safe_update": (lambda state: state.safe_update("updated", lambda old: 5), 5),
+    "transaction": (_transact, 0),
+    "delete": (lambda state: state.delete("nothing"), False),
+    "lock": (_hold, True),
+    "add_tasks": (_add, 1),
+    "claim_task": (_claim, "first"),
+    "results": (lambda state: state.results("queue"), {}),
+    "dead_letters": (lambda state: state.dead_letters("queue"), []),
+    "requeue": (lambda state: state.requeue("queue"), 0),
+    "stats": (lambda state: state.stats("unused"), QueueStats()),
+    "purge": (lambda state: state.purge("queue"), 0),
+}
+
+
+async def use_through_deaths(url: str, moment: Moment, how: End) -> Outcome:
+    """Call each method once while its connection dies; a call before it has seen to one."""
+    outcome = Outcome()
+    async with Relay(url) as relay, open_state(relay.url) as state:
+        await state.add_tasks("claimed", ["first"])
+        for name, (call, _) in CALLS.items():
+            await state.get("missing")
+            await relay.end(moment, how)
+            try:
+                outcome.answers[name] = await call(state)
+            except Exception as error:
+                outcome.errors[name] = error
+            assert relay.has_ended_one(), f"{name} has used no connection"
+        outcome.afterwards = await state.get("missing")
+    return outcome
+
+
+def expected(name: str) -> Any:
+    """What the method answers where nothing stands in its way."""
+    return CALLS[name][1]
+
+
+async def open_through_death(url: str, moment: Moment, how: End) -> Exception | None:
+    """What opening a state ends with whose connection dies."""
+    async with Relay(url) as relay:
+        await relay.end(moment, how)
+        try:
+            async with open_state(relay.url):
+                return None
+        except Exception as error:
+            return error

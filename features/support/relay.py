@@ -1,0 +1,154 @@
+"""Between clients and a server: passes bytes on, and ends connections as networks end them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import Literal, NamedTuple, Self
+from urllib.parse import parse_qs, urlsplit
+
+__all__ = ["End", "Moment", "Relay"]
+
+# The client is told in good order, by a reset, or by an answer that is none.
+End = Literal["FIN", "RST", "nonsense"]
+# While no call is made; when half of a request has arrived; when the server has answered, and none
+# or half of that has been passed on.
+Moment = Literal["idle", "mid-request", "before the reply", "mid-reply"]
+# To neither server's clients an answer.
+NONSENSE = b":what\r\n"
+# Steps of the loop, more than a connection takes to tell its owner that it has ended.
+STEPS = 10
+
+
+class Fate(NamedTuple):
+    moment: Moment
+    end: End
+
+
+class Relay:
+    """Stands before a server of Redis or PostgreSQL. Confined to the loop that enters it.
+
+    Args:
+        url: Of the server: over TCP, or with the folder of its socket as ``?host=``.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._parts = urlsplit(url)
+        self._fate: Fate | None = None
+        self._met = False
+        self._clients: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        host, port = self._server.sockets[0].getsockname()[:2]
+        user = f"{self._parts.username}@" if self._parts.username else ""
+        options = "?sslmode=disable&gssencmode=disable" if self._is_postgresql else ""
+        return f"{self._parts.scheme}://{user}{host}:{port}{self._parts.path}{options}"
+
+    async def end(self, moment: Moment, how: End) -> None:
+        """End all connections if they are to be idle, else the one that is used next, in use."""
+        if moment == "idle":
+            for client in list(self._clients):
+                _end(client, how)
+            for _ in range(STEPS):
+                await asyncio.sleep(0)
+        else:
+            self._fate = Fate(moment, how)
+
+    def has_ended_one(self) -> bool:
+        """Whether what `end` was told has come true."""
+        return self._fate is None
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    @property
+    def _is_postgresql(self) -> bool:
+        return self._parts.scheme == "postgresql"
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._clients.add(writer)
+        answers, requests = await self._connect()
+        ways = [
+            asyncio.ensure_future(self._pass_requests(reader, requests, writer)),
+            asyncio.ensure_future(self._pass_answers(answers, writer)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            self._clients.discard(writer)
+            for end in (writer, requests):
+                end.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._is_postgresql:
+            (folder,) = parse_qs(self._parts.query)["host"]
+            return await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.5432")
+        return await asyncio.open_connection(self._parts.hostname, self._parts.port)
+
+    async def _pass_requests(
+        self,
+        reader: asyncio.StreamReader,
+        requests: asyncio.StreamWriter,
+        client: asyncio.StreamWriter,
+    ) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                fate = self._take("mid-request")
+                if fate is not None:
+                    requests.write(data[: len(data) // 2])
+                    await requests.drain()
+                    _end(client, fate.end)
+                    return
+                requests.write(data)
+
+    async def _pass_answers(
+        self, answers: asyncio.StreamReader, client: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await answers.read(65536):
+                fate = self._take("before the reply") or self._take("mid-reply")
+                if fate is not None:
+                    if fate.moment == "mid-reply":
+                        client.write(data[: len(data) // 2])
+                    _end(client, fate.end)
+                    return
+                client.write(data)
+
+    def _take(self, moment: Moment) -> Fate | None:
+        fate = self._fate
+        if fate is None or fate.moment != moment:
+            return None
+        self._fate = None
+        return fate
+
+
+def _end(client: asyncio.StreamWriter, how: End) -> None:
+    if how == "RST":
+        # Closed while it lingers for no time at all, a connection is reset.
+        linger = struct.pack("ii", 1, 0)
+        client.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        client.transport.abort()
+        return
+    if how == "nonsense":
+        client.write(NONSENSE)
+    client.close()
