@@ -211,7 +211,66 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
     Given a Valkey server of its own
     When the server has no memory left, and an increment is made
     Then it ended with a StateUnavailableError that leaves no doubt
+    And the server has no key but that of the version
+
+  # -- what a server must be -----------------------------------------------------------------------
+
+  Scenario Outline: A server that drops keys by <policy> when its memory is full is refused at opening
+    Given a Valkey server of its own whose maxmemory-policy is <policy>
+    When the state at redis://127.0.0.1:{port} is opened
+    Then it ended with InvalidArgumentError
+    And the message says "maxmemory-policy <policy>"
+    And the message says "set maxmemory-policy noeviction"
     And the server has no key
+
+    Examples:
+      | policy          |
+      | allkeys-lru     |
+      | allkeys-lfu     |
+      | allkeys-random  |
+      | volatile-lru    |
+      | volatile-lfu    |
+      | volatile-random |
+      | volatile-ttl    |
+
+  @tdd_expected_fail
+  Scenario: Today's way: a counter on a server that drops keys is gone without an error
+    Given a Valkey server of its own whose maxmemory-policy is allkeys-lru
+    When a client counts to 1 there, and fills its memory with other keys
+    Then the counter is 1
+
+  Scenario: A user who may not ask for the policy can open a state, and a warning says what to see to
+    Given a Valkey server of its own with a user who may do nothing dangerous
+    When the state at redis://guest:sesame@127.0.0.1:{port} is opened
+    Then it works
+    And a warning has said "see to it that it is noeviction"
+
+  Scenario: A user who may not run scripts is told so at opening
+    Given a Valkey server of its own with a user who may run no scripts
+    When the state at redis://guest:sesame@127.0.0.1:{port} is opened
+    Then it ended with InvalidArgumentError
+    And the message says "no permissions"
+
+  @valkey
+  Scenario: A namespace of a version to come is refused, and named as that
+    Given a Valkey server
+    And a namespace there is of a version to come
+    When a state is opened in that namespace
+    Then it ended with InvalidArgumentError
+    And the message says "another release"
+    And the message says "version 2"
+
+  Scenario Outline: <A value> that the server would not take is refused, and the next call is answered
+    Given a Valkey server of its own that takes values of 1 MB
+    When <a value> is sent to it that is larger than that
+    Then it ended with InvalidArgumentError
+    And the message says "proto-max-bulk-len"
+    And the counter is 1
+
+    Examples:
+      | A value         | a value         |
+      | A result        | a result        |
+      | A list of tasks | a list of tasks |
 
   Scenario Outline: Opening a state <somewhere> fails with <an error>, and tells no password
     Given a Valkey server of its own whose password is "abracadabra"

@@ -9,6 +9,7 @@ from behave.runner import Context
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.redis import lane
 from support import redis_connections, redis_servers, valkey_server
+from support.listening import listening
 from support.patching import patch
 from support.redis_connections import Seen
 from support.redis_servers import Outlived
@@ -17,6 +18,10 @@ from support.valkey_cluster import Cluster
 from support.valkey_server import LocalValkey
 
 PASSWORDS = ("abracadabra", "sesame")
+RIGHTS = {
+    "do nothing dangerous": ["+@all", "-@dangerous"],
+    "run no scripts": ["+@all", "-@scripting"],
+}
 
 
 def start(context: Context, **options: Any) -> LocalValkey:
@@ -50,6 +55,27 @@ def step_impl(context: Context, password: str) -> None:
     server = start(context, unixsocket="valkey.sock")  # in its folder
     with server.client() as client:
         client.config_set("requirepass", password)
+
+
+@given("a Valkey server of its own whose maxmemory-policy is {policy}")
+def given_server_with_policy(context: Context, policy: str) -> None:
+    context.url = start(context, maxmemory_policy=policy).url
+
+
+@given("a Valkey server of its own that takes values of 1 MB")
+def given_server_with_small_values(context: Context) -> None:
+    context.url = start(context, proto_max_bulk_len="1mb").url
+
+
+@given("a Valkey server of its own with a user who may {rights}")
+def given_server_with_guest(context: Context, rights: str) -> None:
+    with start(context).client() as client:
+        client.execute_command("ACL", "SETUSER", "guest", "on", ">sesame", "~*", *RIGHTS[rights])
+
+
+@given("a namespace there is of a version to come")
+def given_namespace_of_tomorrow(context: Context) -> None:
+    run(redis_servers.age_by_a_version(context.url))
 
 
 @given("a cluster of two Valkey servers")
@@ -181,11 +207,12 @@ def step_impl(context: Context) -> None:
 def step_impl(context: Context, url: str) -> None:
     server = context.server
     context.error = None
-    try:
-        where = url.format(port=server.port, socket=server.folder / "valkey.sock")
-        context.counter = run(redis_servers.use(where))
-    except Exception as error:
-        context.error = error
+    where = url.format(port=server.port, socket=server.folder / "valkey.sock")
+    with listening("rxlanggraph.state") as context.warnings:
+        try:
+            context.counter = run(redis_servers.use(where))
+        except Exception as error:
+            context.error = error
 
 
 @when("a state is opened at the node that does not have it, and counts while it moves there")
@@ -193,6 +220,26 @@ def step_impl(context: Context) -> None:
     context.counts, context.source, context.target = redis_servers.count_through_a_move(
         context.cluster
     )
+
+
+@when("a client counts to 1 there, and fills its memory with other keys")
+def count_and_fill_memory(context: Context) -> None:
+    with context.server.client() as client:
+        client.incr("counter")
+        client.config_set("maxmemory", client.info("memory")["used_memory"] + 200_000)
+        for number in range(100):
+            client.set(f"other {number}", "x" * 10_000)
+        context.counter = int(client.get("counter") or 0)
+
+
+@when("a state is opened in that namespace")
+def open_in_namespace(context: Context) -> None:
+    context.error = run(redis_servers.ended_with(redis_servers.use(context.url)))
+
+
+@when("{what} is sent to it that is larger than that")
+def send_what_is_too_large(context: Context, what: str) -> None:
+    context.error, context.counter = run(redis_servers.send_too_much(context.url, what))
 
 
 # -- then ------------------------------------------------------------------------------------------
@@ -331,6 +378,22 @@ def step_impl(context: Context, name: str) -> None:
 @then("the message tells no password")
 def step_impl(context: Context) -> None:
     assert not any(password in str(context.error) for password in PASSWORDS), context.error
+
+
+@then('the message says "{text}"')
+def message_says(context: Context, text: str) -> None:
+    assert text in str(context.error), context.error
+
+
+@then('a warning has said "{text}"')
+def warning_has_said(context: Context, text: str) -> None:
+    assert any(text in warning for warning in context.warnings), context.warnings
+
+
+@then("the server has no key but that of the version")
+def server_has_version_alone(context: Context) -> None:
+    with context.server.client() as client:
+        assert client.keys() == ["{test}:schema"], client.keys()
 
 
 @then("it works")

@@ -23,15 +23,18 @@ from support.valkey_server import LocalValkey
 
 __all__ = [
     "Outlived",
+    "age_by_a_version",
     "count_and_flush",
     "count_through",
     "count_through_a_move",
     "count_when_busy",
     "count_without",
+    "ended_with",
     "lock_twice",
     "outlive",
     "pause_and_count",
     "purge_and_demote",
+    "send_too_much",
     "use",
     "use_everything",
 ]
@@ -214,6 +217,39 @@ async def use(url: str) -> int:
     """Open the state as everybody does, and use it."""
     async with open_state(url, namespace=NAMESPACE) as state:
         return await state.increment_counter("counter")
+
+
+async def age_by_a_version(url: str) -> None:
+    """Have the namespace be of the version after the one that it is of."""
+    await use(url)
+    async with plain(url) as client:
+        await client.incr(f"{{{NAMESPACE}}}:schema")
+
+
+async def send_too_much(url: str, what: str) -> tuple[BaseException | None, int]:
+    """What a call ends with that sends two megabytes, and what the next one answers."""
+    text = "x" * 2_000_000
+    async with open_state(url, namespace=NAMESPACE) as state:
+        await state.add_tasks("queue", [1])
+        claim = await state.claim_task("queue")
+        assert claim is not None
+        calls = {
+            "a value": lambda: state.set("value", text),
+            "a result": lambda: claim.complete(text),
+            "a list of tasks": lambda: state.add_tasks("queue", [text[:2000]] * 1000),
+        }
+        ended = await ended_with(calls[what]())
+        async with asyncio.timeout(1.0):
+            return ended, await state.increment_counter("counter")
+
+
+async def ended_with(call: Awaitable[object]) -> Exception | None:
+    """The error that a call ends with."""
+    try:
+        await call
+    except Exception as error:
+        return error
+    return None
 
 
 # -- clusters --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 Each method is one Lua script (`rxlanggraph.state.redis.scripts`), so one step on the server; only
 a purge is several. All that is kept is under ``{namespace}:``, and so in one slot of a cluster:
 
+    schema            the version of all this (fitness.py)
     clock             the counter of the namespace
     value:KEY         a hash, text and version of a value; it expires by itself
     fences            a hash, by key: the highest token that wrote it
@@ -99,10 +100,10 @@ class RedisBackend:
         self._lanes = Lanes(url, self._prefix)
 
     async def connect(self) -> None:
-        """See that there is a server.
+        """See that there is a server, and that it will do.
 
         Raises:
-            InvalidArgumentError: It refuses us, and will do so again.
+            InvalidArgumentError: It refuses us, and will do so again, or will not do.
             StateUnavailableError: There is none.
         """
         await self._lanes.connect()

@@ -22,6 +22,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     MovedError,
+    NoPermissionError,
     NoScriptError,
     ReadOnlyError,
     RedisError,
@@ -51,6 +52,9 @@ _INSISTENCE = 2
 # What a server says that does nothing for now: it reads its data, or has a fail-over on its hands.
 # MOVED (an AskError too) and ASK: the namespace is on another node, or on its way to one.
 _NOT_NOW = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError, AskError)
+# What it will say again: to a command that it has not, and to an argument that is too long (where it
+# takes less than when the state was opened).
+_NEVER = ("unknown command", "Protocol error")
 
 
 class Connection(Protocol):
@@ -99,6 +103,11 @@ class _Request:
         self._count = len(words) + 2
         self._words = _packed(words)
 
+    @property
+    def size(self) -> int:
+        """How many bytes: at least as many as the longest of its words has."""
+        return len(self._words)
+
     def short(self) -> bytes:
         """For a server that knows the script."""
         return self._begun("EVALSHA", self._script.sha) + self._words
@@ -114,6 +123,9 @@ class _Request:
 class Lane:
     """One connection, which does one request at a time, and numbers them.
 
+    Attributes:
+        longest: How many bytes an argument may have; 0: not known.
+
     Args:
         connection: Not connected yet; it is when it is needed, and again after each failure.
         keys: What the server keeps the counter of the namespace under, and what of this lane.
@@ -125,6 +137,7 @@ class Lane:
         self._keys = keys
         self._timeout = timeout
         self._serial = 0
+        self.longest = 0
         self._is_sealed = False
         # On a cluster a lane follows its namespace to other nodes, and asks here where that is.
         self._home = (connection.host, connection.port) if hasattr(connection, "host") else None
@@ -157,17 +170,41 @@ class Lane:
 
         Raises:
             StateUnavailableError: No answer came, or a refusal.
+            InvalidArgumentError: A refusal that will not change: an argument is too long, or the
+                user may not do this.
             StateClosedError: There is no connection, and the lane is sealed.
         """
         self._serial += 1
         keys = (*self._keys, *keys)
-        request = _Request(script, (len(keys), *keys, self._serial, *arguments))
+        words = (len(keys), *keys, self._serial, *arguments)
+        request = _Request(script, words)
+        if 0 < self.longest < request.size:
+            self._check_length(words)
         try:
             return await self._attempt(request)
         except _UnansweredError as failure:
             if failure.put_off or (failure.in_doubt and script.once):
                 return await self._insist(request, in_doubt=failure.in_doubt)
             raise self._unavailable(failure, in_doubt=failure.in_doubt) from failure.__cause__
+
+    async def ask(self, *words: str) -> Any:
+        """Return what the server answers to a command of its own. One attempt, over a connection.
+
+        Raises:
+            ResponseError: It refuses.
+            StateUnavailableError: No answer came.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._exchange(_command(words))
+        except ResponseError:
+            raise
+        except Exception as failure:  # as in `_attempt`
+            await self.drop()
+            raise self._unavailable(failure, in_doubt=False) from failure
+        except BaseException:
+            await self.drop()
+            raise
 
     def seal(self) -> None:
         """Connect no more: a call that is under way in spite of the end is not repeated."""
@@ -224,7 +261,7 @@ class Lane:
         except ResponseError as answer:
             if str(answer).startswith("BUSY "):  # with somebody's endless script
                 raise _UnansweredError(put_off=True) from answer
-            raise self._unavailable(answer, in_doubt=False) from answer
+            raise self._refused(answer) from answer
         except RxLangGraphError:
             raise
         except Exception as failure:
@@ -264,12 +301,33 @@ class Lane:
     def _where(self) -> str:
         return "at its socket" if self._home is None else "at {}:{}".format(*self._home)
 
+    def _check_length(self, words: Sequence[str | int]) -> None:
+        """Refuse what the server would, which then closes the connection instead of saying why."""
+        longest = max(len(str(word).encode()) for word in words)
+        if longest > self.longest:
+            raise InvalidArgumentError(
+                f"a value of {longest:,} bytes is more than the Redis server {self._where()} takes "
+                f"at once (proto-max-bulk-len {self.longest:,}): keep it elsewhere and store where "
+                "that is, or set proto-max-bulk-len higher; of tasks, add fewer in one call"
+            )
+
+    def _refused(self, answer: ResponseError) -> InvalidArgumentError | StateUnavailableError:
+        text = f"the Redis server {self._where()} refuses the call: {answer}"
+        if isinstance(answer, NoPermissionError) or str(answer).startswith(_NEVER):
+            return InvalidArgumentError(text)
+        return StateUnavailableError(text, in_doubt=False)
+
     def _unavailable(self, failure: BaseException, *, in_doubt: bool) -> StateUnavailableError:
         why = failure.__cause__ if isinstance(failure, _UnansweredError) else failure
         return StateUnavailableError(
             f"the Redis server {self._where()} gives no answer: {why or 'time is up'}",
             in_doubt=in_doubt,
         )
+
+
+def _command(words: Sequence[str | int]) -> bytes:
+    """A command on the wire."""
+    return b"*%d\r\n%b" % (len(words), _packed(words))
 
 
 def _packed(words: Sequence[str | int]) -> bytes:

@@ -19,6 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.state.redis.fitness import check_fitness
 from rxlanggraph.state.redis.lane import Connection, Lane
 from rxlanggraph.state.redis.scripts import Script
 
@@ -46,6 +47,7 @@ class Lanes:
 
     def __init__(self, url: str, prefix: str) -> None:
         make, count, self._timeout = _understood(url)
+        self._prefix = prefix
         name = uuid4().hex
         self._lanes = [
             Lane(make(), (f"{prefix}clock", f"{prefix}lane:{name}:{number}"), self._timeout)
@@ -59,13 +61,17 @@ class Lanes:
         self._answered_at = self._now()
 
     async def connect(self) -> None:
-        """Connect once, to see that there is a server.
+        """Connect once, to see that there is a server, and that it will do.
 
         Raises:
-            InvalidArgumentError: It refuses us, and will do so again.
+            InvalidArgumentError: It refuses us, and will do so again, or will not do.
             StateUnavailableError: There is none.
         """
-        await self._lanes[0].connect()
+        first = self._lanes[0]
+        await first.connect()
+        await check_fitness(first, f"{self._prefix}schema")
+        for lane in self._lanes:
+            lane.longest = first.longest
 
     async def call(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
         """Have the server run ``script``; return its answer.

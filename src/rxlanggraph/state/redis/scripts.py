@@ -17,6 +17,7 @@ __all__ = [
     "LOCK_RELEASE",
     "LOCK_RENEW",
     "READ",
+    "SCHEMA",
     "TASKS_ADD",
     "TASKS_DEAD",
     "TASKS_LISTED",
@@ -56,6 +57,8 @@ def _script(*parts: str) -> Script:
     digest = sha1(source.encode(), usedforsecurity=False)  # what EVALSHA goes by
     return Script(source, digest.hexdigest(), "once" in parts)
 
+
+SCHEMA = _script("schema")
 
 READ = _script("read")
 COMMIT = _script("clock", "once", "fence", "commit")
