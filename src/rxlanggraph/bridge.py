@@ -23,7 +23,7 @@ from rxlanggraph.errors import (
     LoopUnavailableError,
     RegistryClosedError,
 )
-from rxlanggraph.messages import StreamMessage, as_message
+from rxlanggraph.messages import StreamMessage
 from rxlanggraph.operators.invoke import ErrorPolicy, invoke
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from rxlanggraph.runs import Group, Run, RunOptions
@@ -135,7 +135,8 @@ class RxPyLangGraphBridge(Ending):
         Args:
             graph: A compiled LangGraph graph, a Runnable, or an async or sync function of the
                 content. Sync functions run in threads of the bridge.
-            message: A `StreamMessage`, or its content.
+            message: A `StreamMessage`, or its content. A result whose status is not ``"ok"`` runs
+                nothing: the future resolves, in its turn, with that very result.
             thread_id: The thread to run on; None takes the message's own. LangGraph's
                 checkpointers get it as ``configurable.thread_id``.
             timeout: Seconds for each attempt; None takes the bridge's. When it is over the future
@@ -165,7 +166,7 @@ class RxPyLangGraphBridge(Ending):
             )
             if not special:
                 self._recent = graph, options
-        return self.submit(as_message(message, thread_id), options)
+        return self.submit(options.message_for(message, thread_id), options)
 
     def run_options(
         self,
@@ -271,7 +272,8 @@ class RxPyLangGraphBridge(Ending):
         grammar. Runs begin in the order of arrival, but for those that wait for their thread's
         turn. Results are emitted as runs end, one at a time, mostly on the loop's thread: a
         subscriber that blocks belongs behind ``observe_on``. Disposing cancels the subscription's
-        runs.
+        runs. An item that is a result with another status than ``"ok"`` runs nothing and passes
+        through unchanged, as ``errors`` says: a later stage does not act on a missing answer.
 
         Args:
             graph: As in `create_future_task`.

@@ -25,7 +25,7 @@ from rxlanggraph.errors import LoopUnavailableError, RunTimeoutError
 from rxlanggraph.handoff import Handoff
 from rxlanggraph.homes import AdoptedLoop, Home, OwnedLoop
 from rxlanggraph.locking import letting_go
-from rxlanggraph.messages import Status, StreamMessage
+from rxlanggraph.messages import Status, StreamMessage, passes_through
 from rxlanggraph.registry import TaskRegistry, Trackable
 from rxlanggraph.runs import Phase, Run, current_run
 from rxlanggraph.stacks import format_frames, format_task, tasks_where
@@ -145,6 +145,10 @@ class Engine:
             self.backlog.leave(run)
         name, context = run.options.name, run.context
         del run.context  # it has a variable that refers to the run: a cycle for each message
+        if passes_through(run.message):
+            # It had to take its turn, so as not to overtake what came before it on its thread.
+            self._finish(run, run.message)
+            return
         coroutine = self._execute(run)
         try:
             task = self._tasks.start(coroutine, name=name, context=context, in_place=in_place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 from uuid_utils import uuid7
 
@@ -18,7 +18,7 @@ from rxlanggraph.errors import (
     RunTimeoutError,
 )
 
-__all__ = ["Status", "StreamMessage", "as_message"]
+__all__ = ["Status", "StreamMessage", "as_message", "failure_of", "passes_through"]
 
 Status = Literal["ok", "error", "interrupted", "cancelled", "timed_out", "rejected"]
 _STATUSES = frozenset(get_args(Status))
@@ -165,12 +165,9 @@ class StreamMessage:
             BaseException: The ``error`` of the run as its graph raised it; a `RunTimeoutError`,
                 `RunCancelledError` or `RunRejectedError` where the run never got so far.
         """
-        if self.error is not None:
-            raise self.error
-        if self.status in _ERROR_OF:
-            raise _ERROR_OF[self.status](f"the run of message {self.id} was {self.status}")
-        if self.status == "error":
-            raise RunError(f"the run of message {self.id} failed without an exception")
+        failure = failure_of(self)
+        if failure is not None:
+            raise failure
         return self
 
 
@@ -191,6 +188,30 @@ def as_message(item: Any, thread_id: str | None = None) -> StreamMessage:
     if thread_id is None or thread_id == item.thread_id:
         return item
     return item.replace(thread_id=thread_id)
+
+
+def failure_of(message: StreamMessage) -> BaseException | None:
+    """Why the run that ``message`` tells of did not end well; None where it did.
+
+    Any thread may call it; it never blocks. A message that says it failed is a failure also where
+    it carries no exception: then one is made.
+    """
+    if message.error is not None or message.status == "ok":
+        return message.error
+    if message.status in _ERROR_OF:
+        return _ERROR_OF[message.status](f"the run of message {message.id} was {message.status}")
+    if message.status == "error":
+        return RunError(f"the run of message {message.id} failed without an exception")
+    return None
+
+
+def passes_through(item: Any) -> TypeGuard[StreamMessage]:
+    """Whether ``item`` is a result without an answer, which no later stage is to work on.
+
+    Any thread may call it; it never blocks. An interrupted one is among them: its content is what
+    the graph had when it asked, and acting on that would forestall the answer.
+    """
+    return isinstance(item, StreamMessage) and item.status != "ok"
 
 
 def _restore(fields: dict[str, Any]) -> StreamMessage:

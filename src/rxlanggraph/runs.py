@@ -17,7 +17,7 @@ from rxlanggraph.errors import (
     RunTimeoutError,
 )
 from rxlanggraph.futures import LightFuture
-from rxlanggraph.messages import Status, StreamMessage
+from rxlanggraph.messages import Status, StreamMessage, as_message, failure_of, passes_through
 from rxlanggraph.registry import Outcome
 
 if TYPE_CHECKING:
@@ -67,6 +67,18 @@ class RunOptions:
     config: Config | None = None
     name: str = ""
     group: Group | None = None
+
+    def message_for(self, item: Any, thread_id: str | None) -> StreamMessage:
+        """The message of a run on ``item``. Any thread; never blocks.
+
+        Args:
+            item: A message, or the content of one.
+            thread_id: The thread to put it on; None keeps the message's own.
+
+        Raises:
+            InvalidTypeError: ``thread_id`` is no string.
+        """
+        return item if passes_through(item) else as_message(item, thread_id)
 
 
 class _Crossing(Protocol):
@@ -190,13 +202,14 @@ class Run(LightFuture[StreamMessage]):
 
     def resolve(self, result: StreamMessage) -> None:
         """Resolve the future, once: later calls change nothing. Runs its callbacks."""
-        if result.error is None or self.options.errors == "emit":
+        failure = None if self.options.errors == "emit" else failure_of(result)
+        if failure is None:
             self.settle(result, None)
         elif result.status == "cancelled":
             super().cancel()
             self.settle(None, None)
         else:
-            self.settle(None, result.error)
+            self.settle(None, failure)
 
     def counts_as(self, status: Status) -> Outcome:
         """How the registry is to count it."""

@@ -13,7 +13,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
 
 from rxlanggraph.errors import InvalidArgumentError
-from rxlanggraph.messages import StreamMessage, as_message
+from rxlanggraph.messages import StreamMessage, failure_of, passes_through
 from rxlanggraph.operators.emitter import Emitter
 from rxlanggraph.runs import Group, Run, RunOptions
 
@@ -131,8 +131,7 @@ class _Subscription:
 
     def _on_next(self, item: Any) -> None:
         try:
-            thread_id = self._thread_id(item) if callable(self._thread_id) else self._thread_id
-            run = self._bridge.new_run(as_message(item, thread_id), self._options)
+            run = self._bridge.new_run(self._message_for(item), self._options)
             self._bridge.wait_for_room(run)
         except Exception as error:
             self._on_error(error)
@@ -150,6 +149,13 @@ class _Subscription:
             self._hand_over(run)
         else:
             self._advance(self._look_ahead)
+
+    def _message_for(self, item: Any) -> StreamMessage:
+        if not callable(self._thread_id):
+            return self._options.message_for(item, self._thread_id)
+        # What passes through has nothing to choose a thread by.
+        chosen = None if passes_through(item) else self._thread_id(item)
+        return self._options.message_for(item, chosen)
 
     def _on_error(self, error: Exception) -> None:
         self._emitter.put_error(error)
@@ -222,23 +228,25 @@ class _Subscription:
 
     def _put(self, result: StreamMessage) -> None:
         """Line ``result`` up as the error policy says. Under the lock."""
-        if result.error is None or self._errors == "emit":
+        failure = None if self._errors == "emit" else failure_of(result)
+        if failure is None:
             self._emitter.put_next(result)
         elif self._errors == "raise":
             # on_error is typed for Exception, but RxPY passes anything on.
-            self._emitter.put_error(result.error)  # type: ignore[arg-type]
+            self._emitter.put_error(failure)  # type: ignore[arg-type]
             self._failed = True
 
     def _log_skipped(self, results: Sequence[StreamMessage]) -> None:
         if self._errors != "skip":
             return
         for result in results:
-            if result.error is not None and result.source is not None:
+            failure = failure_of(result)
+            if failure is not None:
                 _log.warning(
                     "skipped message %s: %s",
-                    result.source.id,
+                    (result.source or result).id,
                     result.status,
-                    exc_info=result.error,
+                    exc_info=failure,
                 )
 
     # -- the end -------------------------------------------------------------------------------
