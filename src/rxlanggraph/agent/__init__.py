@@ -10,6 +10,7 @@ A map of the modules; each imports only from those above it.
     output               what it says, shared out among those who listen
     line, guard          one run at a time
     runs                 what a run has started
+    graph_thread         the thread of a graph with a checkpointer
     answering            who answers for it: a model, a function, a graph
     base                 the agent
     keeping, pool        an agent for each thread of a stream, its memory kept

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.pregel import Pregel
+from langgraph.types import StateSnapshot
 
+from rxlanggraph.agent.graph_thread import GraphThread, keeps_threads
 from rxlanggraph.agent.messages import Message, from_langchain, is_message, to_langchain
 from rxlanggraph.errors import AgentError, InvalidTypeError
 
-__all__ = ["Answer", "Answerer", "answerer_for"]
+__all__ = ["Answer", "Answerer", "OnFailure", "answerer_for"]
+
+OnFailure: TypeAlias = "Callable[[Callable[[], Awaitable[None]]], object]"
+"""Takes what is to be done if the run does not end well."""
 
 
 class Answer(NamedTuple):
@@ -33,9 +40,16 @@ class Answerer(Protocol):
     """Whether requests are messages, which the agent remembers."""
 
     async def answer(
-        self, request: Any, messages: Sequence[Message], config: RunnableConfig
+        self,
+        request: Any,
+        messages: Sequence[Message],
+        config: RunnableConfig,
+        on_failure: OnFailure,
     ) -> Answer:
-        """Answer ``request``, the last of ``messages``. On the loop of the run; cancellable."""
+        """Answer ``request``, the last of ``messages``. On the loop of the run; cancellable.
+
+        What it changes elsewhere, ``on_failure`` is told how to take back.
+        """
 
 
 def answerer_for(llm: Any, graph: Any) -> Answerer | None:
@@ -75,7 +89,11 @@ class _Model:
         self._model = model
 
     async def answer(
-        self, request: Any, messages: Sequence[Message], config: RunnableConfig
+        self,
+        request: Any,
+        messages: Sequence[Message],
+        config: RunnableConfig,
+        on_failure: OnFailure,
     ) -> Answer:
         return _reply(await self._model.ainvoke(to_langchain(messages), config))
 
@@ -89,7 +107,11 @@ class _Function:
         self._function = function
 
     async def answer(
-        self, request: Any, messages: Sequence[Message], config: RunnableConfig
+        self,
+        request: Any,
+        messages: Sequence[Message],
+        config: RunnableConfig,
+        on_failure: OnFailure,
     ) -> Answer:
         reply = self._function(messages)
         if not inspect.isawaitable(reply):
@@ -122,32 +144,61 @@ class _Graph:
     def __init__(self, graph: Any) -> None:
         self._graph = graph
         self.of_messages = "messages" in getattr(graph, "channels", ())
-        # That of a graph which this one may become part of is none of its own.
-        self._keeps = getattr(graph, "checkpointer", None) not in (None, False, True)
 
     async def answer(
-        self, request: Any, messages: Sequence[Message], config: RunnableConfig
+        self,
+        request: Any,
+        messages: Sequence[Message],
+        config: RunnableConfig,
+        on_failure: OnFailure,
+    ) -> Answer:
+        if not keeps_threads(self._graph):
+            return await self._ask(request, messages, config, frozenset())
+        with _own_thread():
+            thread = GraphThread(self._graph, config)
+            kept = _ids_in((await thread.settle()).values)
+            on_failure(thread.put_back)
+            answer = await self._ask(request, messages, config, kept)
+            _check_ended(await thread.head())
+            return answer
+
+    async def _ask(
+        self,
+        request: Any,
+        messages: Sequence[Message],
+        config: RunnableConfig,
+        kept: Collection[str],
     ) -> Answer:
         if not self.of_messages:
             return Answer(_uninterrupted(await self._graph.ainvoke(request, config)), ())
-        kept = await self._kept(config)
         news = list(messages[_spoken(messages) :] if kept else messages)
         state = _uninterrupted(await self._graph.ainvoke({"messages": to_langchain(news)}, config))
         if "messages" not in state:  # the graph has an output schema of its own
             return Answer(state, ())
         said = from_langchain(state["messages"])
-        known = {message.id for message in kept} | {message.id for message in messages}
+        known = {*kept, *(message.id for message in messages)}
         last = max((place for place, message in enumerate(said) if message.id in known), default=-1)
         replies = tuple(said[last + 1 :])
         return Answer(replies[-1].content if replies else None, replies)
 
-    async def _kept(self, config: RunnableConfig) -> Sequence[BaseMessage]:
-        """The messages that the graph remembers itself."""
-        if not self._keeps:
-            return ()
-        state = await self._graph.aget_state(config)
-        kept: Sequence[BaseMessage] = state.values.get("messages", ())
-        return kept
+
+@contextlib.contextmanager
+def _own_thread() -> Iterator[None]:
+    """Have a graph use its own thread and checkpointer, also within a node of another graph.
+
+    LangGraph would take it for that one's subgraph otherwise.
+    """
+    token = var_child_runnable_config.set(None)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def _ids_in(values: Any) -> Collection[str]:
+    """Of the messages that a graph remembers itself."""
+    messages = values.get("messages", ()) if isinstance(values, Mapping) else ()
+    return {message.id for message in messages if isinstance(message, BaseMessage) and message.id}
 
 
 def _spoken(messages: Sequence[Message]) -> int:
@@ -163,3 +214,11 @@ def _uninterrupted(state: Any) -> Any:
             "give it: use the graph itself where somebody is asked"
         )
     return state
+
+
+def _check_ended(state: StateSnapshot) -> None:
+    if state.next:
+        raise AgentError(
+            f"the graph has stopped before {', '.join(map(repr, state.next))}, and an agent cannot "
+            "have it go on: use the graph itself where somebody does"
+        )

@@ -284,7 +284,10 @@ class BaseAgent:
             return None
         messages = self.memory.get_messages()
         with self.state_context(AgentState.THINKING):
-            answer = await self._answerer.answer(self.request, messages, self._config())
+            run = current_run(self) or Run(self, None)
+            answer = await self._answerer.answer(
+                run.request, messages, self._config(), run.on_failure
+            )
         self.memory.add_all(answer.messages)
         await self.output_queue.put(answer.value)
         return answer.value

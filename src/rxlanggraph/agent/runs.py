@@ -13,7 +13,7 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,7 +40,7 @@ class Run:
         config: LangGraph's, for who answers.
     """
 
-    __slots__ = ("config", "outer", "over", "owner", "request", "task")
+    __slots__ = ("_undo", "config", "outer", "over", "owner", "request", "task")
 
     def __init__(self, owner: object, request: Any, config: RunnableConfig | None = None) -> None:
         self.owner = owner
@@ -48,10 +48,20 @@ class Run:
         self.config = config
         self.over = False  # set once, by the run itself; read by any thread
         self.task: asyncio.Task[Any] | None = None  # owned by the one who carries it out
+        self._undo: list[Callable[[], Awaitable[None]]] = []  # owned by the run, then by the same
         outer = _current.get()
         while outer is not None and outer.over:  # or runs that start each other would make a chain
             outer = outer.outer
         self.outer: Run | None = outer
+
+    def on_failure(self, undo: Callable[[], Awaitable[None]]) -> None:
+        """Have ``undo`` called if the run does not end well, the last one first. In the run."""
+        self._undo.append(undo)
+
+    async def undo(self) -> None:
+        """Call what `on_failure` was told, once."""
+        while self._undo:
+            await self._undo.pop()()
 
     def chain(self) -> Iterator[Run]:
         """This run, and those that it is part of."""
@@ -80,8 +90,9 @@ async def carry_out(run: Run, memory: Memory, work: Callable[[], Coroutine[Any, 
     """Await ``work`` as ``run``, in a task of its own.
 
     What it adds to ``memory`` is added at its end, in one go. If it does not end well, nothing is
-    added: it is cancelled, then what it has started and not awaited, and each is waited for. What
-    will not end is left behind, and named in the log: no deadline holds otherwise.
+    added: it is cancelled, then what it has started and not awaited, and each is waited for. Then
+    it is undone. What will not end is left behind, and named in the log: no deadline holds
+    otherwise.
     """
     token = _current.set(run)
     try:
@@ -97,6 +108,7 @@ async def carry_out(run: Run, memory: Memory, work: Callable[[], Coroutine[Any, 
         raise
     except BaseException:
         await _end_tasks(run)
+        await _undo(run)
         raise
     finally:
         run.over = True
@@ -118,16 +130,35 @@ async def _end_tasks(run: Run) -> None:
             return
 
 
+async def _undo(run: Run) -> None:
+    """Undo what the run has done elsewhere, for so long; it may be cancelled meanwhile."""
+    if not run._undo:
+        return
+    undoing = asyncio.create_task(run.undo())
+    if await _wait_for([undoing]):
+        undoing.add_done_callback(_look_at)
+        undoing.cancel()
+        _log.warning("what a run of %r has left could not be undone in time", run.owner)
+    elif undoing.cancelled() or undoing.exception() is not None:
+        error = None if undoing.cancelled() else undoing.exception()
+        _log.warning("what a run of %r has left could not be undone", run.owner, exc_info=error)
+
+
 async def _wait_out(tasks: Collection[asyncio.Task[Any]]) -> Collection[asyncio.Task[Any]]:
     """Wait for cancelled ``tasks``, also if cancelled meanwhile; return, and name, who stays."""
+    tasks = await _wait_for(tasks)
+    for task in tasks:
+        _log.warning("%r was cancelled with its run, and goes on", task)
+    return tasks
+
+
+async def _wait_for(tasks: Collection[asyncio.Task[Any]]) -> Collection[asyncio.Task[Any]]:
     loop = asyncio.get_running_loop()
     until = loop.time() + _CANCEL_SECONDS
     while tasks and (rest := until - loop.time()) > 0:
         with contextlib.suppress(asyncio.CancelledError):  # the caller is about to raise anyway
             await asyncio.wait(tasks, timeout=rest)
         tasks = [task for task in tasks if not task.done()]
-    for task in tasks:
-        _log.warning("%r was cancelled with its run, and goes on", task)
     return tasks
 
 
