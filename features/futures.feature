@@ -48,3 +48,7 @@ Feature: A light future does as the standard library's does
       | as_completed() when the time is over       |
       | asyncio.wrap_future()                      |
       | cancelling what asyncio.wrap_future() made |
+
+  Scenario: Runs of two bridges and futures of an executor are waited for together, from any thread
+    When 6 threads wait 400 times each for runs of two bridges and an executor
+    Then the registry becomes idle

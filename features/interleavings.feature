@@ -17,6 +17,8 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | adding and cleaning up                  |
       | waiting for the end of the last task    |
       | resolving, cancelling and waiting       |
+      | waiting beside an executor's future     |
+      | taking futures as they are completed    |
 
     Examples: the hand-off
       | what                                    |
@@ -46,6 +48,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | list(tasks), wait, subtract                | a task outlived the clean-up        |
       | an event that says that a set is empty     | deadlock                            |
       | a future without a lock                    | ['settled', 'cancelled']            |
+      | futures that share a condition             | deadlock                            |
 
     @tolerates:answer
     Examples: hand-offs

@@ -31,20 +31,9 @@ def by_threads(url: str, clients: int, operations: int) -> list[Operation]:
     def client(seed: int) -> Callable[[], Any]:
         return lambda: asyncio.run(be_a_client(url, seed, operations, signals))
 
-    with _many_switches():
+    with tasks.switching_often():
         joins = [tasks.start(client(seed)) for seed in range(clients)]
         return [operation for join in joins for operation in join()]
-
-
-@contextlib.contextmanager
-def _many_switches() -> Iterator[None]:
-    """Threads that share an interpreter lock take turns in the middle of operations, too."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 def by_processes(

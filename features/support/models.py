@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, _base, as_completed, wait
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any
+from unittest import mock
 
 from rxlanggraph.cleanup import CleanupReport, cleanup_steps, close_steps, drive
 from rxlanggraph.engine import Engine
@@ -365,6 +367,85 @@ def naive_resolving() -> None:
     assert len(future.told) == 1, future.told
 
 
+class Numbered:
+    """A future with a number, by which the standard library hashes and locks it in a model.
+
+    Instead of its address, which would make another schedule of each run of the model.
+    """
+
+    number: int
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class Light(Numbered, LightFuture[str]):
+    def settle_or_set(self) -> None:
+        self.settle("settled", None)
+
+
+class Stranger(Numbered, Future[str]):
+    def settle_or_set(self) -> None:
+        self.set_result("settled")
+
+
+class Sharing(Numbered, naive_models.SharingFuture):
+    def settle_or_set(self) -> None:
+        self.set_result("settled")
+
+
+@contextmanager
+def numbered(*futures: Any) -> Iterator[None]:
+    for number, future in enumerate(futures):
+        future.number = number
+    with mock.patch.object(_base, "id", hash, create=True):
+        yield
+
+
+def check_company(first: Any, last: Any) -> None:
+    stranger = Stranger()
+    done: list[int] = []
+
+    def wait_for(*futures: Future[Any]) -> None:
+        done.append(len(wait(futures).done))
+
+    def resolve() -> None:
+        for future in (first, stranger, last):
+            future.settle_or_set()
+
+    with numbered(first, stranger, last):
+        together(lambda: wait_for(first, stranger), lambda: wait_for(stranger, last), resolve)
+    assert done == [2, 2], done
+
+
+def waiting_in_company() -> None:
+    lock = threading.RLock()
+    check_company(Light(lock), Light(lock))
+
+
+def naive_waiting_in_company() -> None:
+    condition = threading.Condition()
+    check_company(Sharing(condition), Sharing(condition))
+
+
+def taking_as_completed() -> None:
+    lock = threading.RLock()
+    futures = [Light(lock), Light(lock)]
+    with aside():
+        futures[1].cancel()  # which the standard library hears of when it is settled
+    taken: list[Future[str]] = []
+    with numbered(*futures):
+        together(
+            lambda: taken.extend(as_completed(futures)),
+            *(future.settle_or_set for future in futures),
+        )
+    assert len(taken) == 2, taken
+    assert set(taken) == set(futures), taken
+    assert not any(len(future._waiters) for future in futures)
+
+
+# Where the standard library waits for futures.
+WAITING = ("futures", _base.__file__.removesuffix(".py"))
 REGISTRY = ("registry", "entries", "locking")
 HANDOFF = ("handoff", "homes")
 Model = tuple[Callable[[], None], tuple[str, ...], int]
@@ -377,6 +458,8 @@ MODELS: dict[str, Model] = {
     "adding and cleaning up": (cleaning_up, REGISTRY, 2),
     "waiting for the end of the last task": (waiting, REGISTRY, 1),
     "resolving, cancelling and waiting": (resolving, ("futures",), 1),
+    "waiting beside an executor's future": (waiting_in_company, ("futures",), 1),
+    "taking futures as they are completed": (taking_as_completed, WAITING, 1),
     "first submitting from two threads": (submitting, ("homes",), 1),
     "submitting while the drain ends": (submitting_in_use, ("handoff",), 2),
     "submitting and cancelling": (cancelling, HANDOFF, 1),
@@ -391,6 +474,7 @@ CONTROLS: dict[str, Model] = {
     "list(tasks), wait, subtract": (naive_cleaning_up, (), 2),
     "an event that says that a set is empty": (naive_waiting, (), 1),
     "a future without a lock": (naive_resolving, (), 1),
+    "futures that share a condition": (naive_waiting_in_company, (), 2),
     "a flag that says that a drain is due": (naive_submitting, (), 2),
     "cancelling through a task if there is one": (naive_cancelling, (), 1),
     "run_coroutine_threadsafe and a stop": (naive_stopping, (), 1),

@@ -18,6 +18,7 @@ __all__ = [
     "Job",
     "Outcome",
     "Output",
+    "SharingFuture",
     "Stateful",
     "Tasks",
 ]
@@ -57,6 +58,14 @@ class Tasks:
             task.cancel()
         wait(tasks)
         self.tasks -= set(tasks)
+
+
+class SharingFuture(Future[Any]):
+    """A future that has its condition in common with others, to be cheap."""
+
+    def __init__(self, condition: threading.Condition) -> None:
+        super().__init__()
+        self._condition = condition
 
 
 class Gate:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextvars import Context
 from typing import Any
@@ -19,6 +21,7 @@ __all__ = [
     "in_thread",
     "run",
     "start",
+    "switching_often",
 ]
 
 # Seconds that anything may take that happens at once.
@@ -53,6 +56,17 @@ def in_thread(fn: Callable[[], Any]) -> Any:
 
 def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asyncio.wait_for(coroutine, PATIENCE))
+
+
+@contextlib.contextmanager
+def switching_often() -> Iterator[None]:
+    """Threads that share an interpreter lock take turns in the middle of operations, too."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 async def forever() -> None:

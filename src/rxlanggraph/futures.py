@@ -4,20 +4,29 @@ The stock future makes a Condition, a lock and a dozen objects for the collector
 time, mostly for nobody: with ten thousand messages in flight that is more work than the messages.
 Here the lock is shared by all futures of a bridge, and a waiting thread brings its own gate.
 
-``wait`` and ``as_completed`` of the standard library know a future by its private ``_condition``
-(which they only acquire and release), ``_state``, ``_waiters`` and ``_result``: these keep their
-names and meanings, unchanged since Python 3.2.
+``wait`` and ``as_completed`` of the standard library know a future by its private ``_condition``,
+``_state``, ``_waiters`` and ``_result``, unchanged since Python 3.2. They lock the futures of one
+call one after another, in the order of their ids, read their states, and add a waiter to each.
+
+The shared lock must not be what they lock, or that order turns round: (a) one thread holds ours,
+for a run with a low id, and waits for the lock of an executor's future; (b) another one holds that
+lock, and waits for ours, for a run with a high id; (c) the loop waits for ours, for ever. So what
+they get to lock excludes nobody. It keeps, for the thread that locked it, the state that this
+thread has seen; a waiter that is added meanwhile is told, if need be, when the thread unlocks.
+Resolving a future never waits for a thread that is inside ``wait``.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
+from rxlanggraph.errors import UsageError
 from rxlanggraph.locking import letting_go
+from rxlanggraph.usercode import contain, raise_on_loop
 
 __all__ = ["LightFuture"]
 
@@ -28,35 +37,87 @@ _PENDING = "PENDING"
 _CANCELLED = "CANCELLED"
 _NOTIFIED = "CANCELLED_AND_NOTIFIED"
 _FINISHED = "FINISHED"
+_TOLD = (_NOTIFIED, _FINISHED)  # in these, the standard library's waiters have been told
+_NOT_YOURS = "{!r} is resolved by its bridge alone; to resolve one yourself, make a Future of yours"
+
+
+class _Block:
+    """One ``with future._condition`` of one thread, from inside ``wait`` or ``as_completed``."""
+
+    __slots__ = ("state", "waiters")
+
+    def __init__(self, state: str) -> None:
+        self.state = state  # as it was at its beginning, and is for this thread until its end
+        self.waiters: list[Any] = []  # added in it; told from its end on
+
+
+class _Waiting:
+    """Who waits for a future by ``wait`` or ``as_completed``. Guarded by the future's lock."""
+
+    __slots__ = ("blocks", "waiters")
+
+    def __init__(self) -> None:
+        # By thread; more than one where a signal handler waits on top of its own thread.
+        self.blocks: dict[int, list[_Block]] = {}
+        self.waiters: list[Any] = []
+
+
+class _Waiters:
+    """A future's ``_condition`` and ``_waiters``: what the standard library does with them."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: LightFuture[Any]) -> None:
+        self._future = future
+
+    def acquire(self) -> bool:
+        self._future._begin_block()
+        return True
+
+    def release(self) -> None:
+        self._future._end_block()
+
+    __enter__ = acquire
+
+    def __exit__(self, *_: object) -> None:
+        self._future._end_block()
+
+    def __len__(self) -> int:
+        return self._future._count_waiters()
+
+    def append(self, waiter: Any) -> None:
+        self._future._add_waiter(waiter)
+
+    def remove(self, waiter: Any) -> None:
+        self._future._remove_waiter(waiter)
 
 
 class LightFuture(Future[_T]):
     """A future that is resolved once, by `settle`, and cancelled by anyone before.
 
     Args:
-        lock: Shared by many futures. A leaf: held over a few assignments, and while ``wait`` of
-            the standard library looks at its futures.
+        lock: Shared by many futures. A leaf, held over a few assignments.
     """
 
     def __init__(self, lock: threading.RLock) -> None:
-        # Not super().__init__(): see above. All fields are guarded by the lock; _state is also
+        # Not super().__init__(): see above. All fields are guarded by the lock; _progress is also
         # read without it: one reference, which only ever goes forward, last to be written.
-        self._condition: Any = lock
-        self._state = _PENDING
+        self._lock = lock
+        self._progress = _PENDING
         self._result: _T | None = None
         self._exception: BaseException | None = None
-        self._waiters: list[Any] = []
         self._callbacks: list[Callable[[Any], object]] | None = None
         self._gates: list[threading.Lock] | None = None
+        self._waiting: _Waiting | None = None
 
     def done(self) -> bool:
         """Whether it is resolved or cancelled. Any thread; never blocks."""
-        return self._state is not _PENDING
+        return self._progress is not _PENDING
 
     def cancelled(self) -> bool:
         """Whether it was cancelled. Any thread; never blocks."""
-        state = self._state
-        return state is _CANCELLED or state is _NOTIFIED
+        progress = self._progress
+        return progress is _CANCELLED or progress is _NOTIFIED
 
     def running(self) -> bool:
         """False: what runs is known by whoever runs it. Any thread; never blocks."""
@@ -67,53 +128,64 @@ class LightFuture(Future[_T]):
 
         Returns:
             False if it has a result or an exception already.
+
+        Raises:
+            KeyboardInterrupt, SystemExit: In the main thread, of a callback or a signal handler;
+                when all callbacks have been called.
         """
-        with self._condition:
-            if self._state is not _PENDING:
-                return self._state is not _FINISHED
-            self._state = _CANCELLED
-        self._announce()
+        with self._lock:
+            if self._progress is not _PENDING:
+                return self._progress is not _FINISHED
+            self._progress = _CANCELLED
+        interrupt = self._announce()
+        if interrupt is not None:
+            raise interrupt
         return True
 
     def settle(self, result: _T | None, exception: BaseException | None) -> bool:
         """Resolve it, if nobody has. Any thread; runs the callbacks.
 
         One that was cancelled stays so; ``wait`` and ``as_completed`` hear of it only now, as
-        with every executor's futures.
+        with every executor's futures. Nothing that a callback raises comes out of here.
 
         Returns:
             False if it was resolved or cancelled before.
         """
-        with self._condition:
-            if self._state is _PENDING:
+        with self._lock:
+            if self._progress is _PENDING:
                 self._result, self._exception = result, exception
-                self._state = _FINISHED
-                tell = "add_result" if exception is None else "add_exception"
-            elif self._state is _CANCELLED:
-                self._state = _NOTIFIED
-                tell = "add_cancelled"
+                self._progress = _FINISHED
+            elif self._progress is _CANCELLED:
+                self._progress = _NOTIFIED
             else:
                 return False
-            for waiter in self._waiters:
-                getattr(waiter, tell)(self)
-        if self._state is _NOTIFIED:
+            waiters = () if self._waiting is None else tuple(self._waiting.waiters)
+        self._tell(waiters)
+        if self._progress is _NOTIFIED:
             return False
-        self._announce()
+        interrupt = self._announce()
+        if interrupt is not None:
+            raise_on_loop(interrupt)
         return True
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Have ``fn`` called with this future once it is done; at once if it is.
 
         Any thread. Called in the thread that resolves or cancels it; an exception is logged.
+
+        Raises:
+            KeyboardInterrupt, SystemExit: As `cancel`, if ``fn`` is called at once.
         """
-        with self._condition:
-            if self._state is _PENDING:
+        with self._lock:
+            if self._progress is _PENDING:
                 if self._callbacks is None:
                     self._callbacks = [fn]
                 else:
                     self._callbacks.append(fn)
                 return
-        self._call(fn)
+        interrupt = self._call(fn)
+        if interrupt is not None:
+            raise interrupt
 
     def result(self, timeout: float | None = None) -> _T:
         """Wait for the result. Any thread; blocks.
@@ -149,41 +221,122 @@ class LightFuture(Future[_T]):
 
     def peek(self) -> _T | None:
         """The result, if it is there; else None. Any thread; never blocks."""
-        return self._result if self._state is _FINISHED else None
+        return self._result if self._progress is _FINISHED else None
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Refuse: what an executor does with its futures is done by the bridge."""
+        raise UsageError(_NOT_YOURS.format(self))
+
+    def set_result(self, result: _T) -> None:
+        """Refuse, as `set_running_or_notify_cancel` does."""
+        raise UsageError(_NOT_YOURS.format(self))
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Refuse, as `set_running_or_notify_cancel` does."""
+        raise UsageError(_NOT_YOURS.format(self))
 
     def _wait(self, timeout: float | None) -> None:
-        if self._state is _PENDING:
+        if self._progress is _PENDING:
             gate = threading.Lock()
             gate.acquire()
-            with self._condition:
-                pending = self._state is _PENDING
+            with self._lock:
+                pending = self._progress is _PENDING
                 if pending:
                     self._gates = [*(self._gates or ()), gate]
             if pending:
                 try:
-                    with letting_go(self._condition):
+                    with letting_go(self._lock):
                         gate.acquire(timeout=-1 if timeout is None else max(timeout, 0))
                 finally:
-                    with self._condition:
+                    with self._lock:
                         self._gates = [other for other in self._gates or () if other is not gate]
-        with self._condition:  # so that whatever was written before the state is seen
-            state = self._state
-        if state is _PENDING:
+        with self._lock:  # so that whatever was written before the state is seen
+            progress = self._progress
+        if progress is _PENDING:
             raise TimeoutError
-        if state is not _FINISHED:
+        if progress is not _FINISHED:
             raise CancelledError
 
-    def _announce(self) -> None:
-        with self._condition:
+    def _announce(self) -> BaseException | None:
+        with self._lock:
             gates, self._gates = self._gates, None
             callbacks, self._callbacks = self._callbacks, None
         for gate in gates or ():
             gate.release()
+        interrupt = None
         for callback in callbacks or ():
-            self._call(callback)
+            interrupt = self._call(callback) or interrupt
+        return interrupt
 
-    def _call(self, callback: Callable[[Any], object]) -> None:
+    def _call(self, callback: Callable[[Any], object]) -> BaseException | None:
         try:
             callback(self)
-        except Exception:
-            _log.exception("exception calling callback for %r", self)
+        except BaseException as error:
+            return contain(error, _log, "exception calling callback for %r", self)
+        return None
+
+    # -- for wait() and as_completed() of the standard library ---------------------------------
+
+    # Their types there are those of what it has instead.
+    _condition: Any = property(_Waiters)
+    _waiters: Any = property(_Waiters)
+    _state: Any = property(lambda self: self._state_for_thread())
+
+    def _get_snapshot(self) -> tuple[bool, bool, _T | None, BaseException | None]:
+        # What asyncio reads, from Python 3.14 on.
+        with self._lock:
+            progress = self._progress
+        if progress is _FINISHED:
+            return True, False, self._result, self._exception
+        return progress is not _PENDING, progress is not _PENDING, None, None
+
+    def _state_for_thread(self) -> str:
+        if self._waiting is not None:
+            with self._lock:
+                blocks = self._waiting.blocks.get(threading.get_ident())
+                if blocks:
+                    return blocks[-1].state
+        return self._progress
+
+    def _begin_block(self) -> None:
+        with self._lock:
+            if self._waiting is None:
+                self._waiting = _Waiting()
+            blocks = self._waiting.blocks.setdefault(threading.get_ident(), [])
+            blocks.append(_Block(self._progress))
+
+    def _end_block(self) -> None:
+        ident = threading.get_ident()
+        with self._lock:
+            assert self._waiting is not None
+            blocks = self._waiting.blocks[ident]
+            block = blocks.pop()
+            if not blocks:
+                del self._waiting.blocks[ident]
+            self._waiting.waiters += block.waiters
+            missed = self._progress in _TOLD and block.state not in _TOLD
+        if missed:
+            self._tell(block.waiters)
+
+    def _add_waiter(self, waiter: Any) -> None:
+        with self._lock:
+            assert self._waiting is not None
+            self._waiting.blocks[threading.get_ident()][-1].waiters.append(waiter)
+
+    def _remove_waiter(self, waiter: Any) -> None:
+        with self._lock:
+            assert self._waiting is not None
+            self._waiting.waiters.remove(waiter)
+
+    def _count_waiters(self) -> int:
+        with self._lock:
+            return 0 if self._waiting is None else len(self._waiting.waiters)
+
+    def _tell(self, waiters: Sequence[Any]) -> None:
+        for waiter in waiters:
+            if self._progress is _NOTIFIED:
+                waiter.add_cancelled(self)
+            elif self._exception is None:
+                waiter.add_result(self)
+            else:
+                waiter.add_exception(self)
