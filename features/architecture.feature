@@ -48,7 +48,7 @@ Feature: The package keeps to its map
       """
       __init__: loop, *, max_concurrency, max_pending, overflow, timeout, name
       create_future_task: graph, message, *, thread_id, timeout, retry, errors, config, name
-      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config
+      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, name
       cleanup_tasks: timeout
       cleanup_tasks_async: timeout
       close: timeout, *, cancel_timeout

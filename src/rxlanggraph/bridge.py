@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from reactivex import Observable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
+from rxlanggraph.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.ending import Ending
 from rxlanggraph.engine import Engine
 from rxlanggraph.errors import (
@@ -137,8 +138,10 @@ class RxPyLangGraphBridge(Ending):
                 content. Sync functions run in threads of the bridge.
             message: A `StreamMessage`, or its content. A result whose status is not ``"ok"`` runs
                 nothing: the future resolves, in its turn, with that very result.
-            thread_id: The thread to run on; None takes the message's own. LangGraph's
-                checkpointers get it as ``configurable.thread_id``.
+            thread_id: The thread to run on, instead of the message's own; None keeps that. It may
+                also be named in LangGraph's way, by ``config`` or the graph's ``with_config``,
+                and is the same run's thread then: its lane's key, what the checkpointer sees as
+                ``configurable.thread_id``, and the result's.
             timeout: Seconds for each attempt; None takes the bridge's. When it is over the future
                 is resolved and the run cancelled, which holds its slot until it has ended.
             retry: How often to try again after an exception, with random exponential waits; or a
@@ -155,8 +158,10 @@ class RxPyLangGraphBridge(Ending):
             BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
             BlockingCallError: ``max_pending`` is reached, on the loop's own thread.
-            InvalidTypeError: ``graph`` cannot run, or ``thread_id`` is no string.
-            InvalidArgumentError: A number out of its range, or an unknown policy.
+            InvalidTypeError: ``graph`` cannot run, a thread_id or ``name`` is no string, or
+                ``config`` no mapping.
+            InvalidArgumentError: A number out of its range, an unknown policy, or two thread_ids
+                that differ.
         """
         special = (timeout, retry, config, name) != (None, None, None, None) or errors != "raise"
         known, options = self._recent
@@ -186,6 +191,8 @@ class RxPyLangGraphBridge(Ending):
         if errors not in ("raise", "emit"):
             raise InvalidArgumentError(f"errors must be 'raise' or 'emit', not {errors!r}")
         _check_seconds("timeout", timeout)
+        if name is not None and not isinstance(name, str):
+            raise InvalidTypeError(f"name must be a string or None, not {name!r}")
         target = as_target(graph)
         return RunOptions(
             target,
@@ -195,6 +202,7 @@ class RxPyLangGraphBridge(Ending):
             config,
             name or target.name,
             group,
+            one_thread(threads_of(graph, config)),
         )
 
     def submit(self, message: StreamMessage, options: RunOptions) -> Run:
@@ -265,6 +273,7 @@ class RxPyLangGraphBridge(Ending):
         retry: Retry = None,
         errors: ErrorPolicy = "raise",
         config: Mapping[str, Any] | None = None,
+        name: str | None = None,
     ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
         """Return an Rx operator that runs ``graph`` on every message and emits every result.
 
@@ -290,6 +299,7 @@ class RxPyLangGraphBridge(Ending):
                 the exception, as Rx does; ``"emit"`` emits the result, with its ``status`` and
                 ``error``; ``"skip"`` logs it.
             config: As in `create_future_task`.
+            name: As in `create_future_task`.
 
         Raises:
             InvalidTypeError, InvalidArgumentError: As in `create_future_task`.
@@ -300,9 +310,14 @@ class RxPyLangGraphBridge(Ending):
             )
         if max_concurrency is not None:
             _check_count("max_concurrency", max_concurrency)
+        options = self.run_options(
+            graph, timeout=timeout, retry=retry, errors="emit", config=config, name=name
+        )
+        if thread_id is not None and not callable(thread_id):
+            _check_thread(thread_id, options.thread)
         return invoke(
             self,
-            self.run_options(graph, timeout=timeout, retry=retry, errors="emit", config=config),
+            options,
             max_concurrency=max_concurrency,
             ordered=ordered,
             thread_id=thread_id,
@@ -313,6 +328,16 @@ class RxPyLangGraphBridge(Ending):
 def _check_count(argument: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidArgumentError(f"{argument} must be a whole number from 1, not {value!r}")
+
+
+def _check_thread(thread_id: object, named: NamedThread | None) -> None:
+    if not isinstance(thread_id, str):
+        raise InvalidTypeError(
+            f"thread_id must be a string, a function of the item or None, not {thread_id!r}; "
+            "convert it with str()"
+        )
+    if named is not None:
+        one_thread((NamedThread(thread_id, "the argument"), named))
 
 
 def _check_seconds(argument: str, value: object) -> None:

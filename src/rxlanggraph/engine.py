@@ -199,8 +199,8 @@ class Engine:
         return self._attempt(run) if run.options.timeout is None else self._timed_attempt(run)
 
     def _attempt(self, run: Run) -> Awaitable[Any]:
-        message, options = run.message, run.options
-        return options.target.call(message.content, message.thread_id, options.config, self.threads)
+        options = run.options
+        return options.target.call(run.message, options.config, self.threads)
 
     async def _timed_attempt(self, run: Run) -> Any:
         options = run.options

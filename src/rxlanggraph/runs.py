@@ -10,6 +10,7 @@ from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from rxlanggraph.configs import NamedThread, one_thread
 from rxlanggraph.errors import (
     BlockingCallError,
     RunCancelledError,
@@ -23,7 +24,8 @@ from rxlanggraph.registry import Outcome
 if TYPE_CHECKING:
     from tenacity import AsyncRetrying
 
-    from rxlanggraph.targets import Config, Target
+    from rxlanggraph.configs import Config
+    from rxlanggraph.targets import Target
 
 __all__ = ["Group", "Phase", "Run", "RunOptions", "current_run"]
 
@@ -67,9 +69,11 @@ class RunOptions:
     config: Config | None = None
     name: str = ""
     group: Group | None = None
+    thread: NamedThread | None = None
+    """The thread that the config, or the graph's own, names for all of them."""
 
     def message_for(self, item: Any, thread_id: str | None) -> StreamMessage:
-        """The message of a run on ``item``. Any thread; never blocks.
+        """The message of a run on ``item``, with the run's thread. Any thread; never blocks.
 
         Args:
             item: A message, or the content of one.
@@ -77,8 +81,16 @@ class RunOptions:
 
         Raises:
             InvalidTypeError: ``thread_id`` is no string.
+            InvalidArgumentError: The config names another thread.
         """
-        return item if passes_through(item) else as_message(item, thread_id)
+        if passes_through(item):
+            return item
+        message = as_message(item, thread_id)
+        if self.thread is None or message.thread_id == self.thread.thread_id:
+            return message
+        if message.thread_id is not None:
+            one_thread((NamedThread(message.thread_id, "the message"), self.thread))
+        return message.replace(thread_id=self.thread.thread_id)
 
 
 class _Crossing(Protocol):

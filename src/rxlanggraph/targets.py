@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from rxlanggraph.configs import Config, config_for
 from rxlanggraph.errors import InvalidTypeError
+from rxlanggraph.messages import StreamMessage
 
 __all__ = ["Graph", "Target", "as_target"]
 
 Graph: TypeAlias = Any
 """A compiled LangGraph graph, a LangChain Runnable, or a function of the content."""
-
-Config: TypeAlias = Mapping[str, Any]
 
 
 class Target(Protocol):
@@ -29,7 +30,7 @@ class Target(Protocol):
     """For people: the graph's or the function's own name."""
 
     def call(
-        self, content: Any, thread_id: str | None, config: Config | None, executor: Executor
+        self, message: StreamMessage, config: Config | None, executor: Executor
     ) -> Awaitable[Any]:
         """Start one attempt. On the loop."""
 
@@ -71,13 +72,9 @@ class _Runnable:
         self._ainvoke = runnable.ainvoke
 
     def call(
-        self, content: Any, thread_id: str | None, config: Config | None, executor: Executor
+        self, message: StreamMessage, config: Config | None, executor: Executor
     ) -> Awaitable[Any]:
-        if thread_id is not None:  # where LangGraph's checkpointers look for it
-            config = config or {}
-            configurable = {**config.get("configurable", {}), "thread_id": thread_id}
-            config = {**config, "configurable": configurable}
-        result: Awaitable[Any] = self._ainvoke(content, config)
+        result: Awaitable[Any] = self._ainvoke(message.content, config_for(message, config))
         return result
 
 
@@ -89,9 +86,9 @@ class _AsyncFunction:
         self._function = function
 
     def call(
-        self, content: Any, thread_id: str | None, config: Config | None, executor: Executor
+        self, message: StreamMessage, config: Config | None, executor: Executor
     ) -> Awaitable[Any]:
-        return self._function(content)
+        return self._function(message.content)
 
 
 class _Function:
@@ -101,11 +98,10 @@ class _Function:
         self.name = _name_of(function)
         self._function = function
 
-    async def call(
-        self, content: Any, thread_id: str | None, config: Config | None, executor: Executor
-    ) -> Any:
+    async def call(self, message: StreamMessage, config: Config | None, executor: Executor) -> Any:
         loop = asyncio.get_running_loop()
-        value = await loop.run_in_executor(executor, copy_context().run, self._in_thread, content)
+        call = partial(copy_context().run, self._in_thread, message.content)
+        value = await loop.run_in_executor(executor, call)
         # A plain function may still hand back something to await: a lambda around a coroutine.
         return await value if inspect.isawaitable(value) else value
 

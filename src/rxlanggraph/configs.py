@@ -1,0 +1,114 @@
+"""LangGraph's config of a run: the thread that it names, and what of the message goes into it.
+
+What breaks without it: a thread that only the config or the graph's ``with_config`` names is known
+to the checkpointer and not to the bridge, so runs of that thread overlap and lose each other's
+updates. Everything here is told by its shape alone: LangChain is not imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.messages import StreamMessage
+
+__all__ = ["Config", "NamedThread", "config_for", "one_thread", "threads_of"]
+
+Config: TypeAlias = Mapping[str, Any]
+
+# LangGraph takes an input whose metadata has the latest checkpoint's run_id for the same run,
+# connected again, and drops the input. A batch's own "run_id" in its messages must not do that.
+_NOT_PASSED_ON = frozenset({"run_id"})
+
+
+class NamedThread(NamedTuple):
+    """A thread, and who named it."""
+
+    thread_id: str
+    by: str
+
+
+def threads_of(graph: Any, config: Config | None) -> Iterator[NamedThread]:
+    """Yield every thread that a call's ``config`` and the graph's own name. Any thread.
+
+    The graph's own config is what ``with_config`` has bound to it, to what it wraps, or to a step
+    of a sequence.
+
+    Raises:
+        InvalidTypeError: A config is no mapping, or a thread_id no string.
+    """
+    if config is not None:
+        if not isinstance(config, Mapping):
+            raise InvalidTypeError(f"config must be a mapping as LangGraph's, not {config!r}")
+        yield from _threads_in(config, "the config")
+    yield from _threads_bound_to(graph)
+
+
+def one_thread(named: Iterable[NamedThread]) -> NamedThread | None:
+    """Return the one thread that all of ``named`` agree on; None if there are none.
+
+    Raises:
+        InvalidArgumentError: Two of them differ.
+    """
+    first = None
+    for each in named:
+        if first is None:
+            first = each
+        elif each.thread_id != first.thread_id:
+            raise InvalidArgumentError(
+                f"a run has one thread_id, and it was given twice: {first.thread_id!r} by "
+                f"{first.by}, {each.thread_id!r} by {each.by}; give it once"
+            )
+    return first
+
+
+def config_for(message: StreamMessage, config: Config | None) -> Config | None:
+    """Return the config of the run on ``message``. Any thread; never blocks.
+
+    ``config`` with the message's thread, where checkpointers look for it, and its metadata, of
+    which LangGraph takes those under strings; ``config`` itself if the message has neither.
+    """
+    thread_id = message.thread_id
+    metadata: Mapping[Any, Any] = message.metadata  # nothing keeps its keys to strings
+    if thread_id is None and not metadata:
+        return config
+    merged = {} if config is None else dict(config)
+    if thread_id is not None:
+        merged["configurable"] = {**(merged.get("configurable") or {}), "thread_id": thread_id}
+    if metadata:
+        passed_on = {
+            key: value
+            for key, value in metadata.items()
+            if isinstance(key, str) and key not in _NOT_PASSED_ON
+        }
+        merged["metadata"] = {**(merged.get("metadata") or {}), **passed_on}
+    return merged
+
+
+def _threads_in(config: Config, by: str) -> Iterator[NamedThread]:
+    configurable = config.get("configurable")
+    if configurable is None:
+        configurable = {}
+    if not isinstance(configurable, Mapping):
+        raise InvalidTypeError(f"'configurable' of {by} must be a mapping, not {configurable!r}")
+    # LangGraph takes the keys that it does not know for configurable ones.
+    for thread_id in (config.get("thread_id"), configurable.get("thread_id")):
+        if thread_id is None:
+            continue
+        if not isinstance(thread_id, str):
+            raise InvalidTypeError(
+                f"thread_id must be a string, not {thread_id!r} as in {by}; "
+                "convert it with str() there"
+            )
+        yield NamedThread(thread_id, by)
+
+
+def _threads_bound_to(graph: Any) -> Iterator[NamedThread]:
+    config = getattr(graph, "config", None)
+    if isinstance(config, Mapping):
+        yield from _threads_in(config, "the graph's own config")
+        yield from _threads_bound_to(getattr(graph, "bound", None))
+    steps = getattr(graph, "steps", None)
+    for step in steps if isinstance(steps, list) else ():
+        yield from _threads_bound_to(step)
