@@ -183,10 +183,30 @@ Feature: Every backend keeps the one contract of shared state
       | backend |
       | Valkey  |
 
+  Scenario Outline: However many tasks there are in <backend>, it deals with them in short steps
+    Given a store in <backend>
+    When it is checked for steps
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
   Scenario: No group of checks is left out
     Then there are outlines for exactly these groups
       """
-      values names sharing locks fencing work order recovery cancelling
+      values names sharing locks fencing work order recovery cancelling steps
       """
 
   Scenario Outline: The suite sees that a backend <does wrong>
@@ -228,6 +248,9 @@ Feature: Every backend keeps the one contract of shared state
       | recovery   | takes a task from a slow worker that nobody else wants |
       | cancelling | writes one key after the other                         |
       | cancelling | keeps what was claimed for who is cancelled            |
+      | steps      | puts back in one step whatever is dead                 |
+      | steps      | puts back what dies meanwhile                          |
+      | steps      | purges no more than a step                             |
 
   Scenario Outline: From the command line, <what> is told by the exit status
     When "python -m rxlanggraph.testing.state_conformance <arguments>" is run

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from rxlanggraph.state.base import BaseState
-from rxlanggraph.state.contract import Change, ClaimedTask, Entry, NewTask, Written
+from rxlanggraph.state.contract import Change, ClaimedTask, Entry, NewTask, Step, TaskState, Written
 from rxlanggraph.state.memory import ImmediateMemoryBackend, MemoryBackend, MemoryStore
 
 __all__ = ["FAULTS", "opener"]
@@ -254,11 +254,35 @@ class Overtaking(MemoryBackend):
 
 
 class RequeuedFirst(MemoryBackend):
-    async def tasks_requeue(self, queue: str, ids: Collection[str] | None) -> int:
+    async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
         for record in self._space.queue(queue)._records.values():
             if record.state == "dead":
                 record.task = record.task._replace(priority=1)
         return await super().tasks_requeue(queue, ids)
+
+
+class RequeuesAtOnce(MemoryBackend):
+    async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
+        count = 0
+        while True:
+            step = await super().tasks_requeue_step(queue, after)
+            count, after = count + step.done, step.after
+            if after is None:
+                return Step(count, None)
+
+
+class RequeuesWhatDies(MemoryBackend):
+    async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
+        step = await super().tasks_requeue_step(queue, None)
+        return Step(step.done, "more" if step.done else None)
+
+
+class ForgetsToEndItsPurge(MemoryBackend):
+    async def tasks_purge_step(
+        self, queue: str, states: Collection[TaskState], after: str | None
+    ) -> Step:
+        step = await super().tasks_purge_step(queue, states, after)
+        return step._replace(after=None)
 
 
 class TakesLateResults(MemoryBackend):
@@ -318,6 +342,9 @@ FAULTS: dict[str, type[MemoryBackend]] = {
     "forgets priorities": NoPriorities,
     "counts an attempt that was given back": ReleaseCounts,
     "puts dead letters back in front": RequeuedFirst,
+    "puts back in one step whatever is dead": RequeuesAtOnce,
+    "puts back what dies meanwhile": RequeuesWhatDies,
+    "purges no more than a step": ForgetsToEndItsPurge,
     "lets the tasks of a thread overtake each other": Overtaking,
     "takes the result of whoever was slow": TakesLateResults,
     "keeps the last of two results": LastResultStays,

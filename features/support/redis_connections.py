@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from rxlanggraph.state.contract import Backend
+from rxlanggraph.state.core import Core
+from rxlanggraph.state.paging import in_steps
 from rxlanggraph.state.redis import open_backend
 from support.redis_proxy import Fate, Proxy
 from support.redis_ways import NAMESPACE, opened, plain
@@ -145,14 +149,20 @@ async def cancel_purge(url: str, tasks: int) -> tuple[int, int]:
             purge.cancel()
             await asyncio.wait([purge])
         left = await it.backend.tasks_stats("queue")
-        return left.waiting, await it.backend.tasks_purge("queue", ["waiting"])
+        return left.waiting, await purge_waiting(it.backend)
+
+
+async def purge_waiting(backend: Backend) -> int:
+    """Purge as a state does it."""
+    step = partial(backend.tasks_purge_step, "queue", ["waiting"])
+    return await in_steps(Core(backend), step, lambda: None)
 
 
 @asynccontextmanager
 async def purging(proxy: Proxy, it: Any) -> AsyncIterator[asyncio.Task[int]]:
     """A purge, of which the second step is on its way during the block, and arrives after it."""
     proxy.fates.extend(("passed", "passed", "waiting"))
-    purge = asyncio.create_task(it.backend.tasks_purge("queue", ["waiting"]))
+    purge = asyncio.create_task(purge_waiting(it.backend))
     await proxy.wait_waiting()
     yield purge
     proxy.go_on()

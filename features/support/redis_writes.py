@@ -54,8 +54,8 @@ WRITES: dict[str, Callable[[Prepared], Awaitable[Any]]] = {
     "a claim": lambda at: at.backend.task_claim(QUEUE, "worker", 60.0),
     "a failure": lambda at: at.backend.task_fail(QUEUE, at.claim.id, at.claim.token, '"no"', 0.0),
     "a task's release": lambda at: at.backend.task_release(QUEUE, at.claim.id, at.claim.token),
-    "a requeue": lambda at: at.backend.tasks_requeue(QUEUE, None),
-    "a purge": lambda at: at.backend.tasks_purge(QUEUE, ["dead", "completed"]),
+    "a requeue": lambda at: at.backend.tasks_requeue(QUEUE, ["dead", "too"]),
+    "a purge": lambda at: at.backend.tasks_purge_step(QUEUE, ["dead", "completed"], None),
 }
 
 
@@ -65,8 +65,8 @@ async def seen(backend: Backend) -> list[str]:
         await backend.read(["value", "counter"]),
         await backend.lock_acquire("lock", "another", 60.0),
         await backend.tasks_stats(QUEUE),
-        await backend.tasks_dead(QUEUE, None),
-        await backend.tasks_results(QUEUE, "key", None),
+        await backend.tasks_dead_page(QUEUE, None, 100),
+        await backend.tasks_results_page(QUEUE, None, 100),
     ]
     while claim := await backend.task_claim(QUEUE, "another", 60.0):
         facts.append(claim)

@@ -13,7 +13,7 @@ A map of the modules; each imports only from those above it.
     agenda, alarm               what falls due when
     waiting, turns, block       waking up; one after the other; blocks that are entered once
     insistence, settling        calls that are made again; calls that run to their end
-    core                        calls, background tasks, the end
+    core, paging                calls, background tasks, the end; pages and steps
     heartbeat, watching         leases that are renewed; versions as an Observable
     transactions                optimistic updates
     keys, locks, claims, work   the three parts of a state

@@ -32,6 +32,14 @@ Rules for every backend, cited by number below and in the conformance suite:
    be called back, `rxlanggraph.state.settling.settled` has it give back what it has claimed.
 8. **One loop.** Methods are called on the loop that opened the backend, by any number of tasks at
    once. After `close` none is called.
+9. **Short.** However much there is, no call holds up the others of the same server for longer than
+   a fraction of a second. What concerns any number of tasks is therefore done in steps and read in
+   pages: each deals with `MOST_AT_ONCE` tasks at the most, each is atomic by itself, others go on
+   between two of them, and whoever begins anew after a crash finishes what was left. Callers name
+   at most so many keys or ids in one call.
+10. **What has ended is forgotten.** Nothing is kept for ever of a key that is gone, of a lock whose
+   lease is over, or of a queue without tasks: a later write of somebody else sweeps it away. A
+   fence outlives its key by `FENCE_KEPT` seconds, and is forgotten then.
 """
 
 from __future__ import annotations
@@ -39,10 +47,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 __all__ = [
     "COMPLETED",
+    "FENCE_KEPT",
+    "MOST_AT_ONCE",
     "Backend",
     "Change",
     "ClaimedTask",
@@ -50,7 +60,9 @@ __all__ = [
     "DeadTask",
     "Entry",
     "NewTask",
+    "Page",
     "QueueStats",
+    "Step",
     "Task",
     "TaskState",
     "Versioned",
@@ -59,6 +71,13 @@ __all__ = [
 
 TaskState = Literal["waiting", "claimed", "completed", "dead"]
 COMPLETED: tuple[TaskState, ...] = ("completed",)
+# Tasks in one step (rule 9): some hundredths of a second on every server. A guess.
+MOST_AT_ONCE: Final = 1_000
+# Seconds (rule 10): a week, longer than a writer stands still that goes on as if nothing happened
+# (a suspended laptop over a holiday). A guess.
+FENCE_KEPT: Final = 7 * 86400.0
+
+_T = TypeVar("_T")
 
 # -- what callers see ------------------------------------------------------------------------------
 
@@ -132,6 +151,7 @@ class QueueStats:
         claimed: In work, under a lease that holds.
         completed: Done, and not purged yet.
         dead: In the dead-letter queue.
+        expired: Those of the dead whose last claim expired: nobody lived to say why.
         by_worker: How many of the claimed each worker has.
     """
 
@@ -140,6 +160,7 @@ class QueueStats:
     claimed: int = 0
     completed: int = 0
     dead: int = 0
+    expired: int = 0
     by_worker: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -207,6 +228,30 @@ class DeadTask(NamedTuple):
     attempts: int
     worker: str
     error: str | None
+
+
+class Page(NamedTuple, Generic[_T]):
+    """A part of what is read in pages (rule 9).
+
+    Attributes:
+        items: What is on it; perhaps nothing, though more pages follow.
+        after: What names the next page; None: this is the last one.
+    """
+
+    items: list[_T]
+    after: str | None
+
+
+class Step(NamedTuple):
+    """A part of what is done in steps (rule 9).
+
+    Attributes:
+        done: How many tasks it has changed.
+        after: What names the next step; None: this was the last one.
+    """
+
+    done: int
+    after: str | None
 
 
 class Backend(Protocol):
@@ -281,7 +326,8 @@ class Backend(Protocol):
     # lease is over becomes dead if its attempts are used up (attempt == max_attempts; its error is
     # None then), and waiting and due otherwise. Everything but `tasks_add` and `tasks_results`
     # answers as if the queue had been swept just before; how far and when it really is done, is the
-    # backend's affair.
+    # backend's affair. Of more than `MOST_AT_ONCE` tasks that fall due at one moment, `task_claim`
+    # may leave some for the next claims, whatever their priorities, as long as it finds one.
     #
     # A token is *current* from the claim that made it until the task is claimed again, completed
     # by it, failed, released, dead or purged. Sweeping back to waiting leaves it current: a worker
@@ -339,37 +385,62 @@ class Backend(Protocol):
         False if ``token`` is not current.
         """
 
-    async def tasks_dead(self, queue: str, keys: Collection[str] | None) -> list[DeadTask]:
-        """Return the dead tasks, in the order of adding. Repeatable.
+    async def tasks_dead(self, queue: str, keys: Collection[str]) -> list[DeadTask]:
+        """Return the dead tasks that have one of ``keys``, in the order of adding. Repeatable.
 
-        With ``keys`` those that have one of them, without looking at all the others.
+        Without looking at all the others.
         """
 
-    async def tasks_requeue(self, queue: str, ids: Collection[str] | None) -> int:
-        """Put dead tasks back, None: all; return how many were put back.
+    async def tasks_dead_page(self, queue: str, after: str | None, most: int) -> Page[DeadTask]:
+        """Return dead tasks in the order of adding, ``most`` at the most. Repeatable.
+
+        ``after`` is None for the first page, then what the page before says. A task that is dead
+        all the while is on one page.
+        """
+
+    async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
+        """Put dead tasks back; return how many were put back.
 
         Each goes to the end of the queue, in the order of adding, as if it was added just now:
         that is its place from now on. It is due at once, its attempts are counted from 0 again
         and its error is forgotten. Ids that name no dead task are ignored.
         """
 
+    async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
+        """Put back some of the tasks that are dead, the first ones first, as `tasks_requeue` does.
+
+        ``after`` is None for the first step, then what the step before says. A task that dies after
+        the first step, be it again, is none of those meant, so that the steps come to an end.
+        Repeatable, as no task is put back twice; but the count lacks those of the call in doubt.
+        """
+
     async def tasks_results(
-        self, queue: str, by: Literal["id", "key"], names: Collection[str] | None
+        self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
         """Return the results of the completed tasks among ``names``, by that name. Repeatable.
 
-        ``names`` are ids or keys, as ``by`` says; None: all (of those that have a key). Names
-        that are not complete are left out.
+        ``names`` are ids or keys, as ``by`` says. Names that are not complete are left out.
+        """
+
+    async def tasks_results_page(
+        self, queue: str, after: str | None, most: int
+    ) -> Page[tuple[str, str]]:
+        """Return ids and results of completed tasks, ``most`` at the most. Repeatable.
+
+        In any order. ``after`` is None for the first page, then what the page before says. A task
+        that is complete all the while is on a page, and on no two of them.
         """
 
     async def tasks_stats(self, queue: str) -> QueueStats:
         """Count the tasks, as of one moment. Repeatable."""
 
-    async def tasks_purge(self, queue: str, states: Collection[TaskState]) -> int:
-        """Forget the tasks in these states, their keys and results too; return how many.
+    async def tasks_purge_step(
+        self, queue: str, states: Collection[TaskState], after: str | None
+    ) -> Step:
+        """Forget some of the tasks in these states, their keys and results too.
 
-        An exception to rule 1: in several steps, if the server would be held up too long by one.
-        Cancelled or in doubt, some are forgotten then.
+        ``after`` and being repeatable: as for `tasks_requeue_step`. All tasks are met that are in
+        one of ``states`` from the first step to the last.
         """
 
     # -- the end -----------------------------------------------------------------------------

@@ -22,7 +22,9 @@ from rxlanggraph.state.contract import (
     DeadTask,
     Entry,
     NewTask,
+    Page,
     QueueStats,
+    Step,
     TaskState,
     Written,
 )
@@ -142,32 +144,51 @@ class MemoryBackend:
         with self._lock:
             return self._space.queue(queue).release(task_id, token)
 
-    async def tasks_dead(self, queue: str, keys: Collection[str] | None) -> list[DeadTask]:
+    async def tasks_dead(self, queue: str, keys: Collection[str]) -> list[DeadTask]:
         """See `Backend.tasks_dead`."""
         with self._lock:
             return self._space.queue(queue).dead(keys)
 
-    async def tasks_requeue(self, queue: str, ids: Collection[str] | None) -> int:
+    async def tasks_dead_page(self, queue: str, after: str | None, most: int) -> Page[DeadTask]:
+        """See `Backend.tasks_dead_page`."""
+        with self._lock:
+            return self._space.queue(queue).dead_page(after, most)
+
+    async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
         """See `Backend.tasks_requeue`."""
         with self._lock:
             return self._space.queue(queue).requeue(ids)
 
+    async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
+        """See `Backend.tasks_requeue_step`."""
+        with self._lock:
+            return self._space.queue(queue).requeue_step(after)
+
     async def tasks_results(
-        self, queue: str, by: Literal["id", "key"], names: Collection[str] | None
+        self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
         """See `Backend.tasks_results`."""
         with self._lock:
             return self._space.queue(queue).results(by, names)
+
+    async def tasks_results_page(
+        self, queue: str, after: str | None, most: int
+    ) -> Page[tuple[str, str]]:
+        """See `Backend.tasks_results_page`."""
+        with self._lock:
+            return self._space.queue(queue).results_page(after, most)
 
     async def tasks_stats(self, queue: str) -> QueueStats:
         """See `Backend.tasks_stats`."""
         with self._lock:
             return self._space.queue(queue).stats()
 
-    async def tasks_purge(self, queue: str, states: Collection[TaskState]) -> int:
-        """See `Backend.tasks_purge`."""
+    async def tasks_purge_step(
+        self, queue: str, states: Collection[TaskState], after: str | None
+    ) -> Step:
+        """See `Backend.tasks_purge_step`."""
         with self._lock:
-            return self._space.queue(queue).purge(states)
+            return self._space.queue(queue).purge_step(states, after)
 
     # -- the end -----------------------------------------------------------------------------
 

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rxlanggraph.state.agenda import Agenda
-from rxlanggraph.state.contract import ClaimedTask, DeadTask, NewTask, QueueStats, TaskState
+from rxlanggraph.state.contract import (
+    MOST_AT_ONCE,
+    ClaimedTask,
+    DeadTask,
+    NewTask,
+    Page,
+    QueueStats,
+    Step,
+    TaskState,
+)
 
 __all__ = ["MemoryQueue"]
 
@@ -29,6 +40,21 @@ class _Record:
     result: str | None = None
 
 
+class _Range(NamedTuple):
+    """Some tasks that follow each other in the order of adding.
+
+    Attributes:
+        records: The tasks.
+        start: Where they begin in that order.
+        after: The place of the last one, as text, and the one that is the last to be looked at;
+            None: there are no more.
+    """
+
+    records: list[_Record]
+    start: int
+    after: str | None
+
+
 class MemoryQueue:
     """The tasks of one queue, as `Backend` describes them. Guarded by the lock of the store.
 
@@ -40,8 +66,9 @@ class MemoryQueue:
     def __init__(self, numbers: Iterator[int], clock: Callable[[], float]) -> None:
         self._numbers = numbers
         self._clock = clock
-        # In the order of adding.
         self._records: dict[str, _Record] = {}
+        # Their places, which only grow, and ids: the order of adding, to look at it in parts.
+        self._order: list[tuple[int, str]] = []
         self._keys: dict[str, str] = {}
         self._delayed: Agenda[str] = Agenda()
         self._leases: Agenda[str] = Agenda()
@@ -67,6 +94,7 @@ class MemoryQueue:
 
     def _append(self, task: NewTask, due: float) -> None:
         record = self._records[task.id] = _Record(task, next(self._numbers), due)
+        self._order.append((record.place, task.id))
         if task.thread_id is not None:
             self._threads.setdefault(task.thread_id, deque()).append(record)
         self._line_up(record)
@@ -96,13 +124,21 @@ class MemoryQueue:
 
     def claim(self, worker: str, lease: float) -> ClaimedTask | None:
         """Claim the next task, if there is one that can be."""
-        self._sweep()
+        is_more = True
+        while is_more:
+            is_more = self._sweep()
+            record = self._next()
+            if record is not None:
+                return self._claim(record, worker, lease)
+        return None
+
+    def _next(self) -> _Record | None:
         while self._ready:
             _, place, task_id = heapq.heappop(self._ready)
             self._lined_up.discard(place)
             record = self._records.get(task_id)
             if record is not None and record.place == place and self._claimable(record):
-                return self._claim(record, worker, lease)
+                return record
         return None
 
     def _claimable(self, record: _Record) -> bool:
@@ -122,18 +158,28 @@ class MemoryQueue:
         record.expires = self._clock() + lease
         self._leases.put(record.task.id, record.expires)
 
-    def _sweep(self) -> None:
+    def _sweep(self) -> bool:
+        """Sweep, but not more than one step may; return whether there may be more to sweep."""
         now = self._clock()
-        for task_id in self._leases.take_due(now):
-            record = self._records[task_id]
-            if record.attempts >= record.task.max_attempts:
-                record.error = None
-                self._end(record, "dead", None)
-            else:
-                record.state, record.due = "waiting", now
-                self._line_up(record)
-        for task_id in self._delayed.take_due(now):
+        overdue = [*islice(self._leases.take_due(now), MOST_AT_ONCE)]
+        for task_id in overdue:
+            self._expire(self._records[task_id], now)
+        due = [*islice(self._delayed.take_due(now), MOST_AT_ONCE)]
+        for task_id in due:
             self._line_up(self._records[task_id])
+        return MOST_AT_ONCE in (len(overdue), len(due))
+
+    def _sweep_all(self) -> None:
+        while self._sweep():
+            pass
+
+    def _expire(self, record: _Record, now: float) -> None:
+        if record.attempts >= record.task.max_attempts:
+            record.error = None
+            self._end(record, "dead", None)
+        else:
+            record.state, record.due = "waiting", now
+            self._line_up(record)
 
     # -- what the holder of a token does -----------------------------------------------------
 
@@ -141,8 +187,10 @@ class MemoryQueue:
         record = self._records.get(task_id)
         if record is None or record.token != token or not _unfinished(record):
             return None
-        if record.expires <= self._clock():
-            self._sweep()  # its attempts may be used up, then it is dead
+        now = self._clock()
+        if record.state == "claimed" and record.expires <= now:
+            self._leases.discard(task_id)
+            self._expire(record, now)  # its attempts may be used up, then it is dead
         return record if record.token == token else None
 
     def renew(self, task_id: str, token: int, lease: float) -> bool:
@@ -200,45 +248,67 @@ class MemoryQueue:
 
     # -- looking and clearing up -------------------------------------------------------------
 
-    def dead(self, keys: Collection[str] | None) -> list[DeadTask]:
-        """Return the dead tasks, in the order of adding; None: whatever their keys."""
-        return [
-            DeadTask(
-                id=record.task.id,
-                text=record.task.text,
-                key=record.task.key,
-                thread_id=record.task.thread_id,
-                attempts=record.attempts,
-                worker=record.worker,
-                error=record.error,
-            )
-            for record in self._in_states({"dead"}, keys)
-        ]
+    def dead(self, keys: Collection[str]) -> list[DeadTask]:
+        """Return the dead tasks of these keys, in the order of adding."""
+        self._sweep_all()
+        found = self._named({self._keys.get(key, "") for key in keys}, "dead")
+        return [_dead_task(record) for record in found]
 
-    def _in_states(
-        self, states: Collection[TaskState], keys: Collection[str] | None = None
-    ) -> list[_Record]:
-        self._sweep()
-        records = self._records.values() if keys is None else self._of_keys(keys)
-        return [record for record in records if record.state in states]
+    def dead_page(self, after: str | None, most: int) -> Page[DeadTask]:
+        """Return the dead ones of the next tasks."""
+        self._sweep_all()
+        part = self._part(after, most)
+        dead = [_dead_task(record) for record in part.records if record.state == "dead"]
+        return Page(dead, part.after)
 
-    def _of_keys(self, keys: Collection[str]) -> list[_Record]:
-        ids = {self._keys.get(key, "") for key in keys}
-        found = (self._records.get(task_id) for task_id in ids)
-        return sorted((record for record in found if record is not None), key=lambda r: r.place)
-
-    def requeue(self, ids: Collection[str] | None) -> int:
-        """Put dead tasks back to the end of the queue; None: all."""
-        wanted = [r for r in self._in_states({"dead"}) if ids is None or r.task.id in ids]
+    def requeue(self, ids: Collection[str]) -> int:
+        """Put dead tasks back to the end of the queue."""
+        self._sweep_all()
+        wanted = self._named(set(ids), "dead")
         for record in wanted:
-            del self._records[record.task.id]
-            self._append(record.task, self._clock())
+            del self._order[bisect_left(self._order, (record.place, record.task.id))]
+            self._put_at_end(record)
         return len(wanted)
 
-    def results(self, by: Literal["id", "key"], names: Collection[str] | None) -> dict[str, str]:
+    def requeue_step(self, after: str | None) -> Step:
+        """Put the dead ones of the next tasks back to the end of the queue."""
+        self._sweep_all()
+        part = self._part(after, MOST_AT_ONCE)
+        wanted = self._take_out(part, {"dead"})
+        for record in wanted:
+            self._put_at_end(record)
+        return Step(len(wanted), part.after)
+
+    def _put_at_end(self, record: _Record) -> None:
+        del self._records[record.task.id]
+        self._append(record.task, self._clock())
+
+    def _named(self, ids: Collection[str], state: TaskState) -> list[_Record]:
+        found = (self._records.get(task_id) for task_id in ids)
+        return sorted(
+            (record for record in found if record is not None and record.state == state),
+            key=lambda record: record.place,
+        )
+
+    def _part(self, after: str | None, most: int) -> _Range:
+        """Return the next ``most`` tasks, of those that were there when the first ones were."""
+        order = self._order
+        last, until = (0, order[-1][0] if order else 0) if after is None else _places(after)
+        start = bisect_right(order, last, key=lambda entry: entry[0])
+        part = [self._records[task_id] for _, task_id in order[start : start + most]]
+        while part and part[-1].place > until:
+            part.pop()
+        is_last = len(part) < most or part[-1].place == until
+        return _Range(part, start, None if is_last else f"{part[-1].place} {until}")
+
+    def _take_out(self, part: _Range, states: Collection[TaskState]) -> list[_Record]:
+        """Take those in ``states`` out of the order."""
+        kept = [(r.place, r.task.id) for r in part.records if r.state not in states]
+        self._order[part.start : part.start + len(part.records)] = kept
+        return [record for record in part.records if record.state in states]
+
+    def results(self, by: Literal["id", "key"], names: Collection[str]) -> dict[str, str]:
         """Return the results of completed tasks, by name."""
-        if names is None:
-            names = list(self._records if by == "id" else self._keys)
         found = {}
         for name in names:
             record = self._records.get(name if by == "id" else self._keys.get(name, ""))
@@ -246,27 +316,38 @@ class MemoryQueue:
                 found[name] = record.result
         return found
 
+    def results_page(self, after: str | None, most: int) -> Page[tuple[str, str]]:
+        """Return the results of those of the next tasks that are complete."""
+        part = self._part(after, most)
+        done = [(r.task.id, r.result) for r in part.records if r.result is not None]
+        return Page(done, part.after)
+
     def stats(self) -> QueueStats:
         """Count the tasks."""
-        self._sweep()
+        self._sweep_all()
         now = self._clock()
         counts = Counter(
             "delayed" if record.state == "waiting" and record.due > now else record.state
             for record in self._records.values()
         )
-        workers = Counter(record.worker for record in self._in_states({"claimed"}))
+        records = self._records.values()
+        workers = Counter(record.worker for record in records if record.state == "claimed")
+        expired = (record.state == "dead" and record.error is None for record in records)
         return QueueStats(
             waiting=counts["waiting"],
             delayed=counts["delayed"],
             claimed=counts["claimed"],
             completed=counts["completed"],
             dead=counts["dead"],
+            expired=sum(expired),
             by_worker=MappingProxyType(dict(workers)),
         )
 
-    def purge(self, states: Collection[TaskState]) -> int:
-        """Forget the tasks in these states."""
-        gone = self._in_states(states)
+    def purge_step(self, states: Collection[TaskState], after: str | None) -> Step:
+        """Forget those of the next tasks that are in these states."""
+        self._sweep_all()
+        part = self._part(after, MOST_AT_ONCE)
+        gone = self._take_out(part, states)
         for record in gone:
             task = record.task
             del self._records[task.id]
@@ -276,7 +357,25 @@ class MemoryQueue:
                 del self._keys[task.key]
         for thread in {record.task.thread_id for record in gone}:
             self._let_next(thread)
-        return len(gone)
+        return Step(len(gone), part.after)
+
+
+def _places(after: str) -> tuple[int, int]:
+    last, until = after.split()
+    return int(last), int(until)
+
+
+def _dead_task(record: _Record) -> DeadTask:
+    task = record.task
+    return DeadTask(
+        id=task.id,
+        text=task.text,
+        key=task.key,
+        thread_id=task.thread_id,
+        attempts=record.attempts,
+        worker=record.worker,
+        error=record.error,
+    )
 
 
 def _unfinished(record: _Record) -> bool:

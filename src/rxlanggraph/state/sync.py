@@ -17,6 +17,7 @@ from rxlanggraph.state.claims import Claim
 from rxlanggraph.state.contract import COMPLETED, DeadLetter, QueueStats, TaskState, Versioned
 from rxlanggraph.state.crossing import entered, run_on
 from rxlanggraph.state.locks import Lease
+from rxlanggraph.state.paging import Paged
 from rxlanggraph.state.transactions import Conflict, Transaction, persist_blocking
 from rxlanggraph.state.values import check_function
 from rxlanggraph.state.work import MOST_ITEMS
@@ -241,6 +242,10 @@ class SyncState(_Blocking):
         """Do what `Work.dead_letters` does, blocking."""
         return self._run(self._state.dead_letters(queue, keys=keys))
 
+    def iter_dead_letters(self, queue: str) -> Iterator[DeadLetter]:
+        """Do what `Work.iter_dead_letters` does, to ``for`` over; each page blocks."""
+        return self._each(self._state.iter_dead_letters(queue))
+
     def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
         """Do what `Work.requeue` does, blocking."""
         return self._run(self._state.requeue(queue, ids))
@@ -255,6 +260,10 @@ class SyncState(_Blocking):
         """Do what `Work.results` does, blocking."""
         return self._run(self._state.results(queue, ids=ids, keys=keys))
 
+    def iter_results(self, queue: str) -> Iterator[tuple[str, Any]]:
+        """Do what `Work.iter_results` does, to ``for`` over; each page blocks."""
+        return self._each(self._state.iter_results(queue))
+
     def stats(self, queue: str) -> QueueStats:
         """Do what `Work.stats` does, blocking."""
         return self._run(self._state.stats(queue))
@@ -262,3 +271,7 @@ class SyncState(_Blocking):
     def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
         """Do what `Work.purge` does, blocking."""
         return self._run(self._state.purge(queue, states))
+
+    def _each(self, paged: Paged[_T]) -> Iterator[_T]:
+        while not paged.ended:
+            yield from self._run(paged.next_page())

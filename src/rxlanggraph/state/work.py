@@ -6,12 +6,13 @@ import asyncio
 import os
 import socket
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from itertools import islice
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from uuid_utils import uuid7
 
-from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StateUnavailableError
 from rxlanggraph.state.claims import Claim
 from rxlanggraph.state.contract import (
     COMPLETED,
@@ -23,6 +24,7 @@ from rxlanggraph.state.contract import (
     TaskState,
 )
 from rxlanggraph.state.core import Core
+from rxlanggraph.state.paging import Paged, in_steps, portions
 from rxlanggraph.state.values import (
     check_attempts,
     check_integer,
@@ -88,7 +90,7 @@ class Work:
             return []
         backend = self._core.backend
         ids = await self._core.call(backend.tasks_add, queue, tasks, repeatable=True)
-        self._core.bell.ring(("queue", queue))
+        self._ring(queue)
         return ids
 
     async def claim_task(
@@ -135,7 +137,7 @@ class Work:
             task = await core.call(core.backend.task_claim, queue, worker, lease)
         except asyncio.CancelledError:
             # What it has given back, somebody may be waiting for.
-            core.bell.ring(("queue", queue))
+            self._ring(queue)
             raise
         core.check_open()  # closed meanwhile, nothing would renew it
         return None if task is None else Claim(core, queue, worker, task, lease=lease, began=began)
@@ -145,34 +147,68 @@ class Work:
     ) -> list[DeadLetter]:
         """Return the dead tasks of ``queue``, in the order of adding: they get no more attempts.
 
-        Cancelling it changes nothing.
+        Cancelling it changes nothing. Of more than 1,000 it is not of one moment: they are read in
+        pages, so that nobody is held up. `iter_dead_letters` keeps no more than a page.
 
         Args:
             queue: The queue.
             keys: Those with these keys; None: all.
         """
+        if keys is None:
+            return [letter async for letter in self.iter_dead_letters(queue)]
         check_name("queue", queue)
-        wanted = None if keys is None else check_names("keys", keys)
-        dead = await self._core.call(self._core.backend.tasks_dead, queue, wanted, repeatable=True)
-        return [_dead_letter(queue, task) for task in dead]
+        found: list[DeadTask] = []
+        for some in portions(check_names("keys", keys)):
+            found += await self._core.call(
+                self._core.backend.tasks_dead, queue, some, repeatable=True
+            )
+        return [_dead_letter(queue, task) for task in found]
+
+    def iter_dead_letters(self, queue: str) -> Paged[DeadLetter]:
+        """Return the dead tasks of ``queue``, in the order of adding, to ``async for`` over.
+
+        They are read in pages, each when it is needed: so the first ones are there at once, however
+        many there are. One that is put back meanwhile may be there, or not.
+
+        Args:
+            queue: The queue.
+        """
+        check_name("queue", queue)
+        read = partial(self._core.backend.tasks_dead_page, queue)
+        return Paged(self._core, read, partial(_dead_letter, queue))
 
     async def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
         """Put dead tasks back at the end of ``queue``, due at once, attempts counted anew.
 
-        Cancelled, all were put back or none.
+        In steps of 1,000, with room for others in between. Cancelled, or ended by an error, some
+        were put back, the first ones first; called again, it goes on with the others.
 
         Args:
             queue: The queue.
-            ids: Which; None: all that are dead. Ids of others are ignored.
+            ids: Which; None: all that are dead when it begins. Ids of others are ignored. Of more
+                than 1,000 the order of adding is kept among each thousand.
 
         Returns:
-            How many were put back.
+            How many were put back; where the server was away meanwhile, perhaps some more.
         """
         check_name("queue", queue)
-        wanted = None if ids is None else check_names("ids", ids)
-        count = await self._core.call(self._core.backend.tasks_requeue, queue, wanted)
-        self._core.bell.ring(("queue", queue))
+        backend = self._core.backend
+        if ids is None:
+            return await in_steps(
+                self._core, partial(backend.tasks_requeue_step, queue), partial(self._ring, queue)
+            )
+        count = 0
+        for some in portions(check_names("ids", ids)):
+            try:
+                count += await self._core.call(backend.tasks_requeue, queue, some)
+            except StateUnavailableError as error:
+                error.in_doubt |= count > 0
+                raise
+            self._ring(queue)
         return count
+
+    def _ring(self, queue: str) -> None:
+        self._core.bell.ring(("queue", queue))
 
     async def results(
         self,
@@ -183,7 +219,8 @@ class Work:
     ) -> dict[str, Any]:
         """Return the results of completed tasks, by their id, or by their key if asked by keys.
 
-        Tasks that are not complete are left out. Cancelling it changes nothing.
+        Tasks that are not complete are left out. Cancelling it changes nothing. Of more than 1,000
+        it is not of one moment, as for `dead_letters`. `iter_results` keeps no more than a page.
 
         Args:
             queue: The queue.
@@ -193,18 +230,28 @@ class Work:
         check_name("queue", queue)
         if ids is not None and keys is not None:
             raise InvalidArgumentError("ask for results by ids or by keys, not by both")
-        backend = self._core.backend
-        if keys is None:
-            wanted = None if ids is None else check_names("ids", ids)
-            texts = await self._core.call(
-                backend.tasks_results, queue, "id", wanted, repeatable=True
-            )
-        else:
-            wanted = check_names("keys", keys)
-            texts = await self._core.call(
-                backend.tasks_results, queue, "key", wanted, repeatable=True
+        if ids is None and keys is None:
+            return {name: result async for name, result in self.iter_results(queue)}
+        by: Literal["id", "key"] = "id" if keys is None else "key"
+        texts: dict[str, str] = {}
+        for some in portions(check_names(f"{by}s", ids if keys is None else keys)):
+            texts |= await self._core.call(
+                self._core.backend.tasks_results, queue, by, some, repeatable=True
             )
         return {name: decode(text) for name, text in texts.items()}
+
+    def iter_results(self, queue: str) -> Paged[tuple[str, Any]]:
+        """Return the ids and results of all completed tasks, in any order, to ``async for`` over.
+
+        They are read in pages, each when it is needed. One that is completed or purged meanwhile
+        may be there, or not.
+
+        Args:
+            queue: The queue.
+        """
+        check_name("queue", queue)
+        read = partial(self._core.backend.tasks_results_page, queue)
+        return Paged(self._core, read, lambda row: (row[0], decode(row[1])))
 
     async def stats(self, queue: str) -> QueueStats:
         """Count the tasks of ``queue``, as of one moment. Cancelling it changes nothing."""
@@ -215,8 +262,8 @@ class Work:
         """Forget the tasks in these states, with their keys and results; return how many.
 
         A completed task is kept, so that its key is known and its result can be read, until it is
-        purged. Whoever works on a claimed one that is purged has lost it. Cancelled, all were
-        forgotten or none; but on Redis some, as there it is done in steps of 1,000.
+        purged. Whoever works on a claimed one that is purged has lost it. In steps, as `requeue`:
+        cancelled, or ended by an error, some were forgotten.
 
         Args:
             queue: The queue.
@@ -229,9 +276,11 @@ class Work:
             raise InvalidArgumentError(
                 f"states must be some of {', '.join(get_args(TaskState))}, not {min(unknown)}"
             )
-        count = await self._core.call(self._core.backend.tasks_purge, queue, wanted)
-        self._core.bell.ring(("queue", queue))
-        return count
+        if not wanted:
+            self._core.check_open()
+            return 0
+        step = partial(self._core.backend.tasks_purge_step, queue, wanted)
+        return await in_steps(self._core, step, partial(self._ring, queue))
 
 
 def _new_task(item: Any, max_attempts: int) -> NewTask:

@@ -24,15 +24,17 @@ from rxlanggraph.errors import (
     InvalidArgumentError,
     InvalidTypeError,
     StaleTokenError,
-    StateUnavailableError,
 )
 from rxlanggraph.state.contract import (
+    MOST_AT_ONCE,
     Change,
     ClaimedTask,
     DeadTask,
     Entry,
     NewTask,
+    Page,
     QueueStats,
+    Step,
     TaskState,
     Written,
 )
@@ -76,8 +78,6 @@ _PARTS = (
     "names",
 )
 _LEAVE_ALONE = ("keep", "", "", "")
-# Tasks in one step of the server, some hundredths of a second: all others wait for it.
-_PURGED_AT_ONCE = 1_000
 
 
 class RedisBackend:
@@ -212,49 +212,77 @@ class RedisBackend:
         """See `Backend.task_release`."""
         return await self._act(TASK_RELEASE, queue, task_id, token)
 
-    async def tasks_dead(self, queue: str, keys: Collection[str] | None) -> list[DeadTask]:
+    async def tasks_dead(self, queue: str, keys: Collection[str]) -> list[DeadTask]:
         """See `Backend.tasks_dead`."""
-        told = await self._lanes.call(TASKS_DEAD, self._queue(queue), *_which(keys))
+        return await self._dead(queue, "some", *keys)
+
+    async def _dead(self, queue: str, *which: str) -> list[DeadTask]:
+        told = await self._lanes.call(TASKS_DEAD, self._queue(queue), *which)
         return [
             DeadTask(task_id, text, key or None, thread_id or None, attempts, worker, error)
             for task_id, text, key, thread_id, attempts, worker, error in told
         ]
 
-    async def tasks_requeue(self, queue: str, ids: Collection[str] | None) -> int:
+    async def tasks_dead_page(self, queue: str, after: str | None, most: int) -> Page[DeadTask]:
+        """See `Backend.tasks_dead_page`. The server finds all of them for each page."""
+        dead = await self._dead(queue, "all")
+        seen = [task.id for task in dead].index(after) + 1 if after else 0
+        page = dead[seen : seen + most]
+        return Page(page, page[-1].id if len(page) == most else None)
+
+    async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
         """See `Backend.tasks_requeue`."""
-        count = await self._lanes.call(TASKS_REQUEUE, self._queue(queue), *_which(ids))
-        return int(count)
+        return int(await self._lanes.call(TASKS_REQUEUE, self._queue(queue), "some", *ids))
+
+    async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
+        """See `Backend.tasks_requeue_step`. Between two steps the client knows what is left."""
+        if after is None:
+            ids = [task.id for task in await self._dead(queue, "all")]
+        else:
+            ids = json.loads(after)
+        some, rest = ids[:MOST_AT_ONCE], ids[MOST_AT_ONCE:]
+        count = await self.tasks_requeue(queue, some)
+        return Step(count, json.dumps(rest) if rest else None)
 
     async def tasks_results(
-        self, queue: str, by: Literal["id", "key"], names: Collection[str] | None
+        self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
         """See `Backend.tasks_results`."""
-        told = await self._lanes.call(TASKS_RESULTS, self._queue(queue), by, *_which(names))
+        return await self._results(queue, by, "some", *names)
+
+    async def _results(self, queue: str, *which: str) -> dict[str, str]:
+        told = await self._lanes.call(TASKS_RESULTS, self._queue(queue), *which)
         return dict(zip(told[::2], told[1::2], strict=True))
+
+    async def tasks_results_page(
+        self, queue: str, after: str | None, most: int
+    ) -> Page[tuple[str, str]]:
+        """See `Backend.tasks_results_page`. The server finds all of them for each page."""
+        every = sorted((await self._results(queue, "id", "all")).items())
+        page = [row for row in every if row[0] > (after or "")][:most]
+        return Page(page, page[-1][0] if len(page) == most else None)
 
     async def tasks_stats(self, queue: str) -> QueueStats:
         """See `Backend.tasks_stats`."""
         told = await self._lanes.call(TASKS_STATS, self._queue(queue))
-        waiting, delayed, claimed, completed, dead, *workers = told
-        by_worker = dict(zip(workers[::2], workers[1::2], strict=True))
-        return QueueStats(waiting, delayed, claimed, completed, dead, MappingProxyType(by_worker))
+        waiting, delayed, claimed, completed, dead, expired, *workers = told
+        by_worker = MappingProxyType(dict(zip(workers[::2], workers[1::2], strict=True)))
+        return QueueStats(waiting, delayed, claimed, completed, dead, expired, by_worker)
 
-    async def tasks_purge(self, queue: str, states: Collection[TaskState]) -> int:
-        """See `Backend.tasks_purge`; in several steps, as the server does nothing else in one.
-
-        Whoever cancels it, or is told that it is in doubt, has had some of them forgotten.
-        """
+    async def tasks_purge_step(
+        self, queue: str, states: Collection[TaskState], after: str | None
+    ) -> Step:
+        """See `Backend.tasks_purge_step`. Between two steps the client knows what is left."""
         names = self._queue(queue)
-        ids = await self._lanes.call(TASKS_LISTED, names, *states)
+        if after is None:
+            ids = await self._lanes.call(TASKS_LISTED, names, *states)
+        else:
+            ids = json.loads(after)
+        some, rest = ids[:MOST_AT_ONCE], ids[MOST_AT_ONCE:]
         count = 0
-        for start in range(0, len(ids), _PURGED_AT_ONCE):
-            some = ids[start : start + _PURGED_AT_ONCE]
-            try:
-                count += int(await self._lanes.call(TASKS_PURGE, names, " ".join(states), *some))
-            except StateUnavailableError as failure:
-                failure.in_doubt |= count > 0
-                raise
-        return count
+        if some:
+            count = int(await self._lanes.call(TASKS_PURGE, names, " ".join(states), *some))
+        return Step(count, json.dumps(rest) if rest else None)
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -285,10 +313,6 @@ def _described(change: Change) -> tuple[str | int, ...]:
         return ("delete", "", "", token)
     ttl = "" if change.ttl is None else _milliseconds(change.ttl)
     return ("set", change.text, ttl, token)
-
-
-def _which(names: Collection[str] | None) -> tuple[str, ...]:
-    return ("all",) if names is None else ("some", *names)
 
 
 def _refuse(why: str, key: str, *particulars: Any) -> NoReturn:

@@ -7,6 +7,7 @@ language (PL/pgSQL inside PostgreSQL; Python inside the thread that owns the SQL
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import starmap
@@ -20,19 +21,23 @@ from rxlanggraph.state.contract import (
     DeadTask,
     Entry,
     NewTask,
+    Page,
     QueueStats,
+    Step,
     TaskState,
     Written,
 )
 from rxlanggraph.state.sql.statements import (
+    DEAD,
+    DEAD_PAGE,
     LOCK_RELEASE,
     LOCK_RENEW,
     READ,
     READ_ONE,
+    RESULTS_PAGE,
     TASK_RENEW,
     TASKS_COUNT,
     Statement,
-    dead,
     results,
 )
 from rxlanggraph.state.sql.tables import WAITING
@@ -169,12 +174,17 @@ class SqlBackend:
 
         async def give_back(rows: Sequence[Row]) -> None:
             for task in starmap(ClaimedTask, rows):
-                await self.task_release(queue, task.id, task.token)
+                if task.id is not None:
+                    await self.task_release(queue, task.id, task.token)
 
-        rows = await self._database.call_or_undo(
-            give_back, "task_claim", self._namespace, queue, worker, lease
-        )
-        return ClaimedTask(*rows[0]) if rows else None
+        while True:
+            rows = await self._database.call_or_undo(
+                give_back, "task_claim", self._namespace, queue, worker, lease
+            )
+            task = ClaimedTask(*rows[0]) if rows else None
+            # Without an id: it has found nothing, but there is more to sweep.
+            if task is None or task.id is not None:
+                return task
 
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
         """Let the lease begin anew; False if ``token`` is not current. Repeatable."""
@@ -205,53 +215,84 @@ class SqlBackend:
         (done,) = await self._answer("task_release", queue, task_id, token)
         return bool(done)
 
-    async def tasks_dead(self, queue: str, keys: Collection[str] | None) -> list[DeadTask]:
-        """Return the dead tasks, in the order of adding, None: of all keys. Repeatable."""
-        rows = await self._look(dead(named=keys is not None), queue, keys)
+    async def tasks_dead(self, queue: str, keys: Collection[str]) -> list[DeadTask]:
+        """Return the dead tasks of these keys, in the order of adding. Repeatable."""
+        rows = await self._look(DEAD, queue, names=self._database.names(keys))
         return [DeadTask(*row) for row in rows]
 
-    async def tasks_requeue(self, queue: str, ids: Collection[str] | None) -> int:
-        """Put dead tasks back to the end of the queue, None: all; return how many."""
-        (count,) = await self._answer("tasks_requeue", queue, None if ids is None else list(ids))
+    async def tasks_dead_page(self, queue: str, after: str | None, most: int) -> Page[DeadTask]:
+        """Return dead tasks, in the order of adding. Repeatable."""
+        rows = await self._look(DEAD_PAGE, queue, after=int(after or 0), most=most)
+        is_last = len(rows) < most
+        return Page([DeadTask(*row[:-1]) for row in rows], None if is_last else str(rows[-1][-1]))
+
+    async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
+        """Put dead tasks back to the end of the queue; return how many."""
+        await self._sweep(queue)
+        (count,) = await self._answer("tasks_requeue", queue, list(ids))
         return int(count)
 
+    async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
+        """Put some of those back that were dead at the beginning. Repeatable."""
+        if after is None:
+            await self._sweep(queue)
+        last, until = _NO_PLACES if after is None else map(int, after.split())
+        count, last, until = await self._answer("tasks_requeue_step", queue, last, until)
+        return Step(int(count), None if last is None else f"{last} {until}")
+
     async def tasks_results(
-        self, queue: str, by: Literal["id", "key"], names: Collection[str] | None
+        self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
         """Return the results of completed tasks, by their ids or keys. Repeatable."""
-        rows = await self._look(results(by, named=names is not None), queue, names)
+        rows = await self._look(results(by), queue, names=self._database.names(names))
         return dict(rows)  # type: ignore[arg-type]  # rows of a name and a result
+
+    async def tasks_results_page(
+        self, queue: str, after: str | None, most: int
+    ) -> Page[tuple[str, str]]:
+        """Return ids and results of completed tasks. Repeatable."""
+        rows = await self._look(RESULTS_PAGE, queue, after=after or "", most=most)
+        done = [(name, result) for name, result in rows if result is not None]
+        return Page(done, None if len(rows) < most else rows[-1][0])
 
     async def tasks_stats(self, queue: str) -> QueueStats:
         """Count the tasks, as of one moment. Repeatable."""
-        rows = await self._look(TASKS_COUNT, queue, None)
         counts: Counter[str] = Counter()
         workers: dict[str, int] = {}
-        for state, worker, count in rows:
-            counts[state] += count
-            if state == "claimed":
+        for kind, worker, count in await self._look(TASKS_COUNT, queue):
+            counts[kind] += count
+            if kind == "claimed":
                 workers[worker] = count
+        unfinished = sum(counts[kind] for kind in ("waiting", "delayed", "claimed"))
         return QueueStats(
             waiting=counts["waiting"],
             delayed=counts["delayed"],
             claimed=counts["claimed"],
-            completed=counts["completed"],
+            completed=counts["all"] - unfinished - counts["dead"],
             dead=counts["dead"],
+            expired=counts["expired"],
             by_worker=MappingProxyType(workers),
         )
 
-    async def tasks_purge(self, queue: str, states: Collection[TaskState]) -> int:
-        """Forget the tasks in these states, their keys and results too; return how many."""
+    async def tasks_purge_step(
+        self, queue: str, states: Collection[TaskState], after: str | None
+    ) -> Step:
+        """Forget some of the tasks in these states, their keys and results too. Repeatable."""
+        if after is None:
+            await self._sweep(queue)
+        last, until = _NO_IDS if after is None else json.loads(after)
         inner = [name for state in states for name in _STATES.get(state, (state,))]
-        (count,) = await self._answer("tasks_purge", queue, inner)
-        return int(count)
+        count, last, until = await self._answer("tasks_purge_step", queue, inner, last, until)
+        return Step(int(count), None if last is None else json.dumps([last, until]))
 
-    async def _look(
-        self, statement: Statement, queue: str, names: Collection[str] | None
-    ) -> Sequence[Row]:
-        named = {} if names is None else {"names": self._database.names(names)}
+    async def _sweep(self, queue: str) -> None:
+        is_more = True
+        while is_more:
+            (is_more,) = await self._answer("sweep_step", queue)
+
+    async def _look(self, statement: Statement, queue: str, **values: Any) -> Sequence[Row]:
         return await self._database.run(
-            statement, namespace=self._namespace, queue_name=queue, **named
+            statement, namespace=self._namespace, queue_name=queue, **values
         )
 
     async def _answer(self, procedure: str, *arguments: Any) -> Row:
@@ -260,6 +301,9 @@ class SqlBackend:
 
 
 _NONE: Final[tuple[list[Any], ...]] = ([], [], [])
+# Before the first step.
+_NO_PLACES: Final[tuple[int, int | None]] = (0, None)
+_NO_IDS: Final[tuple[str, str | None]] = ("", None)
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {"waiting": WAITING}
 
 

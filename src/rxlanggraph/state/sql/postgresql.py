@@ -10,6 +10,7 @@ import psycopg
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.state.contract import MOST_AT_ONCE
 from rxlanggraph.state.settling import settled
 from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.postgresql_pool import Connection, Pool
@@ -214,7 +215,8 @@ async def _has_tables(connection: Connection) -> bool:
 
 
 async def _make_tables(connection: Connection) -> None:
-    procedures = resources.files(__package__).joinpath("postgresql.sql").read_text("utf-8")
+    template = resources.files(__package__).joinpath("postgresql.sql").read_text("utf-8")
+    procedures = template.replace("{at_once}", str(MOST_AT_ONCE))
     script = ";\n".join([*definitions(_DIALECT), procedures])
     # Not prepared: so they may be many, in one message.
     await connection.execute(script.encode(), prepare=False)

@@ -187,16 +187,19 @@ BEGIN
     WHERE t.seq = first.seq AND t.state = 'blocked';
 END $$;
 
+-- As many as one step may have, those first that fell due first; returns whether there is more.
 CREATE FUNCTION rxlanggraph_sweep(queue_id integer, moment double precision)
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     threads text[];
+    count integer;
 BEGIN
     PERFORM rxlanggraph_share_queue(queue_id);
     WITH overdue AS (
         SELECT seq, state = 'claimed' AND attempts >= max_attempts AS is_used_up
         FROM rxlanggraph_tasks
         WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND due <= moment
+        ORDER BY due LIMIT {at_once}
         FOR UPDATE SKIP LOCKED
     ), swept AS (
         UPDATE rxlanggraph_tasks AS t SET
@@ -206,11 +209,18 @@ BEGIN
         FROM overdue WHERE t.seq = overdue.seq
         RETURNING t.thread, is_used_up
     )
-    SELECT array_agg(thread) INTO threads FROM swept WHERE is_used_up AND thread IS NOT NULL;
+    SELECT count(*), array_agg(thread) FILTER (WHERE is_used_up AND thread IS NOT NULL)
+    INTO count, threads FROM swept;
     IF threads IS NOT NULL THEN
         PERFORM rxlanggraph_unblock(queue_id, threads, moment);
     END IF;
+    RETURN count = {at_once};
 END $$;
+
+CREATE FUNCTION rxlanggraph_sweep_step(space text, queue_name text) RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT rxlanggraph_sweep(rxlanggraph_queue(space, queue_name), rxlanggraph_now())
+$$;
 
 CREATE FUNCTION rxlanggraph_tasks_add(
     space text, queue_name text, ids text[], items text[], keys text[], priorities integer[],
@@ -249,7 +259,8 @@ BEGIN
     );
 END $$;
 
--- One task for each of the claimers, as long as there are any, with the place of the claimer.
+-- One task for each of the claimers, as long as there are any, with the place of the claimer; a row
+-- without anything if there is none, but more to sweep.
 CREATE FUNCTION rxlanggraph_tasks_claim(
     space text, queue_name text, claimers text[], leases double precision[]
 ) RETURNS TABLE (
@@ -259,13 +270,14 @@ CREATE FUNCTION rxlanggraph_tasks_claim(
 DECLARE
     queue_id integer := rxlanggraph_queue(space, queue_name);
     moment double precision := rxlanggraph_now();
+    is_more boolean := false;
 BEGIN
     IF EXISTS (
         SELECT FROM rxlanggraph_tasks
         WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND due <= moment
     ) THEN
         -- Before any row is locked: it takes the lock of the queue.
-        PERFORM rxlanggraph_sweep(queue_id, moment);
+        is_more := rxlanggraph_sweep(queue_id, moment);
     END IF;
     FOR claimer IN 1 .. cardinality(claimers) LOOP
         RETURN QUERY UPDATE rxlanggraph_tasks AS t SET
@@ -278,7 +290,13 @@ BEGIN
             FOR UPDATE SKIP LOCKED
         )
         RETURNING claimer, t.id, t.item, t.key, t.thread, t.attempts, t.token;
-        EXIT WHEN NOT FOUND;
+        IF NOT FOUND THEN
+            IF claimer = 1 AND is_more THEN
+                RETURN QUERY SELECT NULL::integer, NULL, NULL, NULL, NULL, NULL::integer,
+                    NULL::bigint;
+            END IF;
+            EXIT;
+        END IF;
     END LOOP;
 END $$;
 
@@ -362,52 +380,97 @@ BEGIN
     RETURN FOUND;
 END $$;
 
+-- Puts dead tasks back, in this order. With the queue held.
+CREATE FUNCTION rxlanggraph_put_back(queue_id integer, seqs bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    moment double precision := rxlanggraph_now();
+    threads text[] := '{}';
+    line text;
+BEGIN
+    FOR place IN 1 .. coalesce(cardinality(seqs), 0) LOOP
+        UPDATE rxlanggraph_tasks SET
+            seq = DEFAULT,
+            state = CASE WHEN thread IS NULL THEN 'ready' ELSE 'blocked' END,
+            attempts = 0, worker = NULL, error = NULL, due = moment
+        WHERE seq = seqs[place] RETURNING thread INTO line;
+        threads := array_append(threads, line);
+    END LOOP;
+    PERFORM rxlanggraph_unblock(queue_id, array_remove(threads, NULL), moment);
+END $$;
+
 CREATE FUNCTION rxlanggraph_tasks_requeue(space text, queue_name text, ids text[])
 RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     queue_id integer := rxlanggraph_queue(space, queue_name);
-    moment double precision;
-    task record;
-    threads text[] := '{}';
-    count integer := 0;
+    seqs bigint[];
 BEGIN
     PERFORM rxlanggraph_hold_queue(queue_id);
-    moment := rxlanggraph_now();
-    PERFORM rxlanggraph_sweep(queue_id, moment);
-    FOR task IN
-        SELECT seq, thread FROM rxlanggraph_tasks
-        WHERE queue = queue_id AND state = 'dead' AND (ids IS NULL OR id = ANY (ids))
-        ORDER BY seq
-    LOOP
-        UPDATE rxlanggraph_tasks SET
-            seq = DEFAULT,
-            state = CASE WHEN task.thread IS NULL THEN 'ready' ELSE 'blocked' END,
-            attempts = 0, worker = NULL, error = NULL, due = moment
-        WHERE seq = task.seq;
-        threads := array_append(threads, task.thread);
-        count := count + 1;
-    END LOOP;
-    PERFORM rxlanggraph_unblock(queue_id, array_remove(threads, NULL), moment);
-    RETURN count;
+    -- Each is looked up by its id, and not among all that are dead.
+    seqs := ARRAY(
+        SELECT t.seq FROM (SELECT DISTINCT unnest(ids) AS id) AS wanted
+        CROSS JOIN LATERAL (
+            SELECT seq, state FROM rxlanggraph_tasks
+            WHERE queue = queue_id AND id = wanted.id OFFSET 0
+        ) AS t
+        WHERE t.state = 'dead' ORDER BY t.seq
+    );
+    PERFORM rxlanggraph_put_back(queue_id, seqs);
+    RETURN cardinality(seqs);
 END $$;
 
-CREATE FUNCTION rxlanggraph_tasks_purge(space text, queue_name text, states text[])
-RETURNS bigint LANGUAGE plpgsql AS $$
+-- Some of those that were dead at the first step. What the next step begins with: the last one that
+-- was put back, and the last of all; NULL at the end.
+CREATE FUNCTION rxlanggraph_tasks_requeue_step(
+    space text, queue_name text, first bigint, final bigint,
+    OUT count integer, OUT last bigint, OUT until bigint
+) LANGUAGE plpgsql AS $$
 DECLARE
     queue_id integer := rxlanggraph_queue(space, queue_name);
-    moment double precision;
-    threads text[];
-    count bigint;
+    seqs bigint[];
 BEGIN
     PERFORM rxlanggraph_hold_queue(queue_id);
-    moment := rxlanggraph_now();
-    PERFORM rxlanggraph_sweep(queue_id, moment);
+    until := coalesce(final, (
+        SELECT seq FROM rxlanggraph_tasks WHERE queue = queue_id AND state = 'dead'
+        ORDER BY seq DESC LIMIT 1
+    ));
+    seqs := ARRAY(
+        SELECT seq FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND state = 'dead' AND seq > first AND seq <= until
+        ORDER BY seq LIMIT {at_once}
+    );
+    PERFORM rxlanggraph_put_back(queue_id, seqs);
+    count := cardinality(seqs);
+    last := CASE WHEN count = {at_once} THEN seqs[count] END;
+END $$;
+
+-- Looks at some of the tasks, by their ids, and forgets those in these states. What the next step
+-- begins with: as above.
+CREATE FUNCTION rxlanggraph_tasks_purge_step(
+    space text, queue_name text, states text[], first text, final text,
+    OUT count integer, OUT last text, OUT until text
+) LANGUAGE plpgsql AS $$
+DECLARE
+    queue_id integer := rxlanggraph_queue(space, queue_name);
+    seqs bigint[];
+    ids text[];
+    threads text[];
+BEGIN
+    PERFORM rxlanggraph_hold_queue(queue_id);
+    until := coalesce(final, (
+        SELECT id FROM rxlanggraph_tasks WHERE queue = queue_id ORDER BY id DESC LIMIT 1
+    ));
+    SELECT array_agg(t.id ORDER BY t.id), array_agg(t.seq) INTO ids, seqs FROM (
+        SELECT id, seq FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND id > first AND id <= until
+        ORDER BY id LIMIT {at_once}
+    ) AS t;
     WITH gone AS (
-        DELETE FROM rxlanggraph_tasks WHERE queue = queue_id AND state = ANY (states)
+        DELETE FROM rxlanggraph_tasks WHERE seq = ANY (seqs) AND state = ANY (states)
         RETURNING thread
     )
     SELECT count(*), array_agg(DISTINCT thread) FILTER (WHERE thread IS NOT NULL)
     INTO count, threads FROM gone;
-    PERFORM rxlanggraph_unblock(queue_id, threads, moment);
-    RETURN count;
+    PERFORM rxlanggraph_unblock(queue_id, threads, rxlanggraph_now());
+    last := CASE WHEN cardinality(ids) = {at_once} THEN ids[cardinality(ids)] END;
 END $$;

@@ -73,7 +73,7 @@ RETURNING true
 # Seconds: a guess; and more than any date.
 _PERIOD: Final = 0.25
 _FOREVER: Final = 1e12
-# Instead of a task: others got theirs, there may be one more.
+# Instead of a task: others got theirs, or there is more to sweep; there may be one.
 _AGAIN: Final[Row] = []
 # So often in a row nobody finds something to sweep.
 _SUSPICIOUS: Final = 20
@@ -111,7 +111,7 @@ class Queue:
         """Claim a task; with others who do so, in one statement for all of them."""
         try:
             while (row := await self._claims.call((worker, lease))) is _AGAIN:
-                pass  # each time somebody has claimed one, so this ends
+                pass  # each time somebody has claimed one, or some were swept, so this ends
         except StateUnavailableError as error:
             # Each has an error of its own, and may note on it what became of its attempts.
             raise StateUnavailableError(str(error), in_doubt=error.in_doubt) from error
@@ -126,13 +126,15 @@ class Queue:
     async def _claim(self, claims: Sequence[tuple[str, float]]) -> Sequence[Row | None]:
         if len(claims) == 1:
             rows = await self._look(_CLAIM, *claims[0])
-            return [*(rows or await self._sweep("task_claim", *claims[0]))] or [None]
+            rows = rows or await self._sweep("task_claim", *claims[0])
+            return [_AGAIN if row[0] is None else row for row in rows] or [None]
         each = [*map(list, zip(*claims, strict=True))]
         claimed = {place: row for place, *row in await self._look(_CLAIM_MANY, *each)}
         # What has been claimed is handed out first, whatever becomes of a second look.
         missing = _AGAIN if claimed else None
         if not claimed:
             claimed = {place: row for place, *row in await self._sweep("tasks_claim", *each)}
+            missing = _AGAIN if None in claimed else None
         return [claimed.get(place, missing) for place in range(1, len(claims) + 1)]
 
     async def _look(self, statement: str, *arguments: Any) -> Sequence[Row]:

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any, Final
 
 import aiosqlite
-from sqlalchemy import Select
+from sqlalchemy import CompoundSelect, Select
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
 from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
@@ -34,7 +34,13 @@ from rxlanggraph.state.sql.sqlite_claims import (
 from rxlanggraph.state.sql.sqlite_file import HAS_TABLES, path_of
 from rxlanggraph.state.sql.sqlite_keys import commit, commit_alone, count, increment, lock_acquire
 from rxlanggraph.state.sql.sqlite_numbers import COUNTER
-from rxlanggraph.state.sql.sqlite_queues import tasks_add, tasks_purge, tasks_requeue
+from rxlanggraph.state.sql.sqlite_queues import (
+    sweep_step,
+    tasks_add,
+    tasks_purge_step,
+    tasks_requeue,
+    tasks_requeue_step,
+)
 from rxlanggraph.state.sql.sqlite_session import (
     Call,
     CommitError,
@@ -108,7 +114,7 @@ class SqliteDatabase:
     def run(self, statement: Statement, **values: Any) -> Coroutine[Any, Any, Sequence[Row]]:
         """Run one of the common statements; return its rows."""
         known = compiled(statement, _DIALECT)
-        how = "read" if isinstance(statement, Select) else "write"
+        how = "read" if isinstance(statement, Select | CompoundSelect) else "write"
         return self.call(how, known.text, known.ordered(values))
 
     def call(self, procedure: str, *arguments: Any) -> Coroutine[Any, Any, Sequence[Row]]:
@@ -284,7 +290,9 @@ _PROCEDURES: Final[Mapping[str, Procedure]] = {
     "task_complete": Procedure(task_complete, alone=complete_alone),
     "task_fail": Procedure(task_fail),
     "task_release": Procedure(task_release),
+    "sweep_step": Procedure(sweep_step, together=False),
     "tasks_requeue": Procedure(tasks_requeue, together=False),
-    "tasks_purge": Procedure(tasks_purge, together=False),
+    "tasks_requeue_step": Procedure(tasks_requeue_step, together=False),
+    "tasks_purge_step": Procedure(tasks_purge_step, together=False),
 }
 SESSION: Final = Session.knowing(_PROCEDURES)

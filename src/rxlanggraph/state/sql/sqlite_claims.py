@@ -35,12 +35,16 @@ _OVERDUE: Final = (
 _LOOK: Final = f"SELECT EXISTS ({_READY}) OR EXISTS ({_OVERDUE.format(queue=_QUEUE)})"
 # The first that is ready; but nothing as long as there is something to sweep: which is looked for
 # with the number that its row has, so that the queue is looked up once.
-_CLAIM: Final = (
+_TO_CLAIM: Final = (
     "UPDATE rxlanggraph_tasks SET"  # noqa: S608
     f" state = 'claimed', attempts = attempts + 1, worker = ?, token = {NEXT}, due = ?"
-    f" WHERE seq = ({_READY}) AND NOT EXISTS ({_OVERDUE.format(queue='rxlanggraph_tasks.queue')})"
-    " RETURNING id, item, key, thread, attempts, token"
+    f" WHERE seq = ({_READY})"
 )
+_GIVE: Final = " RETURNING id, item, key, thread, attempts, token"
+_CLAIM: Final = (
+    f"{_TO_CLAIM} AND NOT EXISTS ({_OVERDUE.format(queue='rxlanggraph_tasks.queue')}){_GIVE}"
+)
+_CLAIM_READY: Final = f"{_TO_CLAIM}{_GIVE}"
 # A claim that can still end its task: not if its lease is over and was the last one.
 _CURRENT: Final = (
     "token = ? AND (state = 'ready' OR state = 'claimed' AND (attempts < max_attempts OR due > ?))"
@@ -67,19 +71,32 @@ def is_idle(at: Session, namespace: str, queue_name: str, *_: Any) -> bool:
 def task_claim(
     at: Session, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any]:
-    """The row of the task, or none."""
+    """The row of the task, or none; one of None if there is none, but more to sweep."""
     claimed = claim_alone(at, namespace, queue_name, worker, lease)
-    if not claimed:
-        sweep(at, queue_of(at, namespace, queue_name))
-        claimed = claim_alone(at, namespace, queue_name, worker, lease)
-    return claimed or []
+    if claimed:
+        return claimed
+    is_more = sweep(at, queue_of(at, namespace, queue_name))
+    claimed = _claimed(at, _CLAIM_READY, namespace, queue_name, worker, lease)
+    return claimed or ([(None,) * 6] if is_more else [])
 
 
 def claim_alone(
     at: Session, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any] | None:
     """The same, if there is nothing to sweep; else None."""
-    claimed = at.query(_CLAIM, worker, at.moment + lease, namespace, queue_name, at.moment)
+    return _claimed(at, _CLAIM, namespace, queue_name, worker, lease, at.moment)
+
+
+def _claimed(  # noqa: PLR0917 - what the statements take
+    at: Session,
+    statement: str,
+    namespace: str,
+    queue_name: str,
+    worker: str,
+    lease: float,
+    *moment: float,
+) -> Sequence[Any] | None:
+    claimed = at.query(statement, worker, at.moment + lease, namespace, queue_name, *moment)
     mark = (namespace, queue_name)
     if claimed:
         if len(at.marks) >= _MOST_MARKS:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
+from rxlanggraph.state.contract import MOST_AT_ONCE
 from rxlanggraph.state.sql.sqlite_session import Session
 
-__all__ = ["queue_of", "sweep", "tasks_add", "tasks_purge", "tasks_requeue", "unblock"]
+__all__ = [
+    "queue_of",
+    "sweep",
+    "sweep_step",
+    "tasks_add",
+    "tasks_purge_step",
+    "tasks_requeue",
+    "tasks_requeue_step",
+    "unblock",
+]
 
 
 # -- what claims need, too -------------------------------------------------------------------------
@@ -21,19 +32,25 @@ def queue_of(at: Session, namespace: str, queue_name: str) -> int | None:
     return rows[0][0] if rows else None
 
 
-def sweep(at: Session, queue: int | None) -> None:
-    """Sweep a queue, as the contract says, and let go what is due now."""
+def sweep(at: Session, queue: int | None) -> bool:
+    """Sweep a queue, as the contract says, and let go what is due now; return if there is more."""
     swept = at.query(
         "UPDATE rxlanggraph_tasks SET"
         " state = iif(state = 'claimed' AND attempts >= max_attempts, 'dead', 'ready'),"
         " token = iif(state = 'claimed' AND attempts >= max_attempts, NULL, token),"
         " error = iif(state = 'claimed' AND attempts >= max_attempts, NULL, error)"
-        " WHERE queue = ? AND state IN ('delayed', 'claimed') AND due <= ?"
+        " WHERE seq IN (SELECT seq FROM rxlanggraph_tasks"
+        " WHERE queue = ? AND state IN ('delayed', 'claimed') AND due <= ? ORDER BY due LIMIT ?)"
         " RETURNING thread, state",
-        queue,
-        at.moment,
+        *(queue, at.moment, MOST_AT_ONCE),
     )
     unblock(at, queue, {thread for thread, state in swept if state == "dead"})
+    return len(swept) == MOST_AT_ONCE
+
+
+def sweep_step(at: Session, namespace: str, queue_name: str) -> Sequence[Any]:
+    """One row: whether there is more to sweep."""
+    return [(sweep(at, queue_of(at, namespace, queue_name)),)]
 
 
 def unblock(at: Session, queue: int | None, threads: Iterable[str | None]) -> None:
@@ -101,42 +118,75 @@ def _known(at: Session, queue: int | None, task_id: str, key: str | None) -> str
 # -- clearing up -----------------------------------------------------------------------------------
 
 
+# With the plus sign: each is looked up by its id, and not among all that are dead.
+_DEAD_NAMED: Final = (
+    "SELECT seq, thread FROM rxlanggraph_tasks WHERE queue = ? AND +state = 'dead'"
+    " AND id IN (SELECT value FROM json_each(?)) ORDER BY seq"
+)
+_DEAD_AFTER: Final = (
+    "SELECT seq, thread FROM rxlanggraph_tasks WHERE queue = ? AND state = 'dead'"
+    " AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+)
+
+
 def tasks_requeue(
-    at: Session, namespace: str, queue_name: str, ids: Sequence[str] | None
+    at: Session, namespace: str, queue_name: str, ids: Sequence[str]
 ) -> Sequence[Any]:
     """One row: how many were put back."""
     queue = queue_of(at, namespace, queue_name)
-    sweep(at, queue)
-    wanted = None if ids is None else set(ids)
-    dead = at.query(
-        "SELECT seq, id, thread FROM rxlanggraph_tasks WHERE queue = ? AND state = 'dead'"
-        " ORDER BY seq",
-        queue,
-    )
-    back = [(seq, thread) for seq, task_id, thread in dead if wanted is None or task_id in wanted]
-    for seq, thread in back:
+    dead = at.query(_DEAD_NAMED, queue, json.dumps(ids))
+    _put_back(at, queue, dead)
+    return [(len(dead),)]
+
+
+def tasks_requeue_step(
+    at: Session, namespace: str, queue_name: str, last: int, until: int | None
+) -> Sequence[Any]:
+    """One row: how many were put back, and the last one of them and of all; None at the end."""
+    queue = queue_of(at, namespace, queue_name)
+    if until is None:
+        highest = "SELECT max(seq) FROM rxlanggraph_tasks WHERE queue = ? AND state = 'dead'"
+        ((until,),) = at.query(highest, queue)
+    dead = at.query(_DEAD_AFTER, queue, last, until, MOST_AT_ONCE)
+    _put_back(at, queue, dead)
+    if len(dead) < MOST_AT_ONCE:
+        return [(len(dead), None, None)]
+    return [(len(dead), dead[-1][0], until)]
+
+
+def _put_back(at: Session, queue: int | None, dead: Sequence[tuple[int, str | None]]) -> None:
+    for seq, thread in dead:
         at.query(
             "UPDATE rxlanggraph_tasks SET seq = (SELECT max(seq) + 1 FROM rxlanggraph_tasks),"
             " state = ?, attempts = 0, worker = NULL, error = NULL, due = ? WHERE seq = ?",
             *("ready" if thread is None else "blocked", at.moment, seq),
         )
-    unblock(at, queue, {thread for _, thread in back})
-    return [(len(back),)]
+    unblock(at, queue, {thread for _, thread in dead})
 
 
-def tasks_purge(
-    at: Session, namespace: str, queue_name: str, states: Sequence[str]
+def tasks_purge_step(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
+    at: Session,
+    namespace: str,
+    queue_name: str,
+    states: Sequence[str],
+    last: str,
+    until: str | None,
 ) -> Sequence[Any]:
-    """One row: how many were forgotten."""
+    """One row: how many were forgotten, and the last one looked at and of all; None at the end."""
     queue = queue_of(at, namespace, queue_name)
-    sweep(at, queue)
-    threads = [
-        thread
-        for state in states
-        for (thread,) in at.query(
-            "DELETE FROM rxlanggraph_tasks WHERE queue = ? AND state = ? RETURNING thread",
-            *(queue, state),
-        )
-    ]
-    unblock(at, queue, set(threads))
-    return [(len(threads),)]
+    if until is None:
+        ((until,),) = at.query("SELECT max(id) FROM rxlanggraph_tasks WHERE queue = ?", queue)
+    rows = at.query(
+        "SELECT id, seq, state, thread FROM rxlanggraph_tasks"
+        " WHERE queue = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?",
+        *(queue, last, until, MOST_AT_ONCE),
+    )
+    gone = {seq: thread for _, seq, state, thread in rows if state in states}
+    at.query(
+        "DELETE FROM rxlanggraph_tasks WHERE seq IN (SELECT value FROM json_each(?))",
+        json.dumps([*gone]),
+    )
+    unblock(at, queue, set(gone.values()))
+    if len(rows) < MOST_AT_ONCE:
+        return [(len(gone), None, None)]
+    return [(len(gone), rows[-1][0], until)]

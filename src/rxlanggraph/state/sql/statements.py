@@ -16,9 +16,11 @@ from sqlalchemy import (
     BigInteger,
     BindParameter,
     ColumnElement,
+    CompoundSelect,
     Delete,
     Dialect,
     Double,
+    Integer,
     Select,
     Text,
     Update,
@@ -30,6 +32,7 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    union_all,
     update,
 )
 from sqlalchemy.ext.compiler import compiles
@@ -38,20 +41,22 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from rxlanggraph.state.sql.tables import entries, locks, now, queues, tasks
 
 __all__ = [
+    "DEAD",
+    "DEAD_PAGE",
     "LOCK_RELEASE",
     "LOCK_RENEW",
     "READ",
     "READ_ONE",
+    "RESULTS_PAGE",
     "TASKS_COUNT",
     "TASK_RENEW",
     "Compiled",
     "Statement",
     "compiled",
-    "dead",
     "results",
 ]
 
-Statement: TypeAlias = "Select[Any] | Update | Delete"
+Statement: TypeAlias = "Select[Any] | CompoundSelect[Any] | Update | Delete"
 
 
 # -- compiling -------------------------------------------------------------------------------------
@@ -169,6 +174,13 @@ TASK_RENEW: Final = (
     .returning(tasks.c.seq)
 )
 
+# As a whole: each is what a partial index is made for.
+_is_timed = tasks.c.state.in_((_word("delayed"), _word("claimed")))
+_after = bindparam("after", type_=BigInteger)
+_most = bindparam("most", type_=Integer)
+# Said in full: else SQLAlchemy has a parameter for it in SQLite.
+_from_first: ColumnElement[int] = literal_column("0", Integer)
+
 _dead = (
     select(
         tasks.c.id,
@@ -180,36 +192,76 @@ _dead = (
         case((tasks.c.state == _word("dead"), tasks.c.error)),
     )
     .select_from(_timed_tasks)
-    .where(tasks.c.queue == _queue, _is_dead)
     .order_by(tasks.c.seq)
 )
+DEAD: Final = _dead.where(tasks.c.queue == _queue, _is_dead, _OneOf(tasks.c.key, "names"))
 
-_kind = case(
-    (tasks.c.state == _word("completed"), _word("completed")),
-    (_is_dead, _word("dead")),
-    (_is_claimed & ~_is_over, _word("claimed")),
-    (~_is_over, _word("delayed")),
-    else_=_word("waiting"),
+# The first of those that are known to be dead, and all of which nobody has noticed it yet.
+_first_dead = (
+    select(tasks.c.seq)
+    .where(tasks.c.queue == _queue, tasks.c.state == _word("dead"), tasks.c.seq > _after)
+    .order_by(tasks.c.seq)
+    .limit(_most)
+    .offset(_from_first)
+    .subquery()
 )
-TASKS_COUNT: Final = (
-    select(_kind, case((_kind == _word("claimed"), tasks.c.worker)), func.count())
+_unnoticed = (
+    select(tasks.c.seq)
     .select_from(_timed_tasks)
-    .where(tasks.c.queue == _queue)
-    .group_by(literal_column("1"), literal_column("2"))
+    .where(tasks.c.queue == _queue, _is_timed, _is_over, _is_claimed & _is_used_up)
+    .where(tasks.c.seq > _after)
+)
+DEAD_PAGE: Final = (
+    _dead.add_columns(tasks.c.seq)
+    .where(tasks.c.seq.in_(union_all(select(_first_dead.c.seq), _unnoticed)))
+    .limit(_most)
+    .offset(_from_first)
+)
+
+# Of so many tasks those that are complete: so that no page takes longer than others.
+RESULTS_PAGE: Final = (
+    select(tasks.c.id, case((tasks.c.state == _word("completed"), tasks.c.result)))
+    .where(tasks.c.queue == _queue, tasks.c.id > _text("after"))
+    .order_by(tasks.c.id)
+    .limit(_most)
+    .offset(_from_first)
+)
+
+
+def _count(kind: str, *conditions: ColumnElement[bool]) -> Select[str, str, int]:
+    return (
+        select(_word(kind), _word(""), func.count())
+        .select_from(_timed_tasks)
+        .where(tasks.c.queue == _queue, *conditions)
+    )
+
+
+# Each part counts the entries of one index. The claimed ones alone are looked at, which are few.
+_is_waiting_claim = _is_claimed & _is_over & ~_is_used_up
+_is_dead_claim = _is_claimed & _is_over & _is_used_up
+TASKS_COUNT: Final = union_all(
+    _count("all"),
+    _count("waiting", tasks.c.state == _word("ready")),
+    _count("waiting", tasks.c.state == _word("blocked"), _is_over),
+    _count("delayed", tasks.c.state == _word("blocked"), ~_is_over),
+    _count("waiting", _is_timed, tasks.c.state == _word("delayed"), _is_over),
+    _count("delayed", _is_timed, tasks.c.state == _word("delayed"), ~_is_over),
+    _count("waiting", _is_timed, _is_waiting_claim),
+    _count("dead", _is_timed, _is_dead_claim),
+    _count("expired", _is_timed, _is_dead_claim),
+    _count("dead", tasks.c.state == _word("dead")),
+    _count("expired", tasks.c.state == _word("dead"), tasks.c.error.is_(None)),
+    select(_word("claimed"), tasks.c.worker, func.count())
+    .select_from(_timed_tasks)
+    .where(tasks.c.queue == _queue, _is_timed, _is_claimed, ~_is_over)
+    .group_by(tasks.c.worker),
 )
 
 
 @cache
-def dead(*, named: bool) -> Select[Any]:
-    """Return the statement for all dead tasks, or for those of named keys. Never blocks."""
-    return _dead.where(_OneOf(tasks.c.key, "names")) if named else _dead
-
-
-@cache
-def results(by: Literal["id", "key"], *, named: bool) -> Select[Any]:
-    """Return the statement for all results, or for those of named tasks. Never blocks."""
+def results(by: Literal["id", "key"]) -> Select[Any]:
+    """Return the statement for the results of named tasks. Never blocks."""
     name = tasks.c[by]
-    statement = select(name, tasks.c.result).where(
-        tasks.c.queue == _queue, tasks.c.state == _word("completed")
+    return select(name, tasks.c.result).where(
+        tasks.c.queue == _queue, tasks.c.state == _word("completed"), _OneOf(name, "names")
     )
-    return statement.where(_OneOf(name, "names") if named else name.is_not(None))

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 # Of the tables and the functions in the database: raised by every change of either.
-VERSION: Final = 5
+VERSION: Final = 6
 
 WAITING: Final = ("ready", "delayed", "blocked")
 FINISHED: Final = ("completed", "dead")
@@ -131,8 +131,10 @@ tasks = Table(
 _keyed = tasks.c.key.is_not(None)
 _ready = tasks.c.state == "ready"
 _timed = tasks.c.state.in_(("delayed", "claimed"))
+_blocked = tasks.c.state == "blocked"
 _in_line = tasks.c.thread.is_not(None) & tasks.c.state.not_in(FINISHED)
 _dead = tasks.c.state == "dead"
+_expired = _dead & tasks.c.error.is_(None)
 Index(
     "rxlanggraph_tasks_key",
     tasks.c.queue,
@@ -153,8 +155,16 @@ Index(
     "rxlanggraph_tasks_timed",
     tasks.c.queue,
     tasks.c.due,
+    tasks.c.state,  # so that counting them reads no task
     postgresql_where=_timed,
     sqlite_where=_timed,
+)
+Index(
+    "rxlanggraph_tasks_blocked",
+    tasks.c.queue,
+    tasks.c.due,
+    postgresql_where=_blocked,
+    sqlite_where=_blocked,
 )
 Index(
     "rxlanggraph_tasks_in_line",
@@ -170,6 +180,12 @@ Index(
     tasks.c.seq,
     postgresql_where=_dead,
     sqlite_where=_dead,
+)
+Index(
+    "rxlanggraph_tasks_expired",
+    tasks.c.queue,
+    postgresql_where=_expired,
+    sqlite_where=_expired,
 )
 
 

@@ -13,7 +13,15 @@ Each check makes a namespace of its own, ``conformance-...``, and leaves it behi
 
 from __future__ import annotations
 
-from rxlanggraph.testing.state_conformance import fences, order, recovery, sharing, values, work
+from rxlanggraph.testing.state_conformance import (
+    fences,
+    order,
+    recovery,
+    sharing,
+    steps,
+    values,
+    work,
+)
 from rxlanggraph.testing.state_conformance.harness import Check, OpenState
 
 __all__ = ["Check", "OpenState", "conformance_checks"]
@@ -21,5 +29,5 @@ __all__ = ["Check", "OpenState", "conformance_checks"]
 
 def conformance_checks() -> list[Check]:
     """Return all checks, in the order of the parts of the contract. Any thread; never blocks."""
-    parts = (values, sharing, fences, work, order, recovery)
+    parts = (values, sharing, fences, work, order, recovery, steps)
     return [each for part in parts for each in part.CHECKS]

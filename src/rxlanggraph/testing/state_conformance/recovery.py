@@ -113,7 +113,7 @@ async def _expired_to_death(store: Store) -> None:
         expect((dead.id, dead.attempts, dead.worker), (first.id, 2, "slow"), "the dead letter")
         expect(dead.error["type"], "LeaseLostError", "its error")
         await refused(state, second, "the dead one")
-        expect(await state.stats("q"), QueueStats(dead=1), "the stats")
+        expect(await state.stats("q"), QueueStats(dead=1, expired=1), "the stats")
         await state.add_tasks("q", [Task("next", thread_id="t")])
         await take(state, "next")
 
@@ -128,7 +128,7 @@ async def _last_lease(store: Store) -> None:
         await state.backend.task_claim("other", "slow", 0.05)
         await until(lambda: _waiting(state, "other"))
         await refused(state, last, "the last attempt")
-        expect(await state.stats("q"), QueueStats(dead=1), "the stats")
+        expect(await state.stats("q"), QueueStats(dead=1, expired=1), "the stats")
 
 
 @check("recovery", "Nobody is given what is dead: claim, purge and requeue know it too", CHECKS)

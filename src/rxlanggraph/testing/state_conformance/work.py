@@ -109,8 +109,6 @@ async def _keys(store: Store) -> None:
         expect(await state.results("q", ids=[ids[0], ids[1]]), {ids[0]: "done"}, "results by id")
         await state.add_tasks("q", ["no key"])
         await (await take(state, "no key")).complete()
-        every = await state.backend.tasks_results("q", "key", None)
-        expect(every, {"a": '"done"'}, "the results of all that have a key")
         expect(await state.stats("other"), QueueStats(), "another queue")
         expect(len(await state.add_tasks("other", [Task(1, key="a")])), 1, "a key elsewhere")
 

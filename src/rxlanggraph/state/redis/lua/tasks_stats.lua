@@ -1,7 +1,7 @@
 -- Backend.tasks_stats
 -- KEYS: clock, lane, the queue's. ARGV: serial.
--- Returns the numbers of waiting, delayed, claimed, completed and dead; then each worker that has
--- tasks, and how many.
+-- Returns the numbers of waiting, delayed, claimed, completed and dead, and of the dead without an
+-- error; then each worker that has tasks, and how many.
 
 sweep()
 local delayed, claimed = redis.call('ZCARD', DELAYED), redis.call('ZRANGE', CLAIMED, 0, -1)
@@ -14,7 +14,8 @@ for _, place in ipairs(claimed) do
   workers[worker] = (workers[worker] or 0) + 1
 end
 
-local counts = { waiting, delayed, #claimed, completed, dead }
+local expired = dead - redis.call('HLEN', ERRORS)
+local counts = { waiting, delayed, #claimed, completed, dead, expired }
 for worker, count in pairs(workers) do
   counts[#counts + 1] = worker
   counts[#counts + 1] = count

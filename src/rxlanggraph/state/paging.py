@@ -1,0 +1,115 @@
+"""What is read in pages and done in steps, so that it holds nobody up (rule 9 of the contract)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from itertools import islice
+from typing import Any, Final, Generic, Self, TypeVar
+
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state.contract import MOST_AT_ONCE, Page, Step
+from rxlanggraph.state.core import Core
+
+__all__ = ["Paged", "in_steps", "portions"]
+
+_T = TypeVar("_T")
+_Row = TypeVar("_Row", bound=tuple[Any, ...])
+
+# Items on the first page: whoever looks at a few needs no more.
+_FIRST_PAGE: Final = 100
+# Characters that a page should have: values may be large.
+_PAGE_CHARACTERS: Final = 1_000_000
+# Seconds between two steps: as long as a step took, so that others have half of the server, but no
+# longer than that.
+_LONGEST_PAUSE: Final = 0.2
+
+
+class Paged(Generic[_T]):
+    """Items that are read page by page: ``async for item in ...``.
+
+    Each is read when it is asked for. Confined to the loop of the state; for one reader, once.
+
+    Args:
+        core: Of the state.
+        read: Reads a page: after what, and how many items at the most.
+        make: Makes an item of a row.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        read: Callable[[str | None, int], Awaitable[Page[_Row]]],
+        make: Callable[[_Row], _T],
+    ) -> None:
+        self._core = core
+        self._read = read
+        self._make = make
+        self._after: str | None = None
+        self._most = _FIRST_PAGE
+        self._items: deque[_T] = deque()
+        self._ended = False
+
+    def __aiter__(self) -> Self:
+        """Return the reader itself."""
+        return self
+
+    async def __anext__(self) -> _T:
+        """Return the next item. Cancelled, none is lost."""
+        while not self._items:
+            self._items.extend(await self.next_page())
+            if self._ended and not self._items:
+                raise StopAsyncIteration
+        return self._items.popleft()
+
+    async def next_page(self) -> list[_T]:
+        """Return the items of the next page, which may have none; nothing after the last."""
+        if self._ended:
+            return []
+        page = await self._core.call(self._read, self._after, self._most, repeatable=True)
+        self._after, self._ended = page.after, page.after is None
+        characters = sum(len(text) for row in page.items for text in row if isinstance(text, str))
+        fitting = self._most * _PAGE_CHARACTERS // max(characters, 1)
+        self._most = max(1, min(2 * self._most, fitting, MOST_AT_ONCE))
+        return [self._make(row) for row in page.items]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last page was read."""
+        return self._ended
+
+
+async def in_steps(
+    core: Core, step: Callable[[str | None], Awaitable[Step]], then: Callable[[], None]
+) -> int:
+    """Do all steps, with room for others in between; return how many tasks they have changed.
+
+    Args:
+        core: Of the state.
+        step: Does one, after what the one before says.
+        then: Called after each.
+
+    Raises:
+        StateUnavailableError: The server gives no answer; in doubt, if a step was made before.
+    """
+    total, after = 0, None
+    while True:
+        began = core.loop.time()
+        try:
+            made = await core.call(step, after, repeatable=True)
+        except StateUnavailableError as error:
+            error.in_doubt |= total > 0
+            raise
+        then()
+        total, after = total + made.done, made.after
+        if after is None:
+            return total
+        await asyncio.sleep(min(core.loop.time() - began, _LONGEST_PAUSE))
+
+
+def portions(names: Collection[str]) -> Iterator[list[str]]:
+    """Yield ``names`` in as many as one call may have."""
+    rest = iter(names)
+    while some := list(islice(rest, MOST_AT_ONCE)):
+        yield some

@@ -1,0 +1,220 @@
+"""Checks of what concerns any number of tasks: in steps and pages, each of them short (rule 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rxlanggraph.state.base import BaseState
+from rxlanggraph.state.contract import MOST_AT_ONCE, ClaimedTask, Step, Task
+from rxlanggraph.testing.state_conformance.harness import (
+    Check,
+    Store,
+    check,
+    expect,
+    gather,
+    until,
+)
+
+__all__ = ["CHECKS"]
+
+CHECKS: list[Check] = []
+
+# More than two steps have room for.
+_MANY = 2 * MOST_AT_ONCE + 100
+# Seconds. Long for a server, which the tasks' leases and delays go by.
+_SOON = 0.05
+
+
+async def _add(state: BaseState, queue: str, count: int, *, delay: float = 0.0) -> list[str]:
+    tasks = [Task(n, key=f"k{n}", delay=delay) for n in range(count)]
+    return await state.add_tasks(queue, tasks, max_attempts=1)
+
+
+async def _claim(state: BaseState, queue: str, count: int, lease: float) -> list[ClaimedTask]:
+    calls = (state.backend.task_claim(queue, "w", lease) for _ in range(count))
+    claimed = [task for task in await gather(calls) if task is not None]
+    expect(len(claimed), count, "how many were claimed")
+    return claimed
+
+
+async def _die(state: BaseState, queue: str, count: int) -> None:
+    """Claim so many tasks, and let them fail for good."""
+    claimed = await _claim(state, queue, count, 60.0)
+    fail = state.backend.task_fail
+    await gather(fail(queue, task.id, task.token, '"no"', None) for task in claimed)
+
+
+async def _complete(state: BaseState, queue: str, count: int) -> None:
+    claimed = await _claim(state, queue, count, 60.0)
+    complete = state.backend.task_complete
+    await gather(complete(queue, task.id, task.token, task.text) for task in claimed)
+
+
+def _expect_bounded(counts: Sequence[int], total: int, what: str) -> None:
+    expect(sum(counts), total, f"how many {what} in all steps")
+    expect(max(counts) <= MOST_AT_ONCE, True, f"whether no step {what} more than {MOST_AT_ONCE}")
+
+
+@check("steps", "However many are dead, they are put back in short steps, in their order", CHECKS)
+async def _requeue(store: Store) -> None:
+    async with store.open() as state, store.open() as other:
+        ids = await _add(state, "q", _MANY)
+        await _die(state, "q", _MANY)
+        step, counts = Step(0, None), list[int]()
+        while step.after is not None or not counts:
+            step = await state.backend.tasks_requeue_step("q", step.after)
+            counts.append(step.done)
+            stats = await other.stats("q")
+            expect(
+                (stats.waiting, stats.dead),
+                (sum(counts), _MANY - sum(counts)),
+                "how many others saw waiting and dead after a step",
+            )
+        _expect_bounded(counts, _MANY, "were put back")
+        for number in range(3):
+            task = await state.backend.task_claim("q", "w", 60.0)
+            expect(task and task.id, ids[number], "what is claimed then")
+
+
+@check("steps", "Who begins anew puts back what was left, and nothing twice", CHECKS)
+async def _requeue_again(store: Store) -> None:
+    async with store.open() as state, store.open() as other:
+        ids = await _add(state, "q", MOST_AT_ONCE + 2)
+        await _die(state, "q", MOST_AT_ONCE + 2)
+        begun = await state.backend.tasks_requeue_step("q", None)
+        again = await state.claim_task("q")
+        assert again is not None
+        expect(again.id, ids[0], "what is claimed after the first step")
+        expect(begun.done + await other.requeue("q"), len(ids), "how many were put back in all")
+        expect(await other.requeue("q"), 0, "how many were put back again")
+        # The first one's steps, which nobody ended, meet nothing more.
+        step = begun
+        while step.after is not None:
+            step = await state.backend.tasks_requeue_step("q", step.after)
+            expect(step.done, 0, "how many a late step has put back")
+        await again.complete("done")
+        await _complete(other, "q", len(ids) - 1)
+        expect((await state.stats("q")).completed, len(ids), "how many are complete")
+
+
+@check("steps", "A step that comes twice puts back nothing twice", CHECKS)
+async def _step_again(store: Store) -> None:
+    async with store.open() as state:
+        count = MOST_AT_ONCE + 2
+        await _add(state, "q", count)
+        await _die(state, "q", count)
+        backend = state.backend
+        first = await backend.tasks_requeue_step("q", None)
+        claim = await state.claim_task("q")
+        assert claim is not None
+        await claim.fail("again", final=True)
+        assert first.after is not None
+        second = await backend.tasks_requeue_step("q", first.after)
+        third = await backend.tasks_requeue_step("q", first.after)
+        expect(first.done + second.done + third.done, count, "how many were put back")
+        stats = await state.stats("q")
+        expect((stats.waiting, stats.dead), (count - 1, 1), "waiting, and dead again")
+
+
+@check("steps", "What is named is put back and purged, however much else there is", CHECKS)
+async def _named(store: Store) -> None:
+    async with store.open() as state:
+        ids = await _add(state, "q", _MANY)
+        await _die(state, "q", _MANY)
+        expect(await state.requeue("q", ids[5:2:-1]), 3, "how many were put back")
+        claims = [await state.claim_task("q") for _ in range(3)]
+        expect([claim and claim.item for claim in claims], [3, 4, 5], "what is claimed then")
+        expect(await state.requeue("q", ids), _MANY - 3, "how many of all were put back")
+        expect((await state.stats("q")).dead, 0, "how many are dead then")
+
+
+@check("steps", "Dead letters are read in pages, in the order of adding, each once", CHECKS)
+async def _dead_pages(store: Store) -> None:
+    async with store.open() as state:
+        ids = await _add(state, "q", 25)
+        await _die(state, "q", 25)
+        await _add(state, "other", 5)
+        after, found, sizes = None, list[str](), list[int]()
+        while after is not None or not sizes:
+            page = await state.backend.tasks_dead_page("q", after, 10)
+            after, sizes = page.after, [*sizes, len(page.items)]
+            found += [task.id for task in page.items]
+            if len(sizes) == 1:
+                await state.requeue("q", [ids[0], ids[24]])
+        expect(found, ids[:24], "the dead tasks on all pages")
+        expect(max(sizes) <= 10, True, "whether no page has more than was asked for")
+        every = [letter.id async for letter in state.iter_dead_letters("q")]
+        expect(every, ids[1:24], "all dead letters")
+        expect([letter.id for letter in await state.dead_letters("q")], every, "the same, at once")
+        expect([one async for one in state.iter_dead_letters("none")], [], "those of no queue")
+
+
+@check("steps", "Results are read in pages, each once, whatever becomes of others", CHECKS)
+async def _result_pages(store: Store) -> None:
+    async with store.open() as state:
+        await _add(state, "q", 30)
+        await _complete(state, "q", 25)
+        after, found, pages = None, [], 0
+        while after is not None or not pages:
+            page = await state.backend.tasks_results_page("q", after, 10)
+            after, pages = page.after, pages + 1
+            expect(len(page.items) <= 10, True, "whether no page has more than was asked for")
+            found += page.items
+            if pages == 1:
+                await _add(state, "more", 3)
+                await _complete(state, "more", 2)
+        expect(sorted(text for _, text in found), sorted(map(str, range(25))), "the results")
+        expect(len({name for name, _ in found}), 25, "how many tasks they are of")
+        every = {name: result async for name, result in state.iter_results("q")}
+        expect(every, await state.results("q"), "all results, and the same at once")
+        expect(sorted(every.values()), [*range(25)], "what they are")
+
+
+@check("steps", "However many are purged, it is done in short steps, and ends", CHECKS)
+async def _purge(store: Store) -> None:
+    async with store.open() as state:
+        await _add(state, "q", _MANY)
+        await _complete(state, "q", 3)
+        step, counts = Step(0, None), list[int]()
+        while step.after is not None or not counts:
+            step = await state.backend.tasks_purge_step("q", ["waiting"], step.after)
+            counts.append(step.done)
+            await state.add_tasks("q", ["meanwhile"])
+        _expect_bounded(counts, _MANY - 3, "were forgotten")
+        stats = await state.stats("q")
+        expect((stats.waiting, stats.completed), (len(counts), 3), "waiting, and complete")
+
+
+@check(
+    "steps", "However many fall due at one moment, each claim gets one, and all are claimed", CHECKS
+)
+async def _due_at_once(store: Store) -> None:
+    async with store.open() as state:
+        await _add(state, "q", _MANY, delay=_SOON)
+        first = await until(lambda: state.backend.task_claim("q", "w", 60.0))
+        assert first is not None
+        await until(lambda: _all_due(state, _MANY - 1))
+        await _complete(state, "q", _MANY - 1)
+        expect(await state.claim_task("q"), None, "a claim of nothing")
+
+
+@check("steps", "However many leases are over, what waits behind them is claimed", CHECKS)
+async def _expired_at_once(store: Store) -> None:
+    async with store.open() as state:
+        await _add(state, "q", MOST_AT_ONCE + 1)
+        await _claim(state, "q", MOST_AT_ONCE + 1, _SOON)
+        await until(lambda: _none_claimed(state))
+        await state.add_tasks("q", ["behind"])
+        claim = await state.claim_task("q")
+        expect(claim and claim.item, "behind", "what is claimed")
+        stats = await state.stats("q")
+        told = (stats.claimed, stats.dead, stats.expired)
+        expect(told, (1, MOST_AT_ONCE + 1, MOST_AT_ONCE + 1), "claimed, dead, and expired")
+
+
+async def _all_due(state: BaseState, count: int) -> bool:
+    return (await state.stats("q")).waiting == count
+
+
+async def _none_claimed(state: BaseState) -> bool:
+    return (await state.stats("q")).claimed == 0
