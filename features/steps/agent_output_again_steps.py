@@ -98,7 +98,9 @@ def step_impl(context: Context, policy: Any, stream: str, when_: str) -> None:
             with suppress(LookupError):
                 await agent.run(request, on_busy=policy)
 
-        return await WHEN[when_](ask, lambda: agent.stream(LIMIT, broadcast=BROADCAST[stream]))
+        return await WHEN[when_](
+            ask, lambda: agent.stream(timeout=LIMIT, broadcast=BROADCAST[stream])
+        )
 
     context.read = run(main())
 
@@ -109,7 +111,9 @@ def step_impl(context: Context, stream: str) -> None:
 
     async def main() -> list[list[Any]]:
         asked = [asyncio.create_task(agent.run(each, on_busy="enqueue")) for each in "123"]
-        got = [await listed(agent.stream(LIMIT, broadcast=BROADCAST[stream])) for _ in asked]
+        got = [
+            await listed(agent.stream(timeout=LIMIT, broadcast=BROADCAST[stream])) for _ in asked
+        ]
         await asyncio.gather(*asked)
         return got
 

@@ -171,7 +171,7 @@ def step_impl(context: Context) -> None:
     agent = context.agent
     context.heard = [[], [], []]
     agent.outputs.subscribe(context.heard[2].append)
-    streams = [agent.stream(LIMIT), agent.stream(LIMIT, broadcast=True)]
+    streams = [agent.stream(timeout=LIMIT), agent.stream(timeout=LIMIT, broadcast=True)]
 
     async def main() -> None:
         readers = [

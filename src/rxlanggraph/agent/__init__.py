@@ -10,6 +10,7 @@ A map of the modules; each imports only from those above it.
     output               what it says, shared out among those who listen
     line, guard          one run at a time
     runs                 what a run has started
+    run_stream           what one run says
     graph_thread         the thread of a graph with a checkpointer
     answering            who answers for it: a model, a function, a graph
     base                 the agent

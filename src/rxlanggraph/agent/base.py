@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, overload
 
 from rxlanggraph.agent.answering import answerer_for
 from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
@@ -19,12 +19,15 @@ from rxlanggraph.agent.guard import BusyPolicy, RunGuard
 from rxlanggraph.agent.memory import Memory
 from rxlanggraph.agent.messages import Message, is_message, requested
 from rxlanggraph.agent.output import OutputQueue
+from rxlanggraph.agent.run_stream import RunStream
 from rxlanggraph.agent.runs import Run, carry_out, current_run, deadline, is_within
 from rxlanggraph.agent.states import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.errors import (
     AgentBusyError,
+    AgentError,
     AgentMessageError,
     BlockingCallError,
+    InvalidArgumentError,
     InvalidTypeError,
 )
 
@@ -33,10 +36,12 @@ if TYPE_CHECKING:
     from reactivex import Observable
 
     from rxlanggraph.agent.messages import Content, Role
+    from rxlanggraph.agent.output_stream import OutputStream
 
 __all__ = ["BaseAgent"]
 
 _log = logging.getLogger("rxlanggraph")
+_NOTHING: Any = object()  # None is a request
 
 
 class BaseAgent:
@@ -84,7 +89,7 @@ class BaseAgent:
         self.llm = llm
         self.graph = graph
         self.memory = Memory() if memory is None else memory
-        self.output_queue: OutputQueue[Any] = OutputQueue(output_size)
+        self.output_queue: OutputQueue[Any] = OutputQueue(output_size, direct=self._output_of_run)
         self._answerer = answerer_for(llm, graph)
         self._states = StateMachine(name)
         self._guard = RunGuard(self._busy)
@@ -110,6 +115,7 @@ class BaseAgent:
         Raises:
             InvalidArgumentError: ``state`` is no `AgentState`.
             IllegalTransitionError: On entering: not from the state that the agent is in.
+            AgentError: On entering: the run that this code belongs to is over.
         """
         return self._states.context(state, current_run(self))
 
@@ -177,11 +183,65 @@ class BaseAgent:
         """
         return self.output_queue.observable
 
+    @overload
     def stream(
-        self, timeout: float | None = None, *, broadcast: bool = False
-    ) -> AsyncIterator[Any]:
-        """The items of `output_queue`, until the run ends. See `OutputQueue.stream`."""
-        return self.output_queue.stream(timeout, broadcast=broadcast)
+        self, *, timeout: float | None = None, broadcast: bool = False
+    ) -> OutputStream[Any]: ...
+
+    @overload
+    def stream(
+        self,
+        request: Any,
+        timeout: float | None = None,
+        *,
+        on_busy: BusyPolicy = "raise",
+        reset: bool = False,
+    ) -> RunStream: ...
+
+    def stream(
+        self,
+        request: Any = _NOTHING,
+        timeout: float | None = None,
+        *,
+        broadcast: bool = False,
+        on_busy: BusyPolicy = "raise",
+        reset: bool = False,
+    ) -> OutputStream[Any] | RunStream:
+        """Iterate over what is put out, ``async for``, until the end of a run.
+
+        With a ``request`` that is a run of its own, as `run` makes it. What that puts out, and what
+        it has started with its context, goes to this stream alone, besides broadcasts and
+        observers; ``output_size`` does not bound it. It raises what the run raises. Closed or let
+        go of, it cancels the run: ``async with`` closes it at once.
+
+        Without one it is the stream of `output_queue`, which others read too; see
+        `OutputQueue.stream`.
+
+        Args:
+            request: As for `run`.
+            timeout: With a request, as for `run`. Without, seconds to wait for each item.
+            broadcast: Without a request: share the items with nobody.
+            on_busy: With a request, as for `run`.
+            reset: With a request, as for `run`.
+
+        Raises:
+            InvalidArgumentError: ``timeout`` is out of its range, or an argument is given that
+                belongs to the other kind of stream.
+        """
+        if request is _NOTHING:
+            if on_busy != "raise" or reset:
+                raise InvalidArgumentError("on_busy and reset are for a stream with a request")
+            return self.output_queue.stream(timeout, broadcast=broadcast)
+        if broadcast:
+            raise InvalidArgumentError(
+                "a stream with a request has all items of its run: broadcast is for one without"
+            )
+        seconds = self.timeout if timeout is None else check_timeout(timeout)
+
+        def run(output: OutputQueue[Any]) -> Coroutine[Any, Any, object]:
+            return self._enter(Run(self, request, output=output), seconds, on_busy, reset=reset)
+
+        return RunStream(run)
 
     # -- running -------------------------------------------------------------------------------
 
@@ -221,9 +281,7 @@ class BaseAgent:
             Exception: Whatever `step` raised; the agent is then in ERROR.
         """
         seconds = self.timeout if timeout is None else check_timeout(timeout)
-        self._refuse_own_run()
-        async with deadline(self.name, seconds), self._guard.entered(on_busy):
-            return await self._run(Run(self, request), reset=reset)
+        return await self._enter(Run(self, request), seconds, on_busy, reset=reset)
 
     def run_sync(
         self,
@@ -343,23 +401,49 @@ class BaseAgent:
                 "ask another agent, or answer in step()"
             )
 
+    async def _enter(self, run: Run, seconds: float, on_busy: BusyPolicy, *, reset: bool) -> Any:
+        self._refuse_own_run()
+        async with deadline(self.name, seconds), self._guard.entered(on_busy):
+            return await self._run(run, reset=reset)
+
+    def _output_of_run(self) -> OutputQueue[Any] | None:
+        """Where what this code puts out goes; None for the agent's own queue."""
+        run = current_run(self)
+        if run is None:
+            return None
+        if run.over:
+            raise AgentError(
+                f"this run of {self!r} is over, and puts nothing out any more; let a run end after "
+                "all that it has started, or put from outside it"
+            )
+        return run.output
+
     async def _run(self, run: Run, *, reset: bool) -> Any:
         if reset:
             self.reset()
         if self._run_in is not None:  # that one was cut off: its loop is gone
-            self._states.abandon(self._run_in)
+            self._end_run(self._run_in, well=False)
         self._run_in = run
         self.output_queue.begin()
+        well = False
         try:
             with self._states.context(AgentState.RUNNING, run):
-                return await carry_out(run, self.memory, self._answer)
-        except BaseException:
-            self._states.abandon(run)  # of what has not ended, and may never
-            raise
+                answer = await carry_out(run, self.memory, self._answer)
+            well = True
+            return answer
         finally:
             if self._run_in is run:  # else its loop is gone, and another run took its place
-                self._run_in = None
-                self.output_queue.end()
+                self._end_run(run, well=well)
+
+    def _end_run(self, run: Run, *, well: bool) -> None:
+        """Let go of ``run``, and of what it has left behind."""
+        run.over = True
+        self._run_in = None
+        self._states.abandon(run)  # the blocks of what has not ended, and may never
+        if well:
+            self.output_queue.end()
+        else:
+            self.output_queue.abort()
 
     async def _answer(self) -> Any:
         if self._remembers(self.request):

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -55,21 +55,34 @@ class OutputQueue(Generic[_T]):
     when the next run begins, it is dropped: if no task lives that has called `get`, no competing
     stream is open, and nobody has called `get_nowait` since the last run began.
 
+    What a run leaves that has failed, which `abort` ends, is for those alone who were reading
+    before its end, until somebody else comes to read, or the next run begins.
+
     Args:
         maxsize: How many items it holds; 0 for any number.
         patience: Seconds for which a consumer that was served is expected to ask again before
             anybody is served twice, if it was so quick the last time. One that stops, or becomes
             slow, costs the others one such wait. 0 waits for nobody.
+        direct: Called under the lock as somebody puts: where the item goes in the place of this
+            queue, None for here; or it raises, and refuses the item.
 
     Raises:
         InvalidArgumentError: ``maxsize`` or ``patience`` is out of its range.
     """
 
-    def __init__(self, maxsize: int = 0, *, patience: float = 0.1) -> None:
+    def __init__(
+        self,
+        maxsize: int = 0,
+        *,
+        patience: float = 0.1,
+        direct: Callable[[], OutputQueue[_T] | None] = lambda: None,
+    ) -> None:
         check_whole("maxsize", maxsize, least=0)
         check_seconds("patience", patience)
-        # Held over a few lines; under it, only the locks of the branches are taken. It guards the
-        # next three, what they contain, and the observers of the publisher.
+        self._direct = direct
+        # Held over a few lines; under it, only the locks of the branches are taken, and of queues
+        # that items are directed to. It guards the next three, what they contain, and the
+        # observers of the publisher.
         self._lock = threading.RLock()
         self._wakes: Wakes[Waiter] = Wakes(self._lose)
         self._promises: Promises[_T] = Promises(patience, self._wakes)
@@ -129,6 +142,13 @@ class OutputQueue(Generic[_T]):
             branches = self._end()
         self._tell(branches)
 
+    def abort(self) -> None:
+        """End the run, which has failed. As `end` otherwise."""
+        with self._lock:
+            self._promises.abort()
+            branches = self._end()
+        self._tell(branches)
+
     def _end(self) -> list[OutputQueue[_T]]:
         """Under the lock. Returns the broadcasts to end: not those that wait for the next run."""
         self._promises.end()
@@ -150,44 +170,55 @@ class OutputQueue(Generic[_T]):
         """Put ``item`` as soon as there is room. Any loop. Cancelled, it has put nothing.
 
         The putters of one loop are served in order.
+
+        Raises:
+            AgentError: It is an agent's, and the run that this code belongs to is over.
         """
         with self._lock:
-            free = self._room.free()
-            branches = self._admit(item) if free else []
+            free = self._direct() is not None or self._room.free()
+            reached = self._admit(item) if free else []
         if not free:
-            branches = await self._room.enter(partial(self._admit, item))
-        self._announce(branches, asyncio.get_running_loop())
+            reached = await self._room.enter(partial(self._admit, item))
+        self._announce(reached, asyncio.get_running_loop())
 
     def put_nowait(self, item: _T) -> None:
         """Put ``item`` now, ahead of those who wait to put. Any thread; as quick as the observers.
 
         Raises:
             asyncio.QueueFull: There is no room.
+            AgentError: It is an agent's, and the run that this code belongs to is over.
         """
         with self._lock:
-            full = self._room.full()
-            branches = [] if full else self._admit(item)
+            full = self._direct() is None and self._room.full()
+            reached = [] if full else self._admit(item)
         if full:
             raise asyncio.QueueFull(
                 f"there are {self._room.size} items, and no room for more; use 'await put()'"
             )
-        self._announce(branches)
+        self._announce(reached)
 
     def _admit(self, item: _T) -> list[OutputQueue[_T]]:
-        """Under the lock, which fixes one order for getters, broadcasts and observers."""
-        self._promises.add(item)
+        """Under the lock, which fixes one order for getters, broadcasts and observers.
+
+        Returns the other queues that have it now.
+        """
+        directed = self._direct()
+        if directed is None:
+            self._promises.add(item)
         self._publisher.put(item)
-        branches = _alive(self._branches)
-        for branch in branches:
-            with branch._lock:
-                branch._admit(item)
-        return branches
+        reached = _alive(self._branches)
+        if directed is not None:
+            reached.append(directed)
+        for queue in reached:
+            with queue._lock:
+                queue._admit(item)
+        return reached
 
     def _announce(
-        self, branches: list[OutputQueue[_T]], here: asyncio.AbstractEventLoop | None = None
+        self, reached: list[OutputQueue[_T]], here: asyncio.AbstractEventLoop | None = None
     ) -> None:
         """Not under the lock: wake who got it, and have the observers called."""
-        for queue in (self, *branches):
+        for queue in (self, *reached):
             queue._wakes.send(here)
         self._publisher.flush()
 
@@ -252,6 +283,8 @@ class OutputQueue(Generic[_T]):
             get = partial(self._get, run=self._promises.streamable(), timeout=timeout)
             stream = OutputStream(get, self._close)
             self._promises.attach(stream)
+            self._room.announce()
+        self._wakes.send()
         return stream
 
     def _branch(self, timeout: float | None) -> OutputStream[_T]:

@@ -14,8 +14,10 @@ come in between two lines, to put, to get without waiting, or to withdraw.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -64,6 +66,7 @@ class Promises(Generic[_T]):
         """The number of the run that is on, or was on last."""
         self.ended = False
         """Whether it has ended."""
+        self._failed = False  # whether it has ended, and failed, and something may be left of it
         self._met = 0  # the last run whose end was told to somebody
         self._polled = False  # in this run, by one who does not wait
         self._serving = self._again = False
@@ -74,11 +77,12 @@ class Promises(Generic[_T]):
 
     def add(self, item: _T) -> None:
         """Put ``item`` at the end."""
-        self._items.append((self.run, item))
+        self._items.append((self.run + self._failed, item))
         self.serve()
 
     def begin(self) -> None:
         """Begin the next run; what is left of those before is dropped if nobody reads."""
+        self.forsake()
         if self.run and not self._polled and not self._rounds.attended():
             self._promised.clear()
             self._items.clear()
@@ -91,6 +95,29 @@ class Promises(Generic[_T]):
         self.run = self.readable()
         self.ended = True
         self._nudge()
+
+    def abort(self) -> None:
+        """End the run, which has failed: what is left of it is for who reads already."""
+        self._failed = True
+        self.end()
+
+    def forsake(self) -> None:
+        """Drop what is left of a run that has failed: somebody else comes to read."""
+        if not self._failed:
+            return
+        later = self._popped(lambda run: run > self.run)
+        self._popped(lambda run: run == self.run)
+        self._items.extend(reversed(later))
+        self._failed = False
+        while len(self._promised) > len(self._items):
+            self._take_back()
+
+    def _popped(self, belongs: Callable[[int], bool]) -> list[tuple[int, _T]]:
+        popped = []
+        with contextlib.suppress(IndexError):  # somebody has come in between
+            while belongs(self._items[-1][0]):
+                popped.append(self._items.pop())
+        return popped
 
     def readable(self) -> int:
         """The run that one who comes now reads: the first, if none has begun."""
@@ -106,7 +133,8 @@ class Promises(Generic[_T]):
         That may be one which has ended, if something is left of it, or nobody has met its end: who
         runs first and reads then is to have what there is, and the end, however little it was.
         """
-        unread = self.ended and (self._items or self._met < self.run)
+        self.forsake()
+        unread = self.ended and (self._run_of_next() <= self.run or self._met < self.run)
         return self.run if unread else self.upcoming()
 
     def attach(self, who: Asker) -> None:
@@ -118,6 +146,8 @@ class Promises(Generic[_T]):
 
         ``run`` is None for the one that is on.
         """
+        if not self._rounds.knows(who):
+            self.forsake()
         getter = Getter(self._rounds.consumer(who), run or self.readable(), timeout)
         getter.consumer.loop = getter.loop
         self._rounds.ask(getter.consumer, getter)
@@ -174,6 +204,7 @@ class Promises(Generic[_T]):
 
     def spare(self) -> tuple[_T] | None:
         """Take an item that nobody waits for; None if there is none."""
+        self.forsake()
         self._polled = True
         return None if self._rounds.waiting() else self._pop()
 
@@ -239,6 +270,15 @@ class Promises(Generic[_T]):
                 return
             self._promised[getter] = monotonic()
             self._wakes.add(getter)
+
+    def _take_back(self) -> None:
+        """Take the newest promise back; its getter waits again."""
+        try:
+            getter = list(self._promised)[-1]
+        except IndexError:
+            return
+        self._rounds.ask(getter.consumer, getter)
+        self._promised.pop(getter, None)
 
     def _reclaim(self) -> bool:
         """Take the oldest promise back from a loop that does not run, as others wait."""

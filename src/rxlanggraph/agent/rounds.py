@@ -91,6 +91,10 @@ class Rounds(Generic[_T]):
         # How many may have had their turn before it is worth while to look who of them is gone.
         self._crowd = _CROWD
 
+    def knows(self, who: Asker) -> bool:
+        """Whether ``who`` has come before."""
+        return who in self._known
+
     def consumer(self, who: Asker) -> Consumer[_T]:
         """Return what is known of ``who``, who is not kept alive by it."""
         known = self._known.get(who)

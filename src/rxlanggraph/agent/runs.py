@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rxlanggraph.agent.memory import Memory
+from rxlanggraph.agent.output import OutputQueue
 from rxlanggraph.errors import RunTimeoutError
 from rxlanggraph.stacks import context_of
 
@@ -38,15 +39,24 @@ class Run:
         owner: The agent.
         request: What it was asked.
         config: LangGraph's, for who answers.
+        output: Where what it puts out goes; None for the queue of the agent.
     """
 
-    __slots__ = ("_undo", "config", "outer", "over", "owner", "request", "task")
+    __slots__ = ("_undo", "config", "outer", "output", "over", "owner", "request", "task")
 
-    def __init__(self, owner: object, request: Any, config: RunnableConfig | None = None) -> None:
+    def __init__(
+        self,
+        owner: object,
+        request: Any,
+        config: RunnableConfig | None = None,
+        output: OutputQueue[Any] | None = None,
+    ) -> None:
         self.owner = owner
         self.request = request
         self.config = config
-        self.over = False  # set once, by the run itself; read by any thread
+        self.output = output
+        # Set once, by the run itself, or by the one that takes its place; read by any thread.
+        self.over = False
         self.task: asyncio.Task[Any] | None = None  # owned by the one who carries it out
         self._undo: list[Callable[[], Awaitable[None]]] = []  # owned by the run, then by the same
         outer = _current.get()

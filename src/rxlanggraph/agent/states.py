@@ -24,11 +24,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from reprlib import repr as shortened
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rxlanggraph.agent.checks import check_whole
 from rxlanggraph.agent.publisher import Publisher
 from rxlanggraph.errors import (
+    AgentError,
     IllegalTransitionError,
     InvalidArgumentError,
     InvalidTypeError,
@@ -88,6 +89,13 @@ class Transition:
     cause: str | None = None
 
 
+class Owner(Protocol):
+    """What blocks are part of: a run of an agent."""
+
+    over: bool
+    """Whether it is over; set before `StateMachine.abandon`, and never back."""
+
+
 class StateContext:
     """Being in a state for a block, ``with`` or ``async with``; made by `StateMachine.context`.
 
@@ -97,7 +105,7 @@ class StateContext:
 
     __slots__ = ("_inside", "_machine", "_owner", "_state")
 
-    def __init__(self, machine: StateMachine, state: AgentState, owner: object) -> None:
+    def __init__(self, machine: StateMachine, state: AgentState, owner: Owner | None) -> None:
         self._machine = machine
         self._state = state
         self._owner = owner
@@ -108,6 +116,7 @@ class StateContext:
 
         Raises:
             IllegalTransitionError: It may not follow the one that is on; nothing has changed.
+            AgentError: The run that this code belongs to is over; nothing has changed.
             UsageError: This context is in use already; nothing has changed.
         """
         self._machine._enter(self)
@@ -186,7 +195,7 @@ class StateMachine:
             recent = list(self._history)  # a copy in one step: no finalizer gets in between
         return tuple(recent)
 
-    def context(self, state: AgentState, owner: object = None) -> StateContext:
+    def context(self, state: AgentState, owner: Owner | None = None) -> StateContext:
         """Make a context to be in ``state`` for a block. Any thread; never blocks.
 
         Contexts of several tasks and threads may overlap in any order. Leaving one that is not
@@ -195,7 +204,8 @@ class StateMachine:
 
         Args:
             state: What the block is in.
-            owner: Whatever the block is part of; see `abandon`.
+            owner: What the block is part of; see `abandon`. Once that is over, the block is not
+                entered.
 
         Raises:
             InvalidArgumentError: ``state`` is no AgentState.
@@ -206,8 +216,8 @@ class StateMachine:
             )
         return StateContext(self, state, owner)
 
-    def abandon(self, owner: object) -> None:
-        """Leave the blocks of ``owner`` that are open still. Any thread; never blocks.
+    def abandon(self, owner: Owner) -> None:
+        """Leave the blocks of ``owner``, which is over. Any thread; never blocks.
 
         For work that ended without leaving them, or never will. That they are left later on
         changes nothing.
@@ -259,6 +269,7 @@ class StateMachine:
             context._inside = True
         try:
             with self._lock:
+                self._refuse_if_over(context._owner)
                 # A handler that comes in after this look has the effect of one that came later.
                 self._check(context._state, self._below())
                 self._open.append(context)
@@ -289,6 +300,13 @@ class StateMachine:
             return self._open[-1]._state
         except IndexError:
             return AgentState.IDLE
+
+    def _refuse_if_over(self, owner: Owner | None) -> None:
+        if owner is not None and owner.over:
+            raise AgentError(
+                f"this run of agent {self._name!r} is over, and shows nothing more; let a run end "
+                "after all that it has started, or enter a state from outside it"
+            )
 
     def _check(self, state: AgentState, below: AgentState) -> None:
         if state in LEGAL[below]:

@@ -1,0 +1,106 @@
+Feature: What a run has left behind reaches nobody who comes later
+
+  # -- output ------------------------------------------------------------------------------------
+
+  @tdd_expected_fail
+  Scenario: In a queue that does not know its runs, a dead run's output is in the next caller's stream
+    Given a queue that a run has put "secret" into before it failed, and somebody reads now and then
+    When the next run puts "mine", and its caller reads
+    Then the caller has "mine" alone
+
+  Scenario Outline: What a run that <ended> has put out is not read by the next caller, <reader>
+    Given an agent that puts out what it is asked, and whose output somebody reads now and then
+    When a run puts out "secret" and <ended>
+    And the next caller asks for "mine", and reads <reader>
+    Then the caller has "mine" alone
+
+    Examples:
+      | ended        | reader                  |
+      | fails        | when it has run         |
+      | times out    | when it has run         |
+      | is cancelled | when it has run         |
+      | is cut off   | when it has run         |
+      | is cancelled | in a stream of its own  |
+      | times out    | in a stream of its own  |
+
+  Scenario Outline: What <a leftover> of a run that <ended> puts out later is refused
+    Given an agent that puts out what it is asked
+    When a run that <ended> leaves <a leftover> behind, which puts out "secret" during the next run
+    Then the leftover has an AgentError that says "over", and the caller has "mine" alone
+
+    Examples:
+      | a leftover                | ended     |
+      | a task                    | ends well |
+      | a thread                  | ends well |
+      | a thread                  | fails     |
+      | a thread                  | times out |
+      | a task that waits for room | ends well |
+
+  Scenario: What is left of a run that ended well is kept for those who read, as ever
+    Given an agent that puts out what it is asked, and whose output somebody reads now and then
+    When two runs put out "one" and "two", and somebody reads twice
+    Then the reader has "one" and "two"
+
+  # -- state -------------------------------------------------------------------------------------
+
+  Scenario Outline: A task that a run has left behind <where> leaves the agent IDLE
+    Given an agent that puts out what it is asked
+    When a run leaves a task behind that is <where> THINKING
+    Then the agent is IDLE, and stays so when the task has ended
+
+    Examples:
+      | where             |
+      | in a block of     |
+      | about to enter    |
+
+  # -- a stream of one's own ---------------------------------------------------------------------
+
+  Scenario: Each caller's own stream has the output of its own run, though all ask at once
+    Given an agent that puts out what it is asked
+    When 20 callers iterate over streams of their own requests at once
+    Then each has what it asked for, and nothing else
+    And nothing is left in the agent's output
+
+  Scenario Outline: A stream of one's own run ends as the run does: <how>
+    Given an agent that puts out what it is asked
+    When a caller iterates over the stream of a request, and the run <how>
+    Then the stream gives <items>, and ends with <end>
+
+    Examples:
+      | how                 | items  | end             |
+      | ends well           | asked  | nothing         |
+      | fails               | asked  | LookupError     |
+      | times out           | asked  | RunTimeoutError |
+      | finds another one in |       | AgentBusyError  |
+
+  Scenario Outline: A stream of one's own run that is <let go of> takes its run along
+    Given an agent that puts out what it is asked
+    When a caller takes one item of a run that hangs, and the stream is <let go of>
+    Then the run is cancelled, and the agent answers the next request
+
+    Examples:
+      | let go of            |
+      | closed               |
+      | left by its block    |
+      | dropped              |
+
+  Scenario: The steps of a stream of one's own may be cancelled, and the run goes on
+    Given an agent that puts out what it is asked
+    When a caller's step in a stream of its own is cancelled, and it takes another
+    Then the stream gives asked, and ends with nothing
+
+  Scenario: A bounded output does not hold up a stream of one's own, nor does what others read
+    Given an agent whose output has room for one, which is full
+    When a caller iterates over the stream of a request, and the run ends well
+    Then the stream gives asked, and ends with nothing
+
+  Scenario Outline: <what> with a stream is refused, and named
+    Given an agent that puts out what it is asked
+    When a stream is asked for with <what>
+    Then the stream is refused with InvalidArgumentError: "<text>"
+
+    Examples:
+      | what                          | text      |
+      | a request and a broadcast     | broadcast |
+      | a policy and no request       | request   |
+      | a request and a timeout of -1 | timeout   |
