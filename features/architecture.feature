@@ -46,7 +46,7 @@ Feature: The package keeps to its map
   Scenario: The parameters of the bridge's methods are those of the contract
     Then the signatures of the bridge are
       """
-      __init__: loop, *, max_concurrency, max_pending, overflow, timeout, name
+      __init__: loop, *, max_concurrency, max_threads, max_pending, overflow, timeout, name
       create_future_task: graph, message, *, thread_id, timeout, retry, errors, config, name
       invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, name
       cleanup_tasks: timeout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -50,7 +50,9 @@ register_type(Kind=parse_kind, Home=parse_home)
 class LentLoop:
     """A loop that runs in a thread, as ``asyncio.run`` runs it, until it is ended."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    ) -> None:
         started: Future[asyncio.AbstractEventLoop] = Future()
         self._end: asyncio.Event | None = None
 
@@ -59,7 +61,11 @@ class LentLoop:
             started.set_result(asyncio.get_running_loop())
             await self._end.wait()
 
-        self._ended = thread(asyncio.run, main())
+        def work() -> None:
+            with asyncio.Runner(loop_factory=factory) as runner:
+                runner.run(main())
+
+        self._ended = thread(work)
         self.loop = started.result(LIMIT)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import operator
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import Send
 
 from support.waiting import Gate, Log
 
-__all__ = ["Work", "counter", "one_node"]
+__all__ = ["Work", "counter", "fan_out", "one_node"]
 
 Content = dict[str, Any]
 
@@ -32,6 +34,25 @@ def one_node(node: Callable[[Any], Any], *, checkpointer: InMemorySaver | None =
     """A compiled graph of one node; a sync one is executed by LangGraph in a worker thread."""
     builder = StateGraph(State).add_node("node", node)
     return builder.add_edge(START, "node").add_edge("node", END).compile(checkpointer)
+
+
+class FanState(TypedDict, total=False):
+    count: int
+    done: Annotated[list[int], operator.add]
+
+
+def fan_out(node: Callable[[int], object]) -> Any:
+    """A graph that sends every number below ``count`` to a sync node of its own."""
+
+    def work(number: Any) -> FanState:
+        node(number)
+        return {"done": [number]}
+
+    def send_all(state: FanState) -> list[Send]:
+        return [Send("work", number) for number in range(state["count"])]
+
+    builder = StateGraph(FanState).add_node("work", work)
+    return builder.add_conditional_edges(START, send_all).compile()
 
 
 def counter(before_adding: Callable[[], Coroutine[Any, Any, object]] | None = None) -> Any:

@@ -34,6 +34,9 @@ __all__ = ["Retry", "RxPyLangGraphBridge"]
 
 Retry: TypeAlias = "int | AsyncRetrying | None"
 _names = itertools.count(1)
+# With the one that each run has: what ThreadPoolExecutor allows for by default on the largest
+# machine. So whatever sync nodes wait for each other on asyncio's default executor can do so here.
+_SPARE_THREADS = 31
 
 
 class RxPyLangGraphBridge(Ending):
@@ -46,11 +49,15 @@ class RxPyLangGraphBridge(Ending):
     the block.
 
     Args:
-        loop: A running loop to adopt. While the bridge is open, sync code of its runs goes to
-            threads of the bridge, through the loop's default executor. None: the bridge owns a
-            loop, in a daemon thread of its own that starts with the first message.
+        loop: A running loop to adopt; other bridges may adopt it too. Sync code of runs goes to
+            threads of their bridge; the loop's default executor is left as it is. None: the
+            bridge owns a loop, in a daemon thread of its own that starts with the first message.
         max_concurrency: How many runs may be on at once. A run counts until it has really ended:
             a sync function that goes on in its thread after a timeout holds its slot.
+        max_threads: How many threads execute sync code of runs, ``max_concurrency`` at least: each
+            run has one as soon as it needs one, and the runs take turns for what is left. A thread
+            that is idle for ten seconds ends. None: 31 more than ``max_concurrency``, so that one
+            run alone can have 32, as many as asyncio's own default executor has at most.
         max_pending: How many messages may wait for their start; None for any number.
         overflow: What a submitter beyond ``max_pending`` meets. ``"block"``: it waits.
         timeout: Seconds for each run, from its start; None for ever. See `create_future_task`.
@@ -58,7 +65,7 @@ class RxPyLangGraphBridge(Ending):
 
     Raises:
         InvalidArgumentError: A number out of its range, or an unknown policy.
-        InvalidTypeError: ``loop`` is no event loop.
+        InvalidTypeError: ``loop`` is no event loop, or one on which nothing can be overridden.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class RxPyLangGraphBridge(Ending):
         loop: asyncio.AbstractEventLoop | None = None,
         *,
         max_concurrency: int = 32,
+        max_threads: int | None = None,
         max_pending: int | None = None,
         overflow: Literal["block"] = "block",
         timeout: float | None = None,
@@ -76,6 +84,7 @@ class RxPyLangGraphBridge(Ending):
         if overflow != "block":
             raise InvalidArgumentError(f"overflow must be 'block', not {overflow!r}")
         _check_count("max_concurrency", max_concurrency)
+        spare_threads = _spare_threads(max_threads, max_concurrency)
         if max_pending is not None:
             _check_count("max_pending", max_pending)
         _check_seconds("timeout", timeout)
@@ -83,7 +92,9 @@ class RxPyLangGraphBridge(Ending):
         self.max_concurrency = max_concurrency
         self.timeout = timeout
         self.name = name or f"rxlanggraph-{next(_names)}"
-        self._engine = Engine(loop, max_concurrency, max_pending, self.name)
+        self._engine = Engine(
+            loop, max_concurrency, max_pending, self.name, spare_threads=spare_threads
+        )
         # The options of the last plain call, for the next one with the same graph: a mapper makes
         # the same call for every message. One tuple, replaced whole, by any thread.
         self._recent: tuple[Graph, RunOptions] = (as_target, self.run_options(as_target))
@@ -338,6 +349,19 @@ def _check_thread(thread_id: object, named: NamedThread | None) -> None:
         )
     if named is not None:
         one_thread((NamedThread(thread_id, "the argument"), named))
+
+
+def _spare_threads(max_threads: object, max_concurrency: int) -> int:
+    if max_threads is None:
+        return _SPARE_THREADS
+    _check_count("max_threads", max_threads)
+    assert isinstance(max_threads, int)
+    if max_threads < max_concurrency:
+        raise InvalidArgumentError(
+            f"max_threads must be max_concurrency, {max_concurrency}, at least, so that every run "
+            f"has a thread when it needs one, not {max_threads!r}"
+        )
+    return max_threads - max_concurrency
 
 
 def _check_seconds(argument: str, value: object) -> None:

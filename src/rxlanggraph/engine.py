@@ -53,6 +53,7 @@ class Engine:
         max_concurrency: How many runs may be on at once.
         max_pending: How many may be admitted and not started; None for any number.
         name: Prefix of the threads' names.
+        spare_threads: How many worker threads there may be beside one for each run.
     """
 
     def __init__(
@@ -61,19 +62,19 @@ class Engine:
         max_concurrency: int,
         max_pending: int | None,
         name: str,
+        *,
+        spare_threads: int = 0,
     ) -> None:
         # The one lock of a bridge, shared by all its parts: a leaf, held over a few assignments
         # at a time. One, so that whoever waits knows what to let go of (see letting_go); an RLock
         # by invariant 5. Guards _started here.
         self.lock = threading.RLock()
         self.registry = TaskRegistry(lock=self.lock)
-        self.threads = WorkerThreads(name, self.lock)
+        self.threads = WorkerThreads(name, self.lock, spare_threads)
         self.handoff = Handoff(self.registry, self._visit, self.loop_gone, self.lock)
         self.backlog = Backlog(max_pending, self.lock)
         self.home: Home = (
-            OwnedLoop(name, self.threads, self)
-            if loop is None
-            else AdoptedLoop(loop, name, self.threads, self)
+            OwnedLoop(name, self.threads, self) if loop is None else AdoptedLoop(loop, name, self)
         )
         # Confined to the loop's thread.
         self._turns = Turns(max_concurrency)
@@ -141,6 +142,7 @@ class Engine:
     def _start_run(self, run: Run, *, in_place: bool) -> None:
         run.phase = Phase.RUNNING
         run.since = monotonic()
+        run.executor = self.threads
         if self.backlog.bounded:
             self.backlog.leave(run)
         name, context = run.options.name, run.context

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError
 from contextvars import Context
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from rxlanggraph.errors import LoopUnavailableError
 from rxlanggraph.registry import TaskRegistry
 from rxlanggraph.starting import start_apart
 from rxlanggraph.tasks import keep_quiet
-from rxlanggraph.threads import WorkerThreads
+from rxlanggraph.threads import RunRouting, WorkerThreads, check_routable, route_runs
 
 __all__ = ["AdoptedLoop", "EngineHooks", "Home", "OwnedLoop"]
 
@@ -88,9 +88,11 @@ class OwnedLoop:
         if self._claim.setdefault("loop", loop) is not loop:
             loop.close()  # a signal handler on top of this very call was first
             return self._claim["loop"]
-        loop.set_default_executor(self._threads)
+        # Also what belongs to no run: an executor of asyncio's would keep the interpreter from
+        # exiting for as long as one of its calls lasts.
+        routing = route_runs(loop, self._threads)
         thread = threading.Thread(
-            target=self._main, args=(loop,), name=f"{self._name}-loop", daemon=True
+            target=self._main, args=(loop, routing), name=f"{self._name}-loop", daemon=True
         )
         self.loop = loop
         try:
@@ -98,6 +100,7 @@ class OwnedLoop:
         except RuntimeError as error:
             self.loop = None
             self._claim.clear()
+            routing.release()
             loop.close()
             raise LoopUnavailableError(
                 f"no thread for the loop of {self._name}: {error}"
@@ -115,7 +118,7 @@ class OwnedLoop:
         with contextlib.suppress(RuntimeError):  # it has stopped by itself
             self.loop.call_soon_threadsafe(self.loop.stop)
 
-    def _main(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _main(self, loop: asyncio.AbstractEventLoop, routing: RunRouting) -> None:
         self.thread_id = threading.get_ident()
         asyncio.set_event_loop(loop)
         error = LoopUnavailableError(f"the event loop of {self._name} was stopped from inside")
@@ -127,6 +130,7 @@ class OwnedLoop:
                 self._finish(loop)
             finally:
                 asyncio.set_event_loop(None)
+                routing.release()
                 loop.close()
                 self._hooks.loop_gone(error)
                 _set_done(self.left)
@@ -155,19 +159,13 @@ class AdoptedLoop:
 
     owned = False
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        name: str,
-        threads: WorkerThreads,
-        hooks: EngineHooks,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, hooks: EngineHooks) -> None:
+        check_routable(loop)
         self.loop: asyncio.AbstractEventLoop | None = loop
         self.thread_id: int | None = None  # written by the guard, on the loop
         self.left: Future[None] = Future()
         self._loop = loop
         self._name = name
-        self._threads = threads
         self._hooks = hooks
         self._release = asyncio.Event()  # set and awaited on the loop
         # Filled by one setdefault, which no signal handler can enter.
@@ -222,9 +220,7 @@ class AdoptedLoop:
         loop = self._loop
         self.thread_id = threading.get_ident()
         keep_quiet(asyncio.current_task())
-        before: ThreadPoolExecutor | None = getattr(loop, "_default_executor", None)
-        self._threads.elsewhere = before
-        loop.set_default_executor(self._threads)
+        routing = route_runs(loop)
         try:
             await self._release.wait()
         except asyncio.CancelledError:
@@ -232,8 +228,7 @@ class AdoptedLoop:
             await self._hooks.registry.wait_idle_async(_LAST_ROUND)
             raise
         finally:
-            if getattr(loop, "_default_executor", self._threads) is self._threads:
-                loop.set_default_executor(before or ThreadPoolExecutor())
+            routing.release()
 
     def _watch(self) -> None:
         missed = 0

@@ -6,6 +6,7 @@ import asyncio
 import enum
 import threading
 from collections import deque
+from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -129,6 +130,7 @@ class Run(LightFuture[StreamMessage]):
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.expired = False
+        self.executor: Executor | None = None  # of its bridge, from its start on
         self.threaded = False  # whether a worker thread ever worked for it
         self.since = 0.0
 
