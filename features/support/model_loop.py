@@ -54,9 +54,6 @@ class ModelLoop(asyncio.AbstractEventLoop):
     def get_task_factory(self) -> None:
         """There is none."""
 
-    def set_default_executor(self, executor: Any) -> None:
-        self._default_executor = executor
-
     async def shutdown_asyncgens(self) -> None:
         """There are none."""
 
