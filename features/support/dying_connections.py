@@ -9,7 +9,7 @@ from typing import Any
 from rxlanggraph.state import QueueStats, State, Task, open_state
 from support.relay import End, Moment, Relay
 
-__all__ = ["Outcome", "expected", "open_through_death", "use_through_deaths"]
+__all__ = ["Outcome", "call_all", "expected", "open_through_death", "use_through_deaths"]
 
 
 @dataclass
@@ -65,21 +65,34 @@ CALLS: dict[str, tuple[Callable[[State], Awaitable[Any]], Any]] = {
 }
 
 
-async def use_through_deaths(url: str, moment: Moment, how: End) -> Outcome:
-    """Call each method once while its connection dies; a call before it has seen to one."""
+async def _nothing() -> None:
+    pass
+
+
+async def call_all(state: State, before: Callable[[], Awaitable[None]] = _nothing) -> Outcome:
+    """Call each method once; before it something is done."""
     outcome = Outcome()
-    async with Relay(url) as relay, open_state(relay.url) as state:
-        await state.add_tasks("claimed", ["first"])
-        for name, (call, _) in CALLS.items():
-            await state.get("missing")
-            await relay.end(moment, how)
-            try:
-                outcome.answers[name] = await call(state)
-            except Exception as error:
-                outcome.errors[name] = error
-            assert relay.has_ended_one(), f"{name} has used no connection"
-        outcome.afterwards = await state.get("missing")
+    await state.add_tasks("claimed", ["first"])
+    for name, (call, _) in CALLS.items():
+        await before()
+        try:
+            outcome.answers[name] = await call(state)
+        except Exception as error:
+            outcome.errors[name] = error
+    outcome.afterwards = await state.get("missing")
     return outcome
+
+
+async def use_through_deaths(url: str, moment: Moment, how: End) -> Outcome:
+    """Call each method once while its connection dies."""
+    async with Relay(url) as relay, open_state(relay.url) as state:
+
+        async def let_it_die() -> None:
+            assert relay.has_ended_one(), "the last method has used no connection"
+            await state.get("missing")  # so that there is a connection
+            await relay.end(moment, how)
+
+        return await call_all(state, let_it_die)
 
 
 def expected(name: str) -> Any:

@@ -13,7 +13,7 @@ from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state.contract import MOST_AT_ONCE
 from rxlanggraph.state.settling import settled
 from rxlanggraph.state.sql.backend import Row
-from rxlanggraph.state.sql.postgresql_pool import Connection, Pool
+from rxlanggraph.state.sql.postgresql_pool import CONNECTION_FAILED, Connection, Pool
 from rxlanggraph.state.sql.postgresql_queue import Queue
 from rxlanggraph.state.sql.postgresql_shortcuts import call_of, shortcut
 from rxlanggraph.state.sql.repeating import Refused, repeated
@@ -38,7 +38,11 @@ _IN_QUEUES: Final[Mapping[str, Callable[..., Coroutine[Any, Any, Sequence[Row]]]
 }
 # SQLSTATEs, by their class of two characters.
 _ROLLED_BACK: Final = "40"  # deadlock, serialization failure
+# PgBouncer's words, in its pool_mode "statement".
+_STATEMENTS: Final = "transaction blocks not allowed"
 _NOT_ALLOWED: Final = ("25", "42")  # read only; no privilege
+# Of values: out of range, against a constraint of the database, larger than any limit.
+_NEVER: Final = ("22", "23", "54")
 
 
 async def open_postgresql(url: str) -> PostgresDatabase:
@@ -106,6 +110,12 @@ class PostgresDatabase:
             if (error.sqlstate or "")[:2] in _NOT_ALLOWED:
                 raise InvalidArgumentError(
                     f"the tables rxlanggraph_* cannot be made in PostgreSQL: {error}"
+                ) from error
+            if _STATEMENTS in str(error):
+                raise InvalidArgumentError(
+                    "the tables rxlanggraph_* cannot be made over a pooler that gives each "
+                    "statement another session: set its pool_mode to transaction or session, or "
+                    "open the state once without it"
                 ) from error
             raise _unavailable(error, in_doubt=False) from error
         finally:
@@ -184,11 +194,14 @@ class PostgresDatabase:
             await link.cursor.execute(sql, arguments)
             return await link.cursor.fetchall()
         except psycopg.Error as error:
-            if (error.sqlstate or "").startswith(_ROLLED_BACK):
+            code = error.sqlstate or CONNECTION_FAILED  # without one it is libpq that speaks
+            if code.startswith(_ROLLED_BACK):
                 raise Refused from error
+            if code.startswith(_NEVER):
+                raise InvalidArgumentError(f"PostgreSQL refuses the call: {error}") from error
             # What the server gives as a reason, also while it shuts down, it gives instead of the
-            # effect. Without a reason it is libpq that speaks: the connection was lost.
-            in_doubt = error.sqlstate is None and not link.has_parted
+            # effect.
+            in_doubt = code.startswith(CONNECTION_FAILED) and not link.has_parted
             raise _unavailable(error, in_doubt=in_doubt) from error
         finally:
             self._pool.give_back(link)

@@ -1,5 +1,9 @@
 """Connections to PostgreSQL through psycopg: few, kept, and looked at before they are used.
 
+Between us and the server there may be a pooler, such as PgBouncer, that gives each transaction
+another session of the server. Then nothing is left behind in a session: no statement is prepared,
+and nothing is set that would stay. Every call is one transaction anyway.
+
 Kept here and not in a pool of SQLAlchemy or of psycopg: to hand a connection out takes those
 about as long as PostgreSQL takes for a statement.
 """
@@ -19,29 +23,44 @@ from psycopg.pq import TransactionStatus
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 
-__all__ = ["Connection", "Link", "Pool"]
+__all__ = ["CONNECTION_FAILED", "Connection", "Link", "Pool"]
 
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
+# The class of SQLSTATEs that poolers speak in: of the connection between them and the server.
+CONNECTION_FAILED: Final = "08"
 # More than one event loop keeps busy; 8 processes stay below PostgreSQL's default of 100.
 _MOST: Final = 8
 # Seconds. The server gives up first, so that it is known to have done nothing.
 _CONNECT: Final = 5
 _SERVER_LIMIT: Final = 8
 _LIMIT: Final = 10
+_ISOLATION: Final = "read committed"
 _SETTINGS: Final = {
     # The procedures count on it: postgresql.sql says how.
-    "default_transaction_isolation": r"read\ committed",
+    "default_transaction_isolation": _ISOLATION,
     "statement_timeout": f"{_SERVER_LIMIT}s",
     # A plan is made once, perhaps while the tables are empty, and lasts until they are analysed.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "jit": "off",
 }
+# Sets what a session of our own is to have. Whose it is, a pooler cannot hide: it makes up a number
+# of the server's process when it greets us, as it does not know yet which one that will be.
+_MAKE_OURS: Final = """
+SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS setting (name, value)
+WHERE pg_backend_pid() = $3::bigint
+"""
+_NO_SESSION: Final = (
+    "there is a connection, but no session of the server for it; a pooler in session mode needs as "
+    "many (default_pool_size) as connections are made to it"
+)
+_LOOK: Final = "SELECT current_setting('default_transaction_isolation')"
 # What will be refused again. Of a connection that is refused libpq tells the message alone.
 _FOR_GOOD: Final = re.compile(
     r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry"
     r"|not permitted|invalid |unrecognized configuration"
+    r"|no such (database|user)|unsupported startup parameter"  # PgBouncer
 )
 
 
@@ -74,8 +93,10 @@ class Link:
         connection.add_notice_handler(self._hear)
 
     def _hear(self, notice: psycopg.errors.Diagnostic) -> None:
-        # What comes right after an answer libpq takes for a notice.
-        self.has_parted |= notice.severity_nonlocalized == "FATAL"
+        # What comes right after an answer libpq takes for a notice. That of a pooler does not tell
+        # what the server does with what it has been handed.
+        is_last = notice.severity_nonlocalized == "FATAL"
+        self.has_parted |= is_last and not (notice.sqlstate or "").startswith(CONNECTION_FAILED)
 
     def is_fresh(self) -> bool:
         """Whether nothing has come since the last answer: neither a farewell nor the end."""
@@ -121,8 +142,9 @@ class Pool:
             # It may quote a password.
             why = f": {error}" if "query parameter" in str(error) else ""
             raise InvalidArgumentError(f"the PostgreSQL URL cannot be read{why}") from None
-        settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
-        options["options"] = f"{settings} {options.get('options', '')}"
+        given = str(options.get("options", ""))
+        # What the URL sets, stays.
+        self._settings = {name: value for name, value in _SETTINGS.items() if name not in given}
         options.setdefault("application_name", "rxlanggraph")
         options.setdefault("connect_timeout", _CONNECT)
         self._dsn = make_conninfo("", **options)
@@ -220,4 +242,47 @@ class Pool:
             ) from error
         connection.adapters.register_dumper(int, _NumberDumper)
         connection.adapters.register_dumper(float, _NumberDumper)
-        return Link(connection)
+        link = Link(connection)
+        # Not `asyncio.timeout`: cancelled, psycopg waits for the server to agree.
+        limit = self._loop.call_later(_CONNECT, link.cut)
+        try:
+            await self._set_up(connection)
+        except BaseException as error:
+            link.drop()
+            if not isinstance(error, psycopg.Error):
+                raise
+            why = error if self._loop.time() < limit.when() else _NO_SESSION
+            raise StateUnavailableError(
+                f"PostgreSQL gives no answer: {why}", in_doubt=False
+            ) from error
+        finally:
+            limit.cancel()
+        return link
+
+    async def _set_up(self, connection: Connection) -> None:
+        _check_encoding(connection)
+        cursor = await connection.execute(
+            _MAKE_OURS,
+            [list(self._settings), list(self._settings.values()), connection.info.backend_pid],
+            prepare=False,
+        )
+        if await cursor.fetchall():
+            return
+        connection.prepare_threshold = None
+        cursor = await connection.execute(_LOOK)
+        (isolation,) = await cursor.fetchone() or ("",)
+        if isolation != _ISOLATION:
+            raise InvalidArgumentError(
+                f"behind the pooler, transactions of PostgreSQL are {isolation}: set default_"
+                f"transaction_isolation to {_ISOLATION!r} for the database or the user (ALTER "
+                "DATABASE ... SET), or connect without the pooler"
+            )
+
+
+def _check_encoding(connection: Connection) -> None:
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise InvalidArgumentError(
+            f"the PostgreSQL database takes text in {encoding} alone, and names may have any "
+            "character: make one with ENCODING 'UTF8' (and TEMPLATE template0)"
+        )
