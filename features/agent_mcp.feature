@@ -49,6 +49,7 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
       | an image and audio              | of type 'image', a block of type 'audio'     |
       | a blob                          | it holds only a binary resource              |
       | bytes that are no UTF-8         | the bytes of the message are no UTF-8        |
+      | half of a surrogate pair        | the text of the message does not go into UTF-8 |
       | a number                        | an object of type int is no content          |
       | an empty mapping                | an empty mapping is no content               |
       | a mapping of something else     | a mapping with 'temperature' is no content   |
@@ -170,6 +171,23 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
       | a message that makes it fail  | today | agent 'plain' failed with Leaky; the log of the server says more |
       | a message that makes it fail  | 2025  | agent 'plain' failed with Leaky; the log of the server says more |
       | a message that cancels it | today | the run of agent 'plain' was cancelled                |
+
+  Scenario Outline: An answer that cannot be encoded is an error of that call, and of no other: <what>
+    Given a client of <era> at an MCP server of agents
+    When the client is answered with <what>, while another call is on
+    Then that call fails with "<text>"
+    And the other call is answered, and so is the next one
+
+    Examples:
+      | what                                 | era   | text                 |
+      | half of a surrogate pair             | today | cannot be encoded    |
+      | half of a surrogate pair             | 2025  | cannot be encoded    |
+      | half of a surrogate pair in a list   | 2025  | failed with          |
+      | half of a surrogate pair as a key    | 2025  | failed with          |
+      | a list that holds itself             | 2025  | failed with          |
+      | an object that cannot be shown       | 2025  | failed with          |
+      | bytes that are no UTF-8              | 2025  | failed with          |
+      | an error with half of such a pair    | today | half of              |
 
   Scenario: What an agent failed with is logged where it is served
     Given a client of today at an MCP server of agents

@@ -38,6 +38,13 @@ A Message That Hangs, One That Fails And One That Is Empty Are Answered With Wha
     legacy    stdio
     legacy    http
 
+An Answer That Cannot Be Encoded Is An Error Of That Call, And The Server Lives On
+    [Template]    An Answer Cannot Be Encoded
+    auto      stdio
+    auto      http
+    legacy    stdio
+    legacy    http
+
 What An Agent Prints Is Not Among The Messages
     Start Client    auto    stdio
     Send Lines    1 ann print {"jsonrpc": "2.0"}    2 ann say hello
@@ -298,6 +305,28 @@ Errors Reach The Caller
     Turn To    ${server}
     Wait Until It Says    LookupError: swordfish
     IF    $client is not $server
+        Send Signal    SIGTERM
+        It Ends With Status    0
+    END
+
+An Answer Cannot Be Encoded
+    [Arguments]    ${mode}    ${transport}
+    ${client}    ${server}=    Connect Over    ${mode}    ${transport}
+    Send Lines    1 ann pass
+    Turn To    ${server}
+    Wait Until It Says    ann begins pass
+    Turn To    ${client}
+    Send Lines    2 bob half
+    Answer Tells Of An Error    2    the answer cannot be encoded
+    Send Lines    3 bob say hello
+    Answer Is    3    hello
+    Turn To    ${server}
+    Open The Gate
+    Turn To    ${client}
+    Answer Is    1    passed
+    The Client Leaves
+    IF    $client is not $server
+        Turn To    ${server}
         Send Signal    SIGTERM
         It Ends With Status    0
     END

@@ -176,6 +176,34 @@ def step_impl(context: Context) -> None:
     assert any(f"Leaky: {SECRET}" in entry for entry in context.log), context.log
 
 
+@when("the client is answered with {what}, while another call is on")
+def client_is_answered_with(context: Context, what: str) -> None:
+    async def calling(client: Client, agents: dict[str, Obedient]) -> Any:
+        names = ["documented", "described"]
+        barrier = asyncio.Barrier(2)
+        for name in names:
+            agents[name].work.barrier = barrier
+        on = asyncio.create_task(client.call_tool("documented", {"message": "meet"}))
+        failed = await client.call_tool("plain", {"message": what})
+        following = await client.call_tool("described", {"message": "meet"})
+        return failed, await on, following
+
+    talk(context, calling)
+
+
+@then('that call fails with "{text}"')
+def that_call_fails_with(context: Context, text: str) -> None:
+    failed, *_ = context.result
+    assert failed.is_error and text in text_in(failed), failed
+    assert SECRET not in text_in(failed), failed
+
+
+@then("the other call is answered, and so is the next one")
+def other_call_is_answered(context: Context) -> None:
+    _, *others = context.result
+    assert [text_in(result) for result in others] == ["meet"] * 2, others
+
+
 @when("the client calls three agents that wait for each other")
 def step_impl(context: Context) -> None:
     async def meeting(client: Client, agents: dict[str, Obedient]) -> Any:

@@ -13,6 +13,7 @@ from mcp.server import MCPServer
 
 from rxlanggraph.agent import BaseAgent
 from rxlanggraph.agent.mcp import mcp_server
+from rxlanggraph.errors import AgentError
 from support.mcp_virtual import now
 from support.waiting import LIMIT, Gate
 
@@ -67,9 +68,10 @@ class Work:
         elif word == "meet":
             assert self.barrier is not None
             await self.barrier.wait()
-        elif word in FAILURES:
-            raise FAILURES[word]
-        return ANSWERS.get(word, request)
+        elif request in FAILURES:
+            failure = FAILURES[request]
+            raise failure()
+        return ANSWERS.get(request, request)
 
 
 class Leaky(LookupError):
@@ -77,11 +79,33 @@ class Leaky(LookupError):
         super().__init__(SECRET)
 
 
-FAILURES = {"fail": Leaky, "cancel": asyncio.CancelledError}
+class Unshown:
+    def __str__(self) -> str:
+        raise Leaky
+
+
+def holding_itself() -> list[Any]:
+    held: list[Any] = []
+    held.append(held)
+    return held
+
+
+HALF = "half of \ud83d"
+FAILURES = {
+    "fail": Leaky,
+    "cancel": asyncio.CancelledError,
+    "an error with half of such a pair": lambda: AgentError(HALF),
+}
 ANSWERS: dict[str, Any] = {
     "blocks": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}],
     "mapping": {"degrees": 12},
     "image": [IMAGE],
+    "half of a surrogate pair": HALF,
+    "half of a surrogate pair in a list": [{"type": "text", "text": HALF}],
+    "half of a surrogate pair as a key": {HALF: 1},
+    "a list that holds itself": holding_itself(),
+    "an object that cannot be shown": Unshown(),
+    "bytes that are no UTF-8": b"\xff",
 }
 
 

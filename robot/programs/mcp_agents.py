@@ -91,6 +91,9 @@ class Obedient(BaseAgent):
     async def do_fail(self, words: str) -> None:
         raise LookupError(words)
 
+    async def do_half(self, _: str) -> str:
+        return "half of an emoji: \ud83d"
+
     async def do_signal(self, name: str) -> None:
         """Have a signal come in the midst of a run."""
         signal.raise_signal(signal.Signals[name])

@@ -13,7 +13,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 
-from rxlanggraph.agent.graph_thread import GraphThread, keeps_threads
+from rxlanggraph.agent.graph_thread import GraphThread, delete_thread, keeps_threads
 from rxlanggraph.agent.messages import Message, from_langchain, is_message, to_langchain
 from rxlanggraph.errors import AgentError, InvalidTypeError
 
@@ -50,6 +50,9 @@ class Answerer(Protocol):
 
         What it changes elsewhere, ``on_failure`` is told how to take back.
         """
+
+    async def forget(self, thread_id: str) -> None:
+        """Forget what it remembers itself under ``thread_id``."""
 
 
 def answerer_for(llm: Any, graph: Any) -> Answerer | None:
@@ -97,6 +100,9 @@ class _Model:
     ) -> Answer:
         return _reply(await self._model.ainvoke(to_langchain(messages), config))
 
+    async def forget(self, thread_id: str) -> None:
+        """Remember nothing, ever."""
+
 
 class _Function:
     """An async function of the messages."""
@@ -120,6 +126,9 @@ class _Function:
                 "would block the loop, so wrap it with asyncio.to_thread"
             )
         return _reply(await reply)
+
+    async def forget(self, thread_id: str) -> None:
+        """Remember nothing, ever."""
 
 
 def _reply(reply: Any) -> Answer:
@@ -180,6 +189,11 @@ class _Graph:
         last = max((place for place, message in enumerate(said) if message.id in known), default=-1)
         replies = tuple(said[last + 1 :])
         return Answer(replies[-1].content if replies else None, replies)
+
+    async def forget(self, thread_id: str) -> None:
+        """Delete the thread from the checkpointer, if there is one."""
+        if keeps_threads(self._graph):
+            await delete_thread(self._graph.checkpointer, thread_id)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 from rxlanggraph.agent.answering import answerer_for
 from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
 from rxlanggraph.agent.content import text_of
+from rxlanggraph.agent.conversations import current_conversation
 from rxlanggraph.agent.guard import BusyPolicy, RunGuard
 from rxlanggraph.agent.memory import Memory
 from rxlanggraph.agent.messages import Message, is_message, requested
@@ -88,7 +89,9 @@ class BaseAgent:
         self.timeout = check_timeout(timeout)
         self.llm = llm
         self.graph = graph
-        self.memory = Memory() if memory is None else memory
+        self._memory = Memory() if memory is None else memory
+        # Set once, by the pool that has made it for this thread alone: with its memory.
+        self.thread_id: str | None = None
         self.output_queue: OutputQueue[Any] = OutputQueue(output_size, direct=self._output_of_run)
         self._answerer = answerer_for(llm, graph)
         self._states = StateMachine(name)
@@ -136,6 +139,33 @@ class BaseAgent:
         self._states.reset()
 
     # -- memory --------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> Memory:
+        """What the agent remembers; what it remembers of a conversation, for the code of that one.
+
+        Each client of an MCP server has a conversation of its own, for example. It begins with what
+        the agent itself remembers, and adds nothing to that. Any thread; never blocks.
+        """
+        conversation = current_conversation()
+        if conversation is None or self.thread_id is not None:
+            return self._memory
+        return conversation.memory_of(self, self._memory)
+
+    @memory.setter
+    def memory(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def forget_thread(self, thread_id: str) -> None:
+        """Have the graph, if it has a checkpointer, forget what it knows under ``thread_id``.
+
+        Any loop. Cancelled, it may have done so or not.
+
+        Raises:
+            Exception: Whatever the checkpointer raised.
+        """
+        if self._answerer is not None:
+            await self._answerer.forget(thread_id)
 
     def add_message(
         self,
@@ -453,7 +483,12 @@ class BaseAgent:
     def _config(self) -> RunnableConfig:
         run = current_run(self)
         config: RunnableConfig = {**run.config} if run and run.config else {}
-        config["configurable"] = {"thread_id": self.name, **config.get("configurable", {})}
+        conversation = current_conversation()
+        own = self.name if conversation is None else conversation.thread_of(self)
+        config["configurable"] = {
+            "thread_id": self.thread_id or own,
+            **config.get("configurable", {}),
+        }
         return config
 
     def _remembers(self, request: Any) -> bool:

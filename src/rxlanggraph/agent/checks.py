@@ -46,7 +46,7 @@ def check_seconds(argument: str, value: object) -> None:
         )
 
 
-def check_timeout(timeout: object) -> float:
+def check_timeout(timeout: object, argument: str = "timeout") -> float:
     """Insist that ``timeout`` is a number of seconds above 0, and return it. Any thread.
 
     ``math.inf`` is one: for ever.
@@ -56,6 +56,6 @@ def check_timeout(timeout: object) -> float:
     """
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise InvalidArgumentError(
-            f"timeout must be a number of seconds above 0, not {shortened(timeout)}"
+            f"{argument} must be a number of seconds above 0, not {shortened(timeout)}"
         )
     return float(timeout)

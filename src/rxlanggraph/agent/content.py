@@ -48,7 +48,7 @@ def text_of(content: Any) -> str:
         if text is None:
             others.append(block)
         elif text.strip():
-            texts.append(text)
+            texts.append(_checked(text))
     if not texts:
         found = f"holds only {', '.join(dict.fromkeys(others))}" if others else "is empty"
         raise AgentMessageError(f"there is no text in the message: it {found}; {_ACCEPTED}")
@@ -106,6 +106,16 @@ def _decoded(data: bytes | bytearray) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise AgentMessageError(f"the bytes of the message are no UTF-8: {error}") from error
+
+
+def _checked(text: str) -> str:
+    """Insist that others can encode it: no model, and no database, takes half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        why = f"the text of the message does not go into UTF-8: {error}"
+        raise AgentMessageError(why) from error
+    return text
 
 
 def _described(block: Any) -> str:

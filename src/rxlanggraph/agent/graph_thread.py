@@ -11,13 +11,14 @@ had ended. Both add a checkpoint, and delete none.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import CheckpointMetadata, empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata, empty_checkpoint
 from langgraph.types import StateSnapshot
 
-__all__ = ["GraphThread", "keeps_threads"]
+__all__ = ["GraphThread", "delete_thread", "keeps_threads"]
 
 
 def keeps_threads(graph: Any) -> bool:
@@ -26,6 +27,14 @@ def keeps_threads(graph: Any) -> bool:
     That of a graph which it may become part of is none of its own.
     """
     return getattr(graph, "checkpointer", None) not in (None, False, True)
+
+
+async def delete_thread(saver: BaseCheckpointSaver[Any], thread_id: str) -> None:
+    """Delete a thread, also from a checkpointer that does so in threads alone. Any loop."""
+    try:
+        await saver.adelete_thread(thread_id)
+    except NotImplementedError:
+        await asyncio.to_thread(saver.delete_thread, thread_id)
 
 
 class GraphThread:

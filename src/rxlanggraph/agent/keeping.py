@@ -17,6 +17,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.base import BaseStore
 
+from rxlanggraph.agent.graph_thread import delete_thread
 from rxlanggraph.agent.messages import Message, from_langchain, to_langchain
 from rxlanggraph.errors import InvalidTypeError
 
@@ -37,6 +38,9 @@ class Keeper(Protocol):
         self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message]
     ) -> None:
         """Keep ``messages`` in the place of ``before``, which was kept or loaded last."""
+
+    async def forget(self, thread_id: str) -> None:
+        """Keep nothing of this thread any more."""
 
 
 def keeper_for(place: Any) -> Keeper:
@@ -75,6 +79,10 @@ class _InProcess:
         with self._lock:
             self._kept[thread_id] = messages
 
+    async def forget(self, thread_id: str) -> None:
+        with self._lock:
+            self._kept.pop(thread_id, None)
+
 
 class _InStore:
     """As one value, which has to be written as a whole."""
@@ -93,6 +101,9 @@ class _InStore:
         value = {"messages": messages_to_dict(to_langchain(messages))}
         await self._store.aput(_NAMESPACE, thread_id, value, index=False)
 
+    async def forget(self, thread_id: str) -> None:
+        await self._store.adelete(_NAMESPACE, thread_id)
+
 
 class _InCheckpoints:
     """As the state of a graph that does nothing else: the saver's own format, and its tools.
@@ -102,6 +113,7 @@ class _InCheckpoints:
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
+        self._saver = saver
         inner = _graph_of(_NODE, lambda _: {}, True)  # never run: its state is written from outside
         self._graph = _graph_of(_GRAPH, inner, saver)
 
@@ -120,6 +132,9 @@ class _InCheckpoints:
             await self._write(thread_id, changes)
         except ValueError:  # to be removed is what somebody else has removed meanwhile
             await self._write(thread_id, _anew(messages))
+
+    async def forget(self, thread_id: str) -> None:
+        await delete_thread(self._saver, thread_id)
 
     async def _write(self, thread_id: str, changes: list[BaseMessage]) -> None:
         if changes:

@@ -14,20 +14,28 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
+from reprlib import repr as shortened
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from rxlanggraph.agent.base import BaseAgent
-from rxlanggraph.agent.checks import check_seconds
-from rxlanggraph.agent.mcp_calls import Calls, ClientWatch
-from rxlanggraph.agent.mcp_sdk import Config, MCPServer, Server, validate_tool_name
+from rxlanggraph.agent.checks import check_seconds, check_timeout, check_whole
+from rxlanggraph.agent.mcp_calls import CONVERSATION, Calls, ClientWatch, Target
+from rxlanggraph.agent.mcp_conversations import Conversations
+from rxlanggraph.agent.mcp_encoding import answer_encodable
+from rxlanggraph.agent.mcp_sdk import Config, Context, MCPServer, Server, validate_tool_name
+from rxlanggraph.agent.pool import AgentPool
 from rxlanggraph.agent.serving import ending_input, serve_until_signalled
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = ["mcp_server", "serve_http", "serve_stdio"]
 
 _log = logging.getLogger("rxlanggraph")
+MAX_CONVERSATIONS = 1000
+"""A guess: at some ten kilobytes each, what a small server has memory for."""
+
+CONVERSATION_TIMEOUT = 1800.0
 _FLUSH_SECONDS = 2
 """What a client has that reads its answer slowly, once all calls are answered. A guess."""
 
@@ -35,7 +43,13 @@ _FLUSH_SECONDS = 2
 # -- the server ------------------------------------------------------------------------------------
 
 
-def mcp_server(*agents: BaseAgent, name: str = "rxlanggraph") -> MCPServer[Any]:
+def mcp_server(
+    *agents: BaseAgent | AgentPool,
+    name: str = "rxlanggraph",
+    share_conversation: bool = False,
+    max_conversations: int = MAX_CONVERSATIONS,
+    conversation_timeout: float = CONVERSATION_TIMEOUT,
+) -> MCPServer[Any]:
     """Make an MCP server with a tool for each agent, named after it.
 
     Any thread; never blocks. The tool takes a ``message`` and answers with what the run returned;
@@ -44,23 +58,45 @@ def mcp_server(*agents: BaseAgent, name: str = "rxlanggraph") -> MCPServer[Any]:
     package, else with its class alone, since a text of somebody else's may hold what is none of
     the caller's business. That one is logged.
 
+    Each session of a client is a conversation of its own, for which each agent has a memory of its
+    own; a pool has an agent for each. HTTP since 2026 has no sessions: there, a call begins a
+    conversation, the answer names it, and a call with that name goes on with it.
+
     Args:
-        agents: What to serve. They run on the loop on which the server does.
+        agents: What to serve, agents and pools. They run on the loop on which the server does.
         name: What the server calls itself.
+        share_conversation: Have all clients talk in one conversation, which is what the agent
+            itself remembers: what one of them says, the others may hear.
+        max_conversations: How many there are at most; the one that was quiet for longest is
+            forgotten. A session that goes on then begins anew.
+        conversation_timeout: Seconds of quiet after which one that is no session's is forgotten.
+            That of a session is forgotten when the session ends.
 
     Raises:
         InvalidArgumentError: There is no agent, two have the same name, or one has a name that
-            the protocol does not allow.
-        InvalidTypeError: Something is no `BaseAgent`.
+            the protocol does not allow; or a number is out of its range.
+        InvalidTypeError: Something is neither a `BaseAgent` nor an `AgentPool`.
     """
-    return _server_of(agents, name, Calls())
+    check_whole("max_conversations", max_conversations, least=1)
+    check_timeout(conversation_timeout, "conversation_timeout")
+    conversations = Conversations(max_conversations, conversation_timeout)
+    return _server_of(agents, name, Calls(conversations, shared=share_conversation))
 
 
-def _server_of(agents: tuple[BaseAgent, ...], name: str, calls: Calls) -> MCPServer[Any]:
+def _server_of(
+    agents: tuple[Target, ...], name: str, calls: Calls, **options: Any
+) -> MCPServer[Any]:
     _check(agents)
     # Nobody subscribes to anything here. The level is that of the root logger, which the SDK
     # configures where the program has not: at its default it would log every request.
-    server: MCPServer[Any] = MCPServer(name, subscriptions=False, log_level="WARNING")
+    server: MCPServer[Any] = MCPServer(
+        name,
+        subscriptions=False,
+        log_level="WARNING",
+        lifespan=calls.lifespan,
+        middleware=[answer_encodable, calls.offer_conversations],
+        **options,
+    )
     for agent in agents:
         server.add_tool(
             _tool_of(agent, calls),
@@ -71,15 +107,17 @@ def _server_of(agents: tuple[BaseAgent, ...], name: str, calls: Calls) -> MCPSer
     return server
 
 
-def _check(agents: Iterable[BaseAgent]) -> None:
+def _check(agents: Iterable[Target]) -> None:
     names = set()
     for agent in agents:
-        if not isinstance(agent, BaseAgent):
-            raise InvalidTypeError(f"only a BaseAgent can be served, not {agent!r}")
+        if not isinstance(agent, BaseAgent | AgentPool):
+            raise InvalidTypeError(
+                f"only a BaseAgent can be served, or an AgentPool, not {shortened(agent)}"
+            )
         if not validate_tool_name(agent.name).is_valid:
             raise InvalidArgumentError(
-                f"{agent!r} cannot be a tool of this name; give it one of up to 128 letters, "
-                "digits, '_', '-' and '.'"
+                f"{agent!r} cannot be a tool called {agent.name!r}; give it a name of up to 128 "
+                "letters, digits, '_', '-' and '.'"
             )
         if agent.name in names:
             raise InvalidArgumentError(f"two agents are called {agent.name!r}; rename one")
@@ -88,17 +126,19 @@ def _check(agents: Iterable[BaseAgent]) -> None:
         raise InvalidArgumentError("there is nothing to serve; pass at least one agent")
 
 
-def _description_of(agent: BaseAgent) -> str:
-    own = None if type(agent) is BaseAgent else type(agent).__doc__
+def _description_of(agent: Target) -> str:
+    own = None if type(agent) in (BaseAgent, AgentPool) else type(agent).__doc__
     return agent.description or inspect.cleandoc(own or f"Ask the agent {agent.name!r}.")
 
 
-def _tool_of(agent: BaseAgent, calls: Calls) -> Callable[..., Awaitable[Any]]:
+def _tool_of(agent: Target, calls: Calls) -> Callable[..., Awaitable[Any]]:
     async def ask(
         message: Annotated[str, Field(description="What to ask the agent.")],
+        ctx: Context[Any, Any],
         sender: Annotated[str, Field(description="Who asks.")] = "mcp",
+        conversation: Annotated[str, Field(description=CONVERSATION)] = "",
     ) -> Any:
-        return await calls.answer(agent, message, sender)
+        return await calls.answer(agent, message, sender, ctx, conversation)
 
     return ask
 
@@ -106,7 +146,9 @@ def _tool_of(agent: BaseAgent, calls: Calls) -> Callable[..., Awaitable[Any]]:
 # -- serving ---------------------------------------------------------------------------------------
 
 
-def serve_stdio(*agents: BaseAgent, name: str = "rxlanggraph") -> None:
+def serve_stdio(
+    *agents: BaseAgent | AgentPool, name: str = "rxlanggraph", share_conversation: bool = False
+) -> None:
     """Serve agents on standard input and output, to the process that started this one.
 
     Blocks until the input ends, or until SIGINT or SIGTERM: then the calls in flight are cancelled
@@ -119,13 +161,15 @@ def serve_stdio(*agents: BaseAgent, name: str = "rxlanggraph") -> None:
     Args:
         agents: As for `mcp_server`.
         name: What the server calls itself.
+        share_conversation: Have the client talk in what the agents themselves remember.
 
     Raises:
         InvalidArgumentError, InvalidTypeError: As `mcp_server`.
         BlockingCallError: Called in a running loop's thread.
         OSError: There is no standard input.
     """
-    calls = Calls()
+    conversations = Conversations(MAX_CONVERSATIONS, CONVERSATION_TIMEOUT)
+    calls = Calls(conversations, shared=share_conversation)
     server = _server_of(agents, name, calls)
     with ending_input() as end_input:
 
@@ -143,11 +187,12 @@ def serve_stdio(*agents: BaseAgent, name: str = "rxlanggraph") -> None:
 
 
 def serve_http(
-    *agents: BaseAgent,
+    *agents: BaseAgent | AgentPool,
     host: str = "127.0.0.1",
     port: int = 8000,
     name: str = "rxlanggraph",
     grace: float = 5.0,
+    share_conversation: bool = False,
 ) -> None:
     """Serve agents over streamable HTTP, at ``http://HOST:PORT/mcp``.
 
@@ -167,6 +212,7 @@ def serve_http(
         name: What the server calls itself.
         grace: Seconds that calls in flight have after the first signal. What is left then is
             cancelled, and answered with an error.
+        share_conversation: As for `mcp_server`.
 
     Raises:
         InvalidArgumentError: As `mcp_server`; or ``grace`` is no number of seconds from 0.
@@ -175,7 +221,7 @@ def serve_http(
         OSError: The address cannot be listened on.
     """
     check_seconds("grace", grace)
-    calls = Calls()
+    calls = Calls(Conversations(MAX_CONVERSATIONS, CONVERSATION_TIMEOUT), shared=share_conversation)
     app = ClientWatch(_server_of(agents, name, calls).streamable_http_app(host=host))
     http: Any = Server(
         Config(

@@ -4,21 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pydantic_core import to_json
+
+from rxlanggraph.agent.base import BaseAgent
 from rxlanggraph.agent.content import text_of
-from rxlanggraph.agent.mcp_sdk import CancelScope, PlainTextResponse, ToolError
+from rxlanggraph.agent.mcp_sdk import (
+    Audio,
+    CallToolResult,
+    CancelScope,
+    ContentBlock,
+    Context,
+    Image,
+    PlainTextResponse,
+    TextContent,
+    ToolError,
+)
+from rxlanggraph.agent.pool import AgentPool
 from rxlanggraph.errors import AgentMessageError, RxLangGraphError
 from rxlanggraph.registry import TaskRegistry
+from rxlanggraph.texts import error_text
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from rxlanggraph.agent.base import BaseAgent
+    from rxlanggraph.agent.mcp_conversations import Conversations
+    from rxlanggraph.agent.mcp_sdk import CallNext, HandlerResult, ServerRequestContext
 
-__all__ = ["Calls", "ClientWatch"]
+__all__ = ["CONVERSATION", "Calls", "ClientWatch", "Target"]
+
+Target: TypeAlias = BaseAgent | AgentPool
+"""What can be a tool."""
+
+CONVERSATION = (
+    "Which conversation to go on with, as an earlier answer named it. Without it, a new one."
+)
+_NAME = "conversation"
+_SHARED = "mcp"
+"""The thread of a pool where all calls are part of one conversation."""
 
 _log = logging.getLogger("rxlanggraph")
 _CANCEL_SECONDS = 5.0
@@ -38,23 +65,63 @@ _request: ContextVar[_Request | None] = ContextVar("rxlanggraph_mcp_request", de
 
 
 class Calls:
-    """The calls in flight of one server, and how all of them end."""
+    """The calls in flight of one server, and how all of them end.
 
-    def __init__(self) -> None:
+    Args:
+        conversations: Which call is part of which.
+        shared: Whether all are part of one instead: of what the agents themselves remember.
+    """
+
+    def __init__(self, conversations: Conversations, *, shared: bool = False) -> None:
+        self._conversations = conversations
+        self._shared = shared
+        self.lifespan = conversations.lifespan  # of the SDK's server
         self._runs = TaskRegistry()
         # The tasks that write the answers: each ends later than its run, once that is done.
         self._writers = TaskRegistry()
 
-    async def answer(self, agent: BaseAgent, message: str, sender: str) -> Any:
-        """Run ``agent`` in a task of its own; cancelled, cancel that, and wait for its end."""
+    async def answer(
+        self, target: Target, message: str, sender: str, ctx: Context[Any, Any], name: str
+    ) -> Any:
+        """Have ``target`` answer in the conversation called ``name``, or that of the session.
+
+        Raises:
+            ToolError: What is to be told to the caller.
+        """
         if self._runs.state != "open":
             raise ToolError("the server is stopping; ask again when it is back")
+        if self._shared:
+            answer = await self._run(target, _asked(target, message, sender, _SHARED))
+            return self._result(target, answer, None)
+        async with self._conversations.joined(ctx.request_context, name) as joined:
+            if isinstance(target, AgentPool):
+                joined.pools.add(target)
+            with joined.conversation.entered():
+                answer = await self._run(target, _asked(target, message, sender, joined.id))
+            return self._result(target, answer, joined.id if joined.named else None)
+
+    async def offer_conversations(
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        """Show the tools' argument for a conversation only to those who need one: of the SDK's."""
+        result = await call_next(ctx)
+        if ctx.method != "tools/list" or not isinstance(result, dict):
+            return result
+        if self._shared or self._conversations.home_of(ctx)[1]:
+            for tool in result.get("tools", ()):
+                schema = tool["inputSchema"]
+                others = {key: of for key, of in schema["properties"].items() if key != _NAME}
+                tool["inputSchema"] = {**schema, "properties": others}
+        return result
+
+    async def _run(self, target: Target, asked: Coroutine[Any, Any, Any]) -> Any:
+        """Have ``asked`` run in a task of its own; cancelled, cancel that, and wait for its end."""
         request = _request.get()
         writer = asyncio.current_task() if request is None else request.task
         assert writer is not None
         self._writers.add(writer)
-        run = asyncio.create_task(agent.process_mcp_message(message, sender, agent_id=agent.name))
-        self._runs.add(run, name=agent.name)
+        run = asyncio.create_task(asked)
+        self._runs.add(run, name=target.name)
         if request is not None:
             request.gone.add_done_callback(lambda _: run.cancel())
         try:
@@ -63,22 +130,31 @@ class Calls:
             run.cancel()
             await _ended(run)
             raise
-        return self._outcome(agent, run)
+        return self._outcome(target, run)
 
-    def _outcome(self, agent: BaseAgent, run: asyncio.Task[Any]) -> Any:
+    def _outcome(self, target: Target, run: asyncio.Task[Any]) -> Any:
         if run.cancelled():
             why = "" if self._runs.state == "open" else ": the server is stopping"
-            raise ToolError(f"the run of agent {agent.name!r} was cancelled{why}")
+            raise ToolError(f"the run of agent {target.name!r} was cancelled{why}")
         error = run.exception()
         if error is None:
-            return _readable(run.result())
+            return run.result()
         if isinstance(error, RxLangGraphError):
-            raise ToolError(str(error)) from error
-        _log.error("agent %r failed on a message of MCP", agent.name, exc_info=error)
-        raise ToolError(
-            f"agent {agent.name!r} failed with {type(error).__name__}; "
+            raise ToolError(error_text(error)) from error
+        raise self._failure(target, error) from error
+
+    def _result(self, target: Target, answer: Any, name: str | None) -> CallToolResult:
+        try:
+            return _result(_readable(answer), name)
+        except Exception as error:
+            raise self._failure(target, error) from error
+
+    def _failure(self, target: Target, error: BaseException) -> ToolError:
+        _log.error("agent %r failed on a message of MCP", target.name, exc_info=error)
+        return ToolError(
+            f"agent {target.name!r} failed with {type(error).__name__}; "
             "the log of the server says more"
-        ) from error
+        )
 
     async def stop(self, grace: float) -> None:
         """Take no new call, and wait for the others: so long, then cancelled."""
@@ -93,6 +169,39 @@ class Calls:
     def cancel(self) -> None:
         """Cancel every run; the calls are answered with an error. On the loop; never blocks."""
         self._runs.cancel_all()
+
+
+def _asked(target: Target, message: str, sender: str, thread_id: str) -> Coroutine[Any, Any, Any]:
+    if isinstance(target, AgentPool):
+        return target.process_mcp_message(message, sender, thread_id=thread_id)
+    return target.process_mcp_message(message, sender, agent_id=target.name)
+
+
+def _result(answer: Any, name: str | None) -> CallToolResult:
+    """What the tool returns; with the name of the conversation, for programs and models to find."""
+    result = CallToolResult(content=list(_blocks(answer)))
+    if name is not None:
+        text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+        result.structured_content = {"answer": text, "conversation": name}
+    return result
+
+
+def _blocks(answer: Any) -> Iterator[ContentBlock]:
+    """What the SDK would make of it, as far as that is public."""
+    if answer is None:
+        return
+    if isinstance(answer, ContentBlock):
+        yield answer
+    elif isinstance(answer, Image):
+        yield answer.to_image_content()
+    elif isinstance(answer, Audio):
+        yield answer.to_audio_content()
+    elif isinstance(answer, list | tuple):
+        for part in answer:
+            yield from _blocks(part)
+    else:
+        text = answer if isinstance(answer, str) else to_json(answer, fallback=str, indent=2)
+        yield TextContent(text=text if isinstance(text, str) else text.decode())
 
 
 async def _ended(run: asyncio.Task[Any]) -> None:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from rxlanggraph.errors import MissingExtraError
 
 try:
-    from anyio import CancelScope
+    from anyio import CancelScope, move_on_after
     from mcp.server import MCPServer
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from mcp.server.mcpserver import Audio, Context, Image
     from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.shared.exceptions import MCPError
     from mcp.shared.tool_name_validation import validate_tool_name
+    from mcp_types import INTERNAL_ERROR, CallToolResult, ContentBlock, TextContent
+    from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
     from starlette.responses import PlainTextResponse
     from uvicorn import Config, Server
 except ImportError as error:
@@ -18,11 +24,26 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "HANDSHAKE_PROTOCOL_VERSIONS",
+    "INTERNAL_ERROR",
+    "Audio",
+    "AuthenticatedUser",
+    "CallNext",
+    "CallToolResult",
     "CancelScope",
     "Config",
+    "ContentBlock",
+    "Context",
+    "HandlerResult",
+    "Image",
+    "MCPError",
     "MCPServer",
     "PlainTextResponse",
     "Server",
+    "ServerRequestContext",
+    "TextContent",
     "ToolError",
+    "authorization_context",
+    "move_on_after",
     "validate_tool_name",
 ]

@@ -16,6 +16,7 @@ built-in dict is taken to be one step.
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from collections.abc import Iterable
@@ -151,6 +152,20 @@ class Memory:
     def clear(self) -> None:
         """Forget everything, as ``load(())`` does."""
         self.load(())
+
+    def copy(self) -> Self:
+        """Make a memory bounded as this one, with the messages of no turn. Any thread.
+
+        Blocks as long as a token counter does.
+
+        Raises:
+            Exception: Whatever a token counter raised.
+        """
+        messages = self._shown()
+        other = copy.copy(self)
+        other._lock = threading.RLock()
+        other._entries = {object(): message for message in messages}
+        return other
 
     def turn(self) -> Turn:
         """Make a `Turn`. Any thread; never blocks."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from rxlanggraph.agent.base import BaseAgent
-from rxlanggraph.agent.checks import check_whole
+from rxlanggraph.agent.checks import check_name, check_whole
 from rxlanggraph.agent.guard import RunGuard
 from rxlanggraph.agent.keeping import Keeper, keeper_for
 from rxlanggraph.agent.line import Line, Place
@@ -48,9 +48,11 @@ class AgentPool:
         keep_in: Where memories are kept after each run: a LangGraph store or checkpointer. None
             keeps them in this process, as long as the pool. LangGraph writes a conversation as a
             whole each time: have the factory bound it, by ``memory=Memory(max_messages=...)``.
+        name: For people, and where it is offered as a tool.
+        description: What its agents are good for: shown where it is offered as a tool.
 
     Raises:
-        InvalidArgumentError: ``max_agents`` is less than 1.
+        InvalidArgumentError: ``max_agents`` is less than 1; or an empty name.
         InvalidTypeError: ``agent_factory`` cannot be called; ``keep_in`` is neither a store nor a
             checkpointer.
     """
@@ -61,13 +63,17 @@ class AgentPool:
         *,
         max_agents: int = 100,
         keep_in: Any = None,
+        name: str = "agents",
+        description: str = "",
     ) -> None:
         if not callable(agent_factory):
             raise InvalidTypeError(
                 f"agent_factory must be a function of a thread_id, not {agent_factory!r}"
             )
         check_whole("max_agents", max_agents, least=1)
-        self.name = "agents"
+        check_name("name", name)
+        self.name = name
+        self.description = description
         self._make = agent_factory
         self._max_agents = max_agents
         self._keeper: Keeper = keeper_for(keep_in)
@@ -98,10 +104,46 @@ class AgentPool:
                 "a message for an AgentPool needs a thread_id: whose agent is to answer? "
                 "pass bridge.invoke(pool, thread_id=...)"
             )
+        return await self._answer(thread_id, lambda agent: agent.ainvoke(input, config, reset=True))
+
+    async def process_mcp_message(self, content: Any, sender: str, *, thread_id: str) -> Any:
+        """Have the agent of ``thread_id`` answer an MCP message, as its method of that name does.
+
+        Any loop. Cancelling cancels the run, or the waiting for it.
+
+        Raises:
+            AgentMessageError: There is no text in ``content``.
+            Exception: As `ainvoke`.
+        """
+        return await self._answer(
+            thread_id,
+            lambda agent: agent.process_mcp_message(content, sender, agent_id=self.name),
+        )
+
+    async def forget(self, thread_id: str) -> None:
+        """Forget what the agent of ``thread_id`` remembers, here and where it is kept.
+
+        Any loop. Waits for the run that is on. Cancelled, it may have been forgotten in part.
+
+        Raises:
+            AgentBusyError: A run of that same agent asks this, and would wait for itself.
+            Exception: Whatever the factory, the store or a checkpointer raised.
+        """
+        self._refuse_itself(thread_id)
+        async with self._seated(thread_id) as seat, seat.guard.entered("enqueue"):
+            agent, seat.agent, seat.kept = seat.agent or self._make(thread_id), None, ()
+            await self._keeper.forget(thread_id)
+            await agent.forget_thread(thread_id)
+        with self._lock:
+            if not seat.users and self._seats.get(thread_id) is seat:
+                del self._seats[thread_id]
+        self._call_next()
+
+    async def _answer(self, thread_id: str, ask: Callable[[BaseAgent], Awaitable[Any]]) -> Any:
         self._refuse_itself(thread_id)
         async with self._seated(thread_id) as seat, seat.guard.entered("enqueue"):
             agent = seat.agent or await self._settle(seat, thread_id)
-            answer = await agent.ainvoke(input, config, reset=True)
+            answer = await ask(agent)
             seat.agent = None  # unless all of its memory is kept, what is kept counts
             messages = agent.memory.get_messages()
             await self._keeper.keep(thread_id, messages, seat.kept)
@@ -125,6 +167,7 @@ class AgentPool:
             raise InvalidTypeError(
                 f"the agent_factory {self._make!r} must return a BaseAgent, not {agent!r}"
             )
+        agent.thread_id = thread_id
         kept = await self._keeper.load(thread_id)
         if kept:
             agent.memory.load(kept)

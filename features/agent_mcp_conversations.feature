@@ -1,0 +1,157 @@
+Feature: What an MCP client says stays in its conversation: other clients have conversations of their own
+
+  # -- one conversation per session --------------------------------------------------------------
+
+  Scenario Outline: What one client says <how>, another does not hear from <whom>
+    Given <whom>, served over MCP
+    When a client says "my password is hunter2" <how>, and another asks what was said
+    Then the other has heard of nothing but its own question
+
+    Examples:
+      | how                        | whom                                 |
+      | in this process            | an agent with a model                |
+      | in this process            | an agent with a graph                |
+      | in this process            | an agent with a checkpointed graph   |
+      | in this process            | an agent that reads its memory       |
+      | in this process            | an agent that asks another one       |
+      | in this process            | an agent that asks another in a task |
+      | in this process            | a pool of agents                     |
+      | in this process, as in 2025 | an agent with a model               |
+      | in this process, as in 2025 | a pool of agents                    |
+      | over HTTP                  | an agent with a model                |
+      | over HTTP                  | an agent with a checkpointed graph   |
+      | over HTTP                  | a pool of agents                     |
+      | over HTTP, as in 2025      | an agent with a model                |
+      | over HTTP, as in 2025      | an agent with a checkpointed graph   |
+      | over HTTP, as in 2025      | a pool of agents                     |
+      | over HTTP, as in 2025      | a pool over a checkpointed graph     |
+
+    @tdd_expected_fail
+    Examples: the naive way: the agent's run is the tool
+      | how                        | whom                                 |
+      | in this process            | an agent that was made a tool        |
+      | over HTTP, as in 2025      | an agent that was made a tool        |
+
+  Scenario Outline: A session is one conversation: <whom> remembers what the same client said <how>
+    Given <whom>, served over MCP
+    When a client says "tea" and "milk" <how>, and asks what was said
+    Then it is told of "tea, milk" and its question
+
+    Examples:
+      | how                         | whom                               |
+      | in this process             | an agent with a model              |
+      | in this process             | an agent with a checkpointed graph |
+      | in this process             | an agent that asks another one     |
+      | in this process             | a pool of agents                   |
+      | in this process, as in 2025 | an agent with a model              |
+      | over HTTP, as in 2025       | an agent with a model              |
+      | over HTTP, as in 2025       | an agent with a checkpointed graph |
+      | over HTTP, as in 2025       | a pool of agents                   |
+      | over HTTP, as in 2025       | a pool over a checkpointed graph   |
+
+  Scenario: Each conversation begins with what the agent itself remembers, and adds nothing to it
+    Given an MCP server of an agent that remembers "be brief"
+    When a client says "my password is hunter2" in this process, and another asks what was said
+    Then the other has heard of nothing but "be brief" and its own question
+    And the agent itself remembers "be brief"
+
+  Scenario: The memory of a conversation is bounded as the agent's own is
+    Given an MCP server of an agent that remembers 3 messages at most
+    When a client says "one" and "two" in this process, and asks what was said
+    Then it is told of "two" and its question
+
+  Scenario: A failed call leaves its conversation as it was
+    Given an agent with a model, served over MCP
+    When a client says "tea" and "fail" in this process, and asks what was said
+    Then it is told of "tea" and its question
+
+  Scenario Outline: Clients share a conversation with <whom> where the server was told to share it
+    Given <whom>, served over MCP with one conversation for all
+    When a client says "tea" <how>, and another asks what was said
+    Then the other has heard of "tea" and its own question
+
+    Examples:
+      | how                   | whom                               |
+      | in this process       | an agent with a model              |
+      | over HTTP             | an agent with a model              |
+      | over HTTP             | a pool of agents                   |
+      | over HTTP, as in 2025 | an agent with a checkpointed graph |
+
+  # -- HTTP since 2026 has no sessions -----------------------------------------------------------
+
+  Scenario Outline: Where the protocol has no sessions, an answer names its conversation, and a call can go on with it
+    Given <whom>, served over MCP
+    When a client says "tea" over HTTP, and asks in the conversation that the answer names
+    Then it is told of "tea" and its question
+    And the answers name the same conversation
+
+    Examples:
+      | whom                               |
+      | an agent with a model              |
+      | an agent with a checkpointed graph |
+      | a pool of agents                   |
+
+  Scenario: A conversation that there is not is an error of the tool, which says how to begin one
+    Given an agent with a model, served over MCP
+    When a client asks in a conversation that there is not
+    Then the call fails with "there is no such conversation"
+    And the call fails with "leave it out"
+
+  Scenario: A conversation is of the client who began it, and for others there is no such one
+    Given an agent with a model, served over MCP to two clients with names of their own
+    When one client says "tea" over HTTP, and the other asks in the conversation that the answer names
+    Then the call fails with "there is no such conversation"
+
+  # -- bounded and retired -----------------------------------------------------------------------
+
+  Scenario Outline: When a session ends <how>, nothing is left of its conversation with <whom>
+    Given <whom>, served over MCP
+    When a client says "tea" <how>, and leaves
+    Then the server has no conversation, and nothing remembers "tea"
+
+    Examples:
+      | how                         | whom                               |
+      | in this process             | an agent with a model              |
+      | in this process             | an agent with a checkpointed graph |
+      | in this process, as in 2025 | an agent with a model              |
+      | over HTTP, as in 2025       | an agent with a model              |
+      | over HTTP, as in 2025       | an agent with a checkpointed graph |
+      | over HTTP, as in 2025       | a pool of agents                   |
+      | over HTTP, as in 2025       | a pool over a checkpointed graph   |
+
+  Scenario: Of more conversations than there is room for, those go that were quiet for longest
+    Given an agent with a checkpointed graph, served over MCP with room for 2 conversations
+    When clients begin 3 conversations over HTTP
+    Then the first of them is gone, and the others go on
+    And the checkpointer has 2 threads
+
+  Scenario: A conversation in which a call is on is not the one to go
+    Given an agent with a model, served over MCP with room for 1 conversations
+    When a client begins another conversation while a call in the first is on
+    Then the call fails with "too many conversations"
+    And the first call is answered
+
+  Scenario: A conversation that was quiet for too long is gone
+    Given an agent with a model, served over MCP, which forgets after 60 seconds
+    When a conversation over HTTP was quiet for 61 seconds
+    Then there is no such conversation any more
+
+  Scenario Outline: <number> for <argument> is refused
+    When an MCP server is made with <number> for <argument>
+    Then it is an InvalidArgumentError that names "<argument>"
+
+    Examples:
+      | argument             | number |
+      | max_conversations    | 0      |
+      | max_conversations    | 1.5    |
+      | conversation_timeout | 0      |
+      | conversation_timeout | soon   |
+
+  Scenario Outline: A pool <that> is refused as a tool
+    When an MCP server is made of a pool <that>
+    Then it is an InvalidArgumentError that names "<text>"
+
+    Examples:
+      | that                       | text            |
+      | whose name has blanks      | the helpers     |
+      | that is called as an agent | called 'agents' |

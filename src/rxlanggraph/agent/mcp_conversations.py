@@ -1,0 +1,251 @@
+"""Which conversation a call over MCP is part of: one for each session, and none for ever.
+
+What is a session depends on the protocol. Until 2025 a client begins one with a handshake. Since
+2026 there is one only where a stream (standard input and output) has a single client at its other
+end; a request over HTTP stands for itself, and whoever forwards it may do so for many. So nothing
+about it tells its client: such a call begins a conversation, the answer names it, and a later call
+goes on with it by that name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rxlanggraph.agent.conversations import Conversation
+from rxlanggraph.agent.mcp_sdk import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    AuthenticatedUser,
+    ToolError,
+    authorization_context,
+    move_on_after,
+)
+
+if TYPE_CHECKING:
+    from rxlanggraph.agent.mcp_sdk import ServerRequestContext
+    from rxlanggraph.agent.pool import AgentPool
+
+__all__ = ["Conversations", "Joined"]
+
+_log = logging.getLogger("rxlanggraph")
+_now = time.monotonic
+_KEY = "rxlanggraph.conversation"
+_FORGET_SECONDS = 5.0
+"""What checkpointers have to forget a conversation, when its server ends. A guess."""
+
+
+@dataclass(eq=False)
+class _Home:
+    """What conversations end with: a session, or the server's run. Its loop owns it.
+
+    Attributes:
+        conversation: The one of the session; None where there is none (any more).
+        forgetting: Tasks that have checkpointers forget.
+    """
+
+    conversation: str | None = None
+    forgetting: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class Joined:
+    """A conversation on a server. The table's lock guards ``users`` and ``used``.
+
+    Attributes:
+        named: Whether later calls go on with it by its name alone.
+        pools: Those that were asked in it.
+    """
+
+    home: _Home
+    owner: Any
+    named: bool
+    conversation: Conversation = field(default_factory=Conversation)
+    pools: set[AgentPool] = field(default_factory=set)
+    users: int = 0
+    used: float = 0.0
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self.conversation.id
+
+    async def forget(self) -> None:
+        """Have all that remembers it forget it; what fails is logged."""
+        try:
+            await self.conversation.forget()
+            for pool in self.pools:
+                await pool.forget(self.id)
+        except Exception:
+            _log.exception("a conversation is over, and could not be forgotten everywhere")
+
+
+class Conversations:
+    """The conversations on one server, those in use and those that may be gone on with.
+
+    Safe from any number of loops: a server may be served on several.
+
+    Args:
+        limit: How many there are at most. The one that was quiet for longest makes room.
+        timeout: Seconds of quiet after which one that is no session's is forgotten.
+    """
+
+    def __init__(self, limit: int, timeout: float) -> None:
+        self._limit = limit
+        self._timeout = timeout
+        # A leaf, for a few lines; an RLock, as a finalizer may come here too (invariant 5).
+        self._lock = threading.RLock()
+        # The one that was quiet for longest first. Guarded by the lock.
+        self._table: OrderedDict[str, Joined] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many there are. Any thread; never blocks."""
+        with self._lock:
+            return len(self._table)
+
+    @asynccontextmanager
+    async def lifespan(self, _server: object) -> AsyncIterator[_Home]:
+        """The run of a server; of one over a stream, that is the session of its only client."""
+        home = _Home()
+        try:
+            yield home
+        finally:
+            await self._end(home)
+
+    @asynccontextmanager
+    async def joined(self, ctx: ServerRequestContext[Any, Any], name: str) -> AsyncIterator[Joined]:
+        """Be in the conversation called ``name``, or else in that of the session, or in a new one.
+
+        One that was begun here, and is no session's, is forgotten if the block fails: nobody has
+        learned its name.
+
+        Raises:
+            ToolError: There is none of that name, or no room for another one.
+        """
+        home, is_session = self.home_of(ctx)
+        with self._lock:
+            gone = self._retire(self._quiet())
+            joined = self._find(home, name, _owner(ctx), is_session)
+            if joined is None:
+                gone += self._retire(self._in_the_way())
+                joined = Joined(home, _owner(ctx), named=not is_session)
+                self._table[joined.id] = joined
+                if is_session:
+                    home.conversation = joined.id
+            is_new = not joined.used
+            self._use(joined, +1)
+        self._forget_later(ctx.lifespan_context, gone)
+        answered = False
+        try:
+            yield joined
+            answered = True
+        finally:
+            with self._lock:
+                self._use(joined, -1)
+                failed = is_new and joined.named and not answered
+                known = joined.id in self._table
+                gone = self._retire([joined] if failed and known else [])
+                # Its session has ended meanwhile, and left it to the last who is in it.
+                gone += [joined] if not known and not joined.users else []
+            self._forget_later(ctx.lifespan_context, gone)
+
+    def home_of(self, ctx: ServerRequestContext[Any, Any]) -> tuple[_Home, bool]:
+        """What the call's conversations end with, and whether that is a session. On its loop."""
+        # The SDK keeps state for handlers there, and names no public way to it from a tool. Without
+        # it, a call counts as one without a session: that may forget, but tells nobody.
+        connection = getattr(ctx.session, "_connection", None)
+        if (
+            connection is not None
+            and connection.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+            and connection.has_standalone_channel  # else each request has a connection
+        ):
+            home = connection.state.get(_KEY)
+            if home is None:
+                home = connection.state[_KEY] = _Home()
+                connection.exit_stack.push_async_callback(self._end, home)
+            return home, True
+        return ctx.lifespan_context, ctx.request is None
+
+    # -- the table -----------------------------------------------------------------------------
+
+    def _find(self, home: _Home, name: str, owner: Any, is_session: bool) -> Joined | None:
+        """The one to go on with, if any. Under the lock."""
+        if not name:
+            return self._table.get(home.conversation or "") if is_session else None
+        joined = self._table.get(name)
+        if joined is None or joined.home is not home or joined.owner != owner:
+            raise ToolError(
+                "there is no such conversation, or not any more: "
+                "leave it out, and the answer comes from a new one"
+            )
+        return joined
+
+    def _use(self, joined: Joined, users: int) -> None:
+        """Under the lock."""
+        joined.users += users
+        joined.used = _now()
+        if joined.id in self._table:
+            self._table.move_to_end(joined.id)
+
+    def _quiet(self) -> Iterator[Joined]:
+        """Those that were quiet for too long. Under the lock."""
+        until = _now() - self._timeout
+        for joined in self._table.values():
+            if joined.used > until:
+                return
+            if joined.named and not joined.users:
+                yield joined
+
+    def _in_the_way(self) -> list[Joined]:
+        """What has to go for another one. Under the lock.
+
+        Raises:
+            ToolError: All are in use.
+        """
+        if len(self._table) < self._limit:
+            return []
+        idle = next((joined for joined in self._table.values() if not joined.users), None)
+        if idle is None:
+            raise ToolError(
+                f"too many conversations: calls are on in all {self._limit}; try again later"
+            )
+        return [idle]
+
+    def _retire(self, some: Iterator[Joined] | list[Joined]) -> list[Joined]:
+        """Under the lock."""
+        gone = list(some)
+        for joined in gone:
+            del self._table[joined.id]
+        return gone
+
+    # -- forgetting ----------------------------------------------------------------------------
+
+    async def _end(self, home: _Home) -> None:
+        """Forget what ended with ``home``: once nobody is in it any more."""
+        with self._lock:
+            gone = self._retire([each for each in self._table.values() if each.home is home])
+        with move_on_after(_FORGET_SECONDS, shield=True):
+            for joined in gone:
+                if not joined.users:
+                    await joined.forget()
+            if home.forgetting:
+                await asyncio.wait(home.forgetting)
+
+    def _forget_later(self, home: _Home, gone: list[Joined]) -> None:
+        """Without keeping anybody waiting for checkpointers. On the loop of ``home``."""
+        for joined in gone:
+            task = asyncio.create_task(joined.forget())
+            home.forgetting.add(task)
+            task.add_done_callback(home.forgetting.discard)
+
+
+def _owner(ctx: ServerRequestContext[Any, Any]) -> Any:
+    """Who has proved to be behind the request; None where nobody has to."""
+    user = ctx.request.scope.get("user") if ctx.request is not None else None
+    return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
