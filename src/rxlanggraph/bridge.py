@@ -156,7 +156,9 @@ class RxPyLangGraphBridge(Ending):
             timeout: Seconds for each attempt; None takes the bridge's. When it is over the future
                 is resolved and the run cancelled, which holds its slot until it has ended.
             retry: How often to try again after an exception, with random exponential waits; or a
-                tenacity ``AsyncRetrying`` of your own.
+                tenacity ``AsyncRetrying`` of your own. With a checkpointer, an attempt goes on
+                from what the failed one has saved. None begins once the run was cancelled, or the
+                bridge is closing.
             errors: What a run that did not end well does to the future: ``"raise"`` its exception,
                 or ``"emit"`` the result with its ``status`` and ``error``.
             config: LangGraph's config for the run.

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple, TypeAlias
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Config", "NamedThread", "config_for", "one_thread", "threads_of"]
+__all__ = [
+    "Config",
+    "NamedThread",
+    "config_for",
+    "configurable_of",
+    "one_thread",
+    "threads_of",
+]
 
 Config: TypeAlias = Mapping[str, Any]
 
@@ -84,6 +91,18 @@ def config_for(message: StreamMessage, config: Config | None) -> Config | None:
         }
         merged["metadata"] = {**(merged.get("metadata") or {}), **passed_on}
     return merged
+
+
+def configurable_of(graph: Any, config: Config) -> dict[str, Any]:
+    """What the ``configurable`` of a call will be: the graph's own, and over it that of ``config``.
+
+    Any thread; never blocks.
+    """
+    own = getattr(graph, "config", None)
+    inner: dict[str, Any] = {}
+    if isinstance(own, Mapping):
+        inner = configurable_of(getattr(graph, "bound", None), own)
+    return {**inner, **(config.get("configurable") or {})}
 
 
 def _threads_in(config: Config, by: str) -> Iterator[NamedThread]:

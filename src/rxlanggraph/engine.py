@@ -15,11 +15,12 @@ import asyncio
 import atexit
 import contextlib
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
 from typing import Any
 
+from rxlanggraph.attempts import retried
 from rxlanggraph.backlog import Backlog
 from rxlanggraph.errors import LoopUnavailableError, RunTimeoutError
 from rxlanggraph.handoff import Handoff
@@ -195,24 +196,32 @@ class Engine:
     def _attempts(self, run: Run) -> Awaitable[Any]:
         if run.cancelled():  # between its start and this, its first step
             raise asyncio.CancelledError
-        retry = run.options.retry
-        if retry is not None:
-            return retry.copy()(self._timed_attempt, run)
-        return self._attempt(run) if run.options.timeout is None else self._timed_attempt(run)
+        message, options = run.message, run.options
+        if options.retry is not None:
+            attempt = options.target.attempts(message, options.config, self.threads)
+            return retried(
+                options.retry,
+                partial(self._timed_attempt, run, attempt),
+                partial(self._may_retry, run),
+            )
+        attempt = partial(options.target.call, message, options.config, self.threads)
+        return attempt() if options.timeout is None else self._timed_attempt(run, attempt)
 
-    def _attempt(self, run: Run) -> Awaitable[Any]:
-        options = run.options
-        return options.target.call(run.message, options.config, self.threads)
+    def _may_retry(self, run: Run) -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        # Also where an attempt made an exception of its own out of being cancelled.
+        return not (run.done() or task.cancelling() or self.registry.state != "open")
 
-    async def _timed_attempt(self, run: Run) -> Any:
+    async def _timed_attempt(self, run: Run, attempt: Callable[[], Awaitable[Any]]) -> Any:
         options = run.options
         if options.timeout is None:
-            return await self._attempt(run)
+            return await attempt()
         loop = asyncio.get_running_loop()
         run.expired = False
         run.timer = loop.call_later(options.timeout, self._expire, run)
         try:
-            return await self._attempt(run)
+            return await attempt()
         except asyncio.CancelledError:
             if not run.expired or run.cancelled() or options.retry is None:
                 raise

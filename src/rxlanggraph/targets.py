@@ -13,6 +13,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from rxlanggraph.attempts import ThreadAttempts, saver_of
 from rxlanggraph.configs import Config, config_for
 from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.messages import StreamMessage
@@ -33,6 +34,11 @@ class Target(Protocol):
         self, message: StreamMessage, config: Config | None, executor: Executor
     ) -> Awaitable[Any]:
         """Start one attempt. On the loop."""
+
+    def attempts(
+        self, message: StreamMessage, config: Config | None, executor: Executor
+    ) -> Callable[[], Awaitable[Any]]:
+        """Return what starts an attempt each time that it is called, also after a failed one."""
 
 
 def as_target(graph: Graph) -> Target:
@@ -64,11 +70,21 @@ def _name_of(graph: Graph) -> str:
     return name if isinstance(name, str) else type(graph).__name__
 
 
+class _Independent:
+    """A target whose attempts know nothing of each other."""
+
+    def attempts(
+        self: Target, message: StreamMessage, config: Config | None, executor: Executor
+    ) -> Callable[[], Awaitable[Any]]:
+        return partial(self.call, message, config, executor)
+
+
 class _Runnable:
     """Anything with LangChain's ``ainvoke``, compiled LangGraph graphs first of all."""
 
     def __init__(self, runnable: Any) -> None:
         self.name = _name_of(runnable)
+        self._runnable = runnable
         self._ainvoke = runnable.ainvoke
 
     def call(
@@ -77,8 +93,16 @@ class _Runnable:
         result: Awaitable[Any] = self._ainvoke(message.content, config_for(message, config))
         return result
 
+    def attempts(
+        self, message: StreamMessage, config: Config | None, executor: Executor
+    ) -> Callable[[], Awaitable[Any]]:
+        saver, config = saver_of(self._runnable), config_for(message, config)
+        if saver is None or config is None or message.thread_id is None:
+            return partial(self._ainvoke, message.content, config)
+        return ThreadAttempts(self._runnable, saver, message.content, config)
 
-class _AsyncFunction:
+
+class _AsyncFunction(_Independent):
     """A coroutine function, or an object whose ``__call__`` is one."""
 
     def __init__(self, function: Callable[[Any], Awaitable[Any]]) -> None:
@@ -91,7 +115,7 @@ class _AsyncFunction:
         return self._function(message.content)
 
 
-class _Function:
+class _Function(_Independent):
     """A plain function: executed in a worker thread."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:

@@ -1,0 +1,201 @@
+"""Attempts at one message: whether another one begins, and where it goes on.
+
+What breaks without it: an attempt that sends its message again puts it into the thread's state
+again, and runs again what had ended; and a policy by exclusion ("retry all but a KeyError") takes
+cancelling for one more reason to begin again.
+
+A graph that keeps checkpoints goes on from where the failed attempt left the thread. What that is,
+the thread itself says: what is saved there is compared with what was before the attempt. LangGraph
+saves a message as a checkpoint, and an answer (``Command``) as writes that are pending on the
+checkpoint that asked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from tenacity import AsyncRetrying, DoAttempt, DoSleep, RetryCallState
+
+from rxlanggraph.configs import Config, configurable_of
+
+__all__ = ["ThreadAttempts", "retried", "saver_of"]
+
+# What LangGraph's savers call the writes that belong to no channel of the graph.
+_ERROR, _INTERRUPT, _RESUME = "__error__", "__interrupt__", "__resume__"
+# The length of an interrupt's id: an answer whose keys are ids is a map of answers.
+_ID_LENGTH = 32
+
+
+async def retried(
+    retry: AsyncRetrying, attempt: Callable[[], Awaitable[Any]], may_go_on: Callable[[], bool]
+) -> Any:
+    """Call ``attempt`` as often as ``retry`` says. On the loop.
+
+    tenacity's own loop lets its policy decide about everything that an attempt raises. Here it
+    decides about an `Exception` alone, and only as long as ``may_go_on`` returns True; all else,
+    cancelling included, goes straight out.
+    """
+    retry = retry.copy()
+    if not retry.enabled:
+        return await attempt()
+    retry.begin()
+    state = RetryCallState(retry, attempt, (), {})
+    ended = None
+    try:
+        while True:
+            action = await retry.iter(state)
+            if isinstance(action, DoAttempt):
+                try:
+                    state.set_result(await attempt())
+                except Exception as error:
+                    if not may_go_on():
+                        raise
+                    state.set_exception((type(error), error, error.__traceback__))
+            elif isinstance(action, DoSleep):
+                ended = state.outcome
+                assert ended is not None
+                state.prepare_for_next_attempt()
+                await retry.sleep(action)  # type: ignore[misc]  # typed for the sync Retrying
+                if not may_go_on():
+                    return ended.result()
+            else:
+                return action
+    finally:
+        # They refer to the exception, and its traceback to this frame.
+        state.outcome = ended = None
+
+
+def saver_of(graph: Any) -> Any:
+    """The checkpoint saver of ``graph``, also within what ``with_config`` and its like make of it.
+
+    None if it has none, or none that a loop can use.
+    """
+    while isinstance(getattr(graph, "config", None), Mapping) and hasattr(graph, "bound"):
+        graph = graph.bound
+    saver = getattr(graph, "checkpointer", None)
+    return saver if hasattr(saver, "aget_tuple") else None
+
+
+class _Saved(NamedTuple):
+    """What a thread's latest checkpoint is, and what is pending on it."""
+
+    checkpoint_id: str
+    writes: list[tuple[str, str, Any]]
+    as_bytes: Any
+    """The writes, to be compared: their values need not be."""
+
+    def questions(self) -> dict[str, str]:
+        """The task of each question that is pending, by the question's id."""
+        return {
+            interrupt.id: task
+            for task, channel, interrupts in self.writes
+            if channel == _INTERRUPT
+            for interrupt in interrupts
+        }
+
+    def answers_of(self, task: str) -> int:
+        """How many answers ``task`` has taken."""
+        return sum(len(value) for t, c, value in self.writes if (t, c) == (task, _RESUME))
+
+
+class ThreadAttempts:
+    """Starts the attempts at one message on a thread that is kept. Confined to the loop.
+
+    Args:
+        graph: What is called, with ``ainvoke``.
+        saver: The checkpoint saver of the graph.
+        content: The message's content.
+        config: The run's config, with its thread.
+    """
+
+    def __init__(self, graph: Any, saver: Any, content: Any, config: Config) -> None:
+        self._graph = graph
+        self._saver = saver
+        self._content = content
+        self._config = config
+        configurable = configurable_of(graph, config)
+        self._addressed = configurable.get("checkpoint_id") is not None
+        latest = {**configurable, "checkpoint_id": None}
+        self._latest = {"configurable": {"checkpoint_ns": "", **latest}}
+        self._before: _Saved | None = None
+        self._failed = False
+
+    async def __call__(self) -> Any:
+        """Make one attempt: the first, or one that goes on where the last one failed."""
+        saved = await self._read()
+        if self._failed and saved is not None and self._has_changed(saved):
+            content, config = self._rest(saved), self._onward()
+        else:
+            self._before = saved
+            content, config = _told_apart(self._content, saved), self._config
+        self._failed = True
+        result = await self._graph.ainvoke(content, config)
+        self._failed = False
+        return result
+
+    async def _read(self) -> _Saved | None:
+        found = await self._saver.aget_tuple(self._latest)
+        if found is None:
+            return None
+        writes = [(t, c, value) for t, c, value in found.pending_writes or () if c != _ERROR]
+        return _Saved(
+            found.config["configurable"]["checkpoint_id"],
+            writes,
+            self._saver.serde.dumps_typed(writes) if _is_command(self._content) else None,
+        )
+
+    def _has_changed(self, saved: _Saved) -> bool:
+        before = self._before
+        return before is None or (saved.checkpoint_id, saved.as_bytes) != (
+            before.checkpoint_id,
+            before.as_bytes,
+        )
+
+    def _rest(self, saved: _Saved) -> Any:
+        """What of the message is still to be sent: the answers that nobody has taken."""
+        before = self._before
+        if before is None or before.checkpoint_id != saved.checkpoint_id:
+            return None  # LangGraph's word for "go on"
+        resume, task_of = _told_apart(self._content, before).resume, before.questions()
+        if not _is_map(resume):
+            return None
+        untaken = {
+            question: answer
+            for question, answer in resume.items()
+            if question in task_of
+            and saved.answers_of(task_of[question]) == before.answers_of(task_of[question])
+        }
+        return type(self._content)(resume=untaken) if untaken else None
+
+    def _onward(self) -> Config:
+        """The config from the second attempt on: from the latest checkpoint, branching no more."""
+        if not self._addressed:
+            return self._config
+        configurable = {**self._config.get("configurable", {}), "checkpoint_id": None}
+        return {**self._config, "configurable": configurable}
+
+
+def _is_command(content: Any) -> bool:
+    return hasattr(content, "resume") and dataclasses.is_dataclass(content)
+
+
+def _is_map(resume: Any) -> bool:
+    return isinstance(resume, dict) and all(
+        isinstance(key, str) and len(key) == _ID_LENGTH for key in resume
+    )
+
+
+def _told_apart(content: Any, saved: _Saved | None) -> Any:
+    """``content``; an answer to the only question there is with the question's id.
+
+    LangGraph keeps an answer without one for whoever asks next, also after it was taken: in an
+    attempt that goes on after a failure, the same step's second question would get it too.
+    """
+    if not _is_command(content) or content.resume is None or _is_map(content.resume):
+        return content
+    questions = [] if saved is None else list(saved.questions())
+    if len(questions) != 1:
+        return content
+    return dataclasses.replace(content, resume={questions[0]: content.resume})
