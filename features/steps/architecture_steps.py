@@ -60,9 +60,9 @@ def step_impl(context: Context) -> None:
     assert set(layers()) <= set(modules()), set(layers()) - set(modules())
 
 
-@then("registry.py, entries.py and locking.py import nothing but these and each other")
+@then("registry.py, entries.py, locking.py and forking.py import nothing but these and each other")
 def step_impl(context: Context) -> None:
-    parts = ("registry", "entries", "locking")
+    parts = ("registry", "entries", "locking", "forking")
     allowed = {*sys.stdlib_module_names, *(f"rxlanggraph.{name}" for name in (*parts, "errors"))}
     for part in parts:
         for name in imported_names(SOURCE / f"{part}.py"):

@@ -3,6 +3,7 @@
 A map of the layers; each imports only from those above it.
 
     errors, messages     what can go wrong; what flows in and out
+    forking              what becomes of all this in a forked child
     texts                what others say, made fit to be written
     usercode             what user code raises, and who must not suffer from it
     state                values, locks and work that agents share, on a server or in memory

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import threading
+import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
@@ -23,8 +23,9 @@ from typing import Any
 from rxlanggraph.attempts import retried
 from rxlanggraph.backlog import Backlog
 from rxlanggraph.errors import LoopUnavailableError, RunTimeoutError
+from rxlanggraph.forking import announce, fork_safe_rlock, wrong_process
 from rxlanggraph.handoff import Handoff
-from rxlanggraph.homes import AdoptedLoop, Home, OwnedLoop
+from rxlanggraph.homes import AbsentLoop, AdoptedLoop, Home, OwnedLoop
 from rxlanggraph.locking import letting_go
 from rxlanggraph.messages import Status, StreamMessage, passes_through
 from rxlanggraph.registry import TaskRegistry, Trackable
@@ -69,7 +70,7 @@ class Engine:
         # The one lock of a bridge, shared by all its parts: a leaf, held over a few assignments
         # at a time. One, so that whoever waits knows what to let go of (see letting_go); an RLock
         # by invariant 5. Guards _started here.
-        self.lock = threading.RLock()
+        self.lock = fork_safe_rlock()
         self.registry = TaskRegistry(lock=self.lock)
         self.threads = WorkerThreads(name, self.lock, spare_threads)
         self.handoff = Handoff(self.registry, self._visit, self.loop_gone, self.lock)
@@ -82,6 +83,9 @@ class Engine:
         self._tasks = TaskStarter()
         self._starting = False  # whether _start_ready is at work
         self._started = False
+        self._name = name
+        self._pid = os.getpid()
+        announce(self)
 
     def submit(self, run: Run) -> None:
         """Let ``run`` in. Any thread; never blocks.
@@ -334,6 +338,8 @@ class Engine:
 
     def abandon(self) -> None:
         """End without waiting: for a bridge that was dropped unclosed. Any thread; never blocks."""
+        if self._pid != os.getpid():
+            return  # collected in a forked child, before that was told and has its locks renewed
         self.seal()
         self.registry.cancel_all()
         self.leave()
@@ -351,6 +357,30 @@ class Engine:
         """Wait until the loop has ended or was given back, for ``timeout`` seconds at most."""
         with letting_go(self.lock), contextlib.suppress(TimeoutError):
             self.home.left.result(timeout)
+
+    def after_fork(self) -> None:
+        """In a forked child: be a bridge whose loop is gone; if no loop ran yet, as good as new.
+
+        The loop, the threads, and what they were doing are the parent's. See `forking`.
+        """
+        self._pid = os.getpid()
+        runs = self._runs()
+        self.registry.after_fork()
+        if not (self._started or self.home.begun):
+            return
+        error = wrong_process(
+            f"the bridge {self._name}", "make a new one here: RxPyLangGraphBridge()"
+        )
+        self._started = True
+        atexit.unregister(self.exit)
+        self.home = AbsentLoop(error)
+        self.threads = WorkerThreads(self._name, self.lock, 0)
+        self.handoff.after_fork(error)
+        self.backlog.close()
+        for run in runs:
+            keep_quiet(run.task)
+            run.owner = None
+            run.abandon(error)
 
     def stack(self, task: Trackable) -> str:
         """Where a run is right now, as text. Any thread; never blocks."""

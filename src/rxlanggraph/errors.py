@@ -11,6 +11,7 @@
     │   ├── BridgeClosedError
     │   └── StateClosedError
     ├── LoopUnavailableError                (RuntimeError) broken elsewhere: the loop is gone
+    │   └── WrongProcessError               it runs in the process that this one was forked from
     ├── MissingExtraError                   (ImportError) not installed
     ├── StateError                          shared state said no
     │   ├── ContentionError                 others were faster, each time
@@ -61,6 +62,7 @@ __all__ = [
     "StateError",
     "StateUnavailableError",
     "UsageError",
+    "WrongProcessError",
     "WrongThreadError",
 ]
 
@@ -107,6 +109,10 @@ class StateClosedError(ClosedError):
 
 class LoopUnavailableError(RxLangGraphError, RuntimeError):
     """The event loop is closed, stopped or not running, and nothing of ours stopped it."""
+
+
+class WrongProcessError(LoopUnavailableError):
+    """Something of the parent process was used in a forked child, where its threads are not."""
 
 
 class StateError(RxLangGraphError):

@@ -168,6 +168,19 @@ class LightFuture(Future[_T]):
             raise_on_loop(interrupt)
         return True
 
+    def abandon(self, exception: BaseException) -> None:
+        """Resolve it, if nobody has, without a word to anyone but the threads that wait for it.
+
+        In a forked child, where what was to be told may be in the middle of anything.
+        """
+        self._callbacks = None
+        if self._progress is _CANCELLED:
+            self._progress = _NOTIFIED
+        elif self._progress is _PENDING:
+            self._exception = exception
+            self._progress = _FINISHED
+        self._announce()
+
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Have ``fn`` called with this future once it is done; at once if it is.
 

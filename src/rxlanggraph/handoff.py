@@ -28,7 +28,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-from rxlanggraph.errors import LoopUnavailableError
+from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 from rxlanggraph.registry import TaskRegistry
 from rxlanggraph.runs import Run
 from rxlanggraph.tasks import keep_quiet
@@ -67,6 +67,8 @@ class Handoff:
         self._due = False
         self._drain_coroutine: Coroutine[Any, Any, None] | None = None
         self._refusal: LoopUnavailableError | None = None
+        # Written in a forked child, before its own code goes on: why nothing of the parent ends.
+        self.elsewhere: WrongProcessError | None = None
 
     def submit(self, run: Run) -> None:
         """Register ``run`` and have the loop look at it.
@@ -113,7 +115,15 @@ class Handoff:
         with self.lock:
             refusal = self._refusal
         if refusal is not None:
-            raise LoopUnavailableError(*refusal.args)
+            raise type(refusal)(*refusal.args)
+
+    def after_fork(self, error: WrongProcessError) -> None:
+        """Let go of the loop of the parent without touching it. See `forking`.
+
+        What is queued stays, or it would complain of coroutines that never ran.
+        """
+        self.elsewhere = self._refusal = error
+        self.loop = None
 
     def forget(self) -> None:
         """Drop what is queued, and close the drain that was sent to a loop which is gone."""

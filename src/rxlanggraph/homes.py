@@ -14,13 +14,13 @@ from concurrent.futures import Future, InvalidStateError
 from contextvars import Context
 from typing import Any, Protocol
 
-from rxlanggraph.errors import LoopUnavailableError
+from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 from rxlanggraph.registry import TaskRegistry
 from rxlanggraph.starting import start_apart
 from rxlanggraph.tasks import keep_quiet
 from rxlanggraph.threads import RunRouting, WorkerThreads, check_routable, route_runs
 
-__all__ = ["AdoptedLoop", "EngineHooks", "Home", "OwnedLoop"]
+__all__ = ["AbsentLoop", "AdoptedLoop", "EngineHooks", "Home", "OwnedLoop"]
 
 # How long the tasks of a stopping loop of ours get to end, in seconds. They were cancelled, with
 # the caller's own deadline, before; this is for those that ask for one round of the loop more.
@@ -48,6 +48,10 @@ class Home(Protocol):
     owned: bool
     loop: asyncio.AbstractEventLoop | None
     thread_id: int | None
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a loop that runs, or is about to."""
 
     def start(self) -> asyncio.AbstractEventLoop:
         """Return the loop, running or about to; raise LoopUnavailableError if it cannot be."""
@@ -80,6 +84,11 @@ class OwnedLoop:
         self._name = name
         self._threads = threads
         self._hooks = hooks
+
+    @property
+    def begun(self) -> bool:
+        """Whether somebody has begun to start the thread. Any thread; never blocks."""
+        return bool(self._claim)
 
     def start(self) -> asyncio.AbstractEventLoop:
         """Start the thread. Any thread; does not wait for the loop to turn."""
@@ -172,6 +181,11 @@ class AdoptedLoop:
         self._claim: dict[str, Coroutine[Any, Any, None]] = {}
         self._watch_ends = threading.Event()
 
+    @property
+    def begun(self) -> bool:
+        """Whether the loop runs. Any thread; never blocks."""
+        return self._loop.is_running()
+
     def start(self) -> asyncio.AbstractEventLoop:
         """Set the guard and the watch. Any thread.
 
@@ -240,6 +254,34 @@ class AdoptedLoop:
         if not self._loop.is_running():
             self._claim["guard"].close()
         _set_done(self.left)
+
+
+class AbsentLoop:
+    """A loop that runs in the process from which this one was forked.
+
+    Nothing here touches it: the selector of the parent and its pipe are shared with the child.
+    """
+
+    owned = False
+    begun = False
+
+    def __init__(self, error: WrongProcessError) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread_id: int | None = None
+        self.left: Future[None] = Future()
+        self.left.set_result(None)
+        self._error = error
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Raise the error. Any thread; never blocks."""
+        raise WrongProcessError(*self._error.args)
+
+    def check(self) -> None:
+        """Raise the error. Any thread; never blocks."""
+        raise WrongProcessError(*self._error.args)
+
+    def leave(self) -> None:
+        """Leave it alone. Any thread; never blocks."""
 
 
 def _set_done(left: Future[None]) -> None:

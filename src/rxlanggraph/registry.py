@@ -44,6 +44,7 @@ from rxlanggraph.entries import (
     outcome_of,
 )
 from rxlanggraph.errors import RegistryClosedError
+from rxlanggraph.forking import announce, fork_safe_rlock
 from rxlanggraph.locking import letting_go
 
 __all__ = [
@@ -70,11 +71,14 @@ class TaskRegistry:
         """Make an empty, open registry.
 
         Args:
-            lock: To share with other objects; None makes one.
+            lock: To share with other objects, one of which calls `after_fork`; None makes one.
         """
+        if lock is None:
+            lock = fork_safe_rlock()
+            announce(self)
         # An RLock by invariant 5. It guards every field below; it is a leaf: nothing is locked
         # while it is held. Held over dict look-ups and counters alone, and over one copy.
-        self._lock = threading.RLock() if lock is None else lock
+        self._lock = lock
         self._entries: dict[Trackable, Entry] = {}
         # Tasks that were popped but whose future is being resolved: gone for len(), not for idle.
         self._leaving: dict[Trackable, Entry] = {}
@@ -200,12 +204,18 @@ class TaskRegistry:
 
     def _gone(self, task: Trackable) -> None:
         with self._lock:
-            del self._leaving[task]
+            self._leaving.pop(task, None)  # not there where the callback of a future forks
             if self._entries or self._leaving:
                 return
             waiters, self._idle_waiters = self._idle_waiters, []
         for wake in waiters:
             wake()
+
+    def after_fork(self) -> None:
+        """Forget all tasks, counters but not: they are in flight in the parent. See `forking`."""
+        self._entries, self._leaving = {}, {}
+        self._idle_waiters = []
+        self._sweeps = 0
 
     # -- looking -------------------------------------------------------------------------------
 

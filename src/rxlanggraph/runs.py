@@ -17,6 +17,7 @@ from rxlanggraph.errors import (
     RunCancelledError,
     RunRejectedError,
     RunTimeoutError,
+    WrongProcessError,
 )
 from rxlanggraph.futures import LightFuture
 from rxlanggraph.messages import Status, StreamMessage, as_message, failure_of, passes_through
@@ -99,6 +100,8 @@ class _Crossing(Protocol):
 
     lock: threading.RLock
 
+    elsewhere: WrongProcessError | None
+
     def attend(self, run: Run) -> bool: ...
 
 
@@ -179,8 +182,13 @@ class Run(LightFuture[StreamMessage]):
         return self._crossing.loop
 
     def _refuse_own_loop(self, method: str, timeout: float | None) -> None:
+        if self.done():
+            return
+        if self._crossing.elsewhere is not None:
+            self.abandon(self._crossing.elsewhere)  # it was on its way out when the parent forked
+            return
         running = asyncio._get_running_loop()
-        if running is None or running is not self._crossing.loop or timeout == 0 or self.done():
+        if running is None or running is not self._crossing.loop or timeout == 0:
             return
         raise BlockingCallError(
             f"{method}() would block the event loop that this run needs; "

@@ -30,6 +30,7 @@ from types import FrameType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from rxlanggraph.errors import InvalidTypeError
+from rxlanggraph.forking import fork_safe_rlock
 from rxlanggraph.locking import letting_go
 from rxlanggraph.runs import Phase, Run, current_run
 from rxlanggraph.starting import start_apart
@@ -317,7 +318,7 @@ class RunRouting:
 _METHOD = "run_in_executor"
 # Guards the users of every RunRouting, and the attribute of the loop with it: of one loop they
 # mostly come and go on its own thread, but on one that does not run in any. Held for a few lines.
-_routing_lock = threading.RLock()
+_routing_lock = fork_safe_rlock()
 
 
 def route_runs(loop: asyncio.AbstractEventLoop, otherwise: Executor | None = None) -> RunRouting:

@@ -9,13 +9,13 @@ taken, so that nobody overtakes the line.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal, TypeAlias
 
 from rxlanggraph.agent.line import Line, Place
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError
+from rxlanggraph.forking import announce, fork_safe_rlock
 
 __all__ = ["BusyPolicy", "RunGuard"]
 
@@ -35,9 +35,15 @@ class RunGuard:
     def __init__(self, busy: Callable[[], AgentBusyError]) -> None:
         self._busy = busy
         # A leaf, for a few lines; an RLock, as a finalizer may leave a run on top of them.
-        self._lock = threading.RLock()  # guards the rest
+        self._lock = fork_safe_rlock()  # guards the rest
         self._holder: Place | None = None
         self._inside = False  # whether the holder has gone in, or was only called
+        self._line = Line(self._lock)
+        announce(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: nobody is in; who was goes on in the parent. See `forking`."""
+        self._holder, self._inside = None, False
         self._line = Line(self._lock)
 
     @asynccontextmanager

@@ -6,7 +6,6 @@ So what is in this process is not converted, and a checkpointer is told the chan
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -20,6 +19,7 @@ from langgraph.store.base import BaseStore
 from rxlanggraph.agent.graph_thread import delete_thread
 from rxlanggraph.agent.messages import Message, from_langchain, to_langchain
 from rxlanggraph.errors import InvalidTypeError
+from rxlanggraph.forking import fork_safe_rlock
 
 __all__ = ["Keeper", "keeper_for"]
 
@@ -66,7 +66,7 @@ class _InProcess:
 
     def __init__(self) -> None:
         # A leaf, for one line; an RLock, since a finalizer may come here too.
-        self._lock = threading.RLock()
+        self._lock = fork_safe_rlock()
         self._kept: dict[str, tuple[Message, ...]] = {}  # guarded by the lock
 
     async def load(self, thread_id: str) -> tuple[Message, ...]:

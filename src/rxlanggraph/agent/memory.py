@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import copy
 import math
-import threading
 from collections.abc import Iterable
 from contextvars import ContextVar
 from itertools import repeat
@@ -30,6 +29,7 @@ from langchain_core.messages import BaseMessage
 from rxlanggraph.agent.messages import Message, MessageLike, as_messages, to_langchain
 from rxlanggraph.agent.trimming import Entries, TokenCounter, bounds_of
 from rxlanggraph.errors import AgentError, UsageError
+from rxlanggraph.forking import fork_safe_rlock
 
 __all__ = ["Memory", "Turn"]
 
@@ -68,7 +68,7 @@ class Memory:
         token_counter: TokenCounter | None = None,
     ) -> None:
         self._bounds = bounds_of(max_messages, max_tokens, token_counter)
-        self._lock = threading.RLock()  # see the top of the module; guards the rest, and each Turn
+        self._lock = fork_safe_rlock()  # see the top of the module; guards the rest, and each Turn
         self._entries: Entries = {}
         # To count at each addition would make each take as long as there are messages: it is done
         # when they have become a quarter more.
@@ -163,7 +163,7 @@ class Memory:
         """
         messages = self._shown()
         other = copy.copy(self)
-        other._lock = threading.RLock()
+        other._lock = fork_safe_rlock()
         other._entries = {object(): message for message in messages}
         return other
 

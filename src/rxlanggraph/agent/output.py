@@ -20,7 +20,6 @@ three loops they end thousands of items apart (benchmarks/agent_output.py).
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -35,6 +34,7 @@ from rxlanggraph.agent.publisher import Publisher
 from rxlanggraph.agent.room import Room
 from rxlanggraph.agent.rounds import Asker
 from rxlanggraph.agent.waiters import Waiter, Wakes, current_task
+from rxlanggraph.forking import fork_safe_rlock
 
 __all__ = ["OutputQueue"]
 
@@ -83,7 +83,7 @@ class OutputQueue(Generic[_T]):
         # Held over a few lines; under it, only the locks of the branches are taken, and of queues
         # that items are directed to. It guards the next three, what they contain, and the
         # observers of the publisher.
-        self._lock = threading.RLock()
+        self._lock = fork_safe_rlock()
         self._wakes: Wakes[Waiter] = Wakes(self._lose)
         self._promises: Promises[_T] = Promises(patience, self._wakes)
         self._room = Room(maxsize, self._promises, self._lock, self._wakes)

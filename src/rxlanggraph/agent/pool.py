@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from rxlanggraph.agent.line import Line, Place
 from rxlanggraph.agent.messages import Message
 from rxlanggraph.agent.runs import is_within
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
+from rxlanggraph.forking import announce, fork_safe_rlock
 
 __all__ = ["AgentPool"]
 
@@ -78,9 +78,10 @@ class AgentPool:
         self._max_agents = max_agents
         self._keeper: Keeper = keeper_for(keep_in)
         # A leaf, for a few lines; an RLock, since a finalizer may come here too. Guards the rest.
-        self._lock = threading.RLock()
+        self._lock = fork_safe_rlock()
         self._seats: OrderedDict[str, _Seat] = OrderedDict()  # the least recently used first
         self._line = Line(self._lock)
+        announce(self)
 
     def __len__(self) -> int:
         """How many agents there are. Any thread; never blocks."""
@@ -198,6 +199,12 @@ class AgentPool:
             self._seats.move_to_end(thread_id)
             seat.users += 1
             return seat
+
+    def after_fork(self) -> None:
+        """In a forked child: agents in the middle of a run are the parent's. See `forking`."""
+        idle = ((key, seat) for key, seat in self._seats.items() if not seat.users)
+        self._seats = OrderedDict(idle)
+        self._line = Line(self._lock)
 
     def _make_room(self) -> bool:
         """Let the agent go that has been idle for longest, if need be. Under the lock."""

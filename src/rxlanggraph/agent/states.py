@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import threading
 import time
 import traceback
 from collections import deque
@@ -35,6 +34,7 @@ from rxlanggraph.errors import (
     InvalidTypeError,
     UsageError,
 )
+from rxlanggraph.forking import fork_safe_rlock
 
 if TYPE_CHECKING:
     from reactivex import Observable
@@ -165,7 +165,7 @@ class StateMachine:
         check_whole("history", history, least=0)
         self._name = name
         self._clock = clock
-        self._lock = threading.RLock()  # see the top of the module; guards the rest
+        self._lock = fork_safe_rlock()  # see the top of the module; guards the rest
         self._open: list[StateContext] = []
         self._failure: str | None = None
         self._shown = AgentState.IDLE  # where the last transition that is recorded led

@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from reactivex import abc
 
+from rxlanggraph.forking import fork_safe_rlock
+
 __all__ = ["Emitter"]
 
 _T = TypeVar("_T")
@@ -27,7 +29,7 @@ class Emitter(Generic[_T]):
     def __init__(self, observer: abc.ObserverBase[_T], lock: threading.RLock | None = None) -> None:
         self._observer = observer
         # An RLock by invariant 5, shared with whoever puts. Guards the rest.
-        self._lock = threading.RLock() if lock is None else lock
+        self._lock = fork_safe_rlock() if lock is None else lock
         self._notifications: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._emitting = False
         self._closed = False

@@ -23,6 +23,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rxlanggraph.errors import InvalidTypeError, StateClosedError
+from rxlanggraph.forking import announce, fork_safe_rlock, wrong_process
 from rxlanggraph.starting import start_apart
 from rxlanggraph.state.writer import Asked, Subscription, Writer
 
@@ -59,13 +60,14 @@ class StateActor(Generic[_S, _C]):
         self._writer = Writer(initial, reducer)
         # An RLock, as a signal handler may send while its own thread does. Guards the writer's
         # `thread` and what is below: nothing gets into the inbox after the None that ends it.
-        self._lock = threading.RLock()
+        self._lock = fork_safe_rlock()
         self._closed = False
         # Empty while there is a thread. Popped by whoever starts it: that is one step, which no
         # signal handler can enter, or else it would start another one.
         self._to_start = [self._writer.run]
         # A finalizer, so that a thread whose actor is gone does not wait for ever.
         weakref.finalize(self, self._writer.inbox.put, None).atexit = False
+        announce(self)
 
     def __repr__(self) -> str:
         """Name, and whether it is closed."""
@@ -109,6 +111,7 @@ class StateActor(Generic[_S, _C]):
 
         Raises:
             StateClosedError: The actor is closed.
+            WrongProcessError: This is a forked child, and the actor's thread is in the parent.
         """
         self._admit(partial(self._writer.apply, command, None))
 
@@ -125,6 +128,7 @@ class StateActor(Generic[_S, _C]):
 
         Raises:
             StateClosedError: The actor is closed.
+            WrongProcessError: As in `send`.
         """
         asked: Asked[_S] = Asked(self._writer)
         self._admit(partial(self._writer.apply, command, asked))
@@ -136,6 +140,7 @@ class StateActor(Generic[_S, _C]):
 
     def _put(self, step: Callable[[], None]) -> bool:
         with self._lock:
+            self._writer.check_process()
             if not self._closed:
                 self._start()
             if self._closed:  # perhaps by a signal handler, since
@@ -156,6 +161,14 @@ class StateActor(Generic[_S, _C]):
             self._writer.thread = None
             self._to_start.append(run)
             raise
+
+    def after_fork(self) -> None:
+        """In a forked child: if the thread has begun, it is the parent's. See `forking`."""
+        if not self._to_start:
+            self._writer.elsewhere = wrong_process(
+                self.name, "make an actor of its own here, from the last `state`"
+            )
+            self._writer.thread = None
 
     def close(self) -> None:
         """Refuse new commands, apply those that were sent, and end the thread.

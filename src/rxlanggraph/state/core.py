@@ -15,8 +15,10 @@ from rxlanggraph.errors import (
     StateUnavailableError,
     WrongThreadError,
 )
+from rxlanggraph.forking import announce, wrong_process
 from rxlanggraph.state.alarm import Alarm
 from rxlanggraph.state.contract import Backend
+from rxlanggraph.state.crossing import leave_to_parent
 from rxlanggraph.state.insistence import again
 from rxlanggraph.state.waiting import Bell
 
@@ -35,6 +37,9 @@ class Core:
         self.bell = Bell()
         self.alarm = Alarm(self.loop)
         self.closed = False
+        # Set in a forked child, which shares connections with its parent and must not touch them.
+        self._elsewhere = False
+        announce(self)
         self._helpers: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._call_ended = asyncio.Event()
@@ -45,10 +50,13 @@ class Core:
         """Refuse a call that cannot be made here or now.
 
         Raises:
+            WrongProcessError: The state was opened in the process that this was forked from.
             WrongThreadError: This is not the loop that opened the state.
             StateClosedError: The state is closed.
         """
         if self.closed or asyncio._get_running_loop() is not self.loop:
+            if self._elsewhere:
+                raise wrong_process("this state", "open the same URL here")
             self._check_loop()
             raise StateClosedError("this state is closed; open_state(...) opens it anew")
 
@@ -104,6 +112,11 @@ class Core:
                 {"message": "a helper of a state failed", "exception": error, "task": task}
             )
 
+    def after_fork(self) -> None:
+        """In a forked child: leave loop, helpers and connections to the parent. See `forking`."""
+        self.closed = self._elsewhere = True
+        leave_to_parent(self.loop)
+
     # -- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -112,6 +125,8 @@ class Core:
         Raises:
             WrongThreadError: This is not the loop that opened the state; nothing was done.
         """
+        if self._elsewhere:
+            return
         self._check_loop()
         if not self.closed:
             self.closed = True

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
+from rxlanggraph.forking import wrong_process
 
-__all__ = ["entered", "run_on"]
+__all__ = ["entered", "leave_to_parent", "run_on"]
 
 _T = TypeVar("_T")
 # Seconds between two looks whether the loop still runs: one that stopped resolves nothing. A guess.
 _PATIENCE = 1.0
+# In a forked child: loops of the parent. They claim to be running, as they did at the fork.
+_left: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
 
 def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> _T:
@@ -30,6 +34,7 @@ def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) 
     Raises:
         BlockingCallError: This is the loop's own thread.
         LoopUnavailableError: The loop does not run, or stopped meanwhile.
+        WrongProcessError: It runs in the process that this one was forked from.
         BaseException: Whatever the coroutine raised.
     """
     call = _Call(loop, coroutine)
@@ -43,6 +48,11 @@ def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) 
         return call.future.result()
     finally:
         del call  # or it and an error, by its traceback, would hold each other
+
+
+def leave_to_parent(loop: asyncio.AbstractEventLoop) -> None:
+    """In a forked child: have `run_on` refuse ``loop``, which the parent runs."""
+    _left.add(loop)
 
 
 class _Call(Generic[_T]):
@@ -64,7 +74,10 @@ class _Call(Generic[_T]):
         Raises:
             BlockingCallError: This is the loop's own thread.
             LoopUnavailableError: The loop does not run.
+            WrongProcessError: It runs in another process.
         """
+        if self._loop in _left:
+            raise wrong_process("this state", "open the same URL here")
         if asyncio._get_running_loop() is self._loop:
             raise BlockingCallError(
                 "a blocking call on the event loop's own thread would wait for itself; await the "

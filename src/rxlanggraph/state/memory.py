@@ -10,12 +10,12 @@ half-way (rule 1 of the contract).
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Literal
 
+from rxlanggraph.forking import fork_safe_rlock
 from rxlanggraph.state.contract import (
     Change,
     ClaimedTask,
@@ -42,7 +42,7 @@ class MemoryStore:
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self.lock = threading.Lock()
+        self.lock = fork_safe_rlock()
         self._clock = clock
         # Guarded by the lock, all that is inside included.
         self._spaces: dict[str, MemorySpace] = {}
@@ -222,7 +222,7 @@ class ImmediateMemoryBackend(MemoryBackend):
 
 
 # Guards _named: between finding no store of a name and making it, another thread could make one.
-_naming = threading.Lock()
+_naming = fork_safe_rlock()
 _named: weakref.WeakValueDictionary[str, MemoryStore] = weakref.WeakValueDictionary()
 
 

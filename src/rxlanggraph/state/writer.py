@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from reactivex import abc
 
-from rxlanggraph.errors import BlockingCallError, InvalidTypeError
+from rxlanggraph.errors import BlockingCallError, InvalidTypeError, WrongProcessError
 
 __all__ = ["Asked", "Subscription", "Writer", "freeze"]
 
@@ -38,6 +38,7 @@ class Asked(Future[_S]):
 
         Raises:
             BlockingCallError: That was tried.
+            WrongProcessError: The actor's thread is in the process that this was forked from.
         """
         self._refuse_writer()
         return super().result(timeout)
@@ -61,6 +62,8 @@ class Asked(Future[_S]):
         return asyncio.wrap_future(self).__await__()
 
     def _refuse_writer(self) -> None:
+        if not self.done():
+            self._writer.check_process()
         if not self.done() and threading.current_thread() is self._writer.thread:
             raise BlockingCallError(
                 "the actor would wait for itself: this is the thread that has to apply the "
@@ -89,10 +92,17 @@ class Writer(Generic[_S, _C]):
         self.ended: Future[None] = Future()
         # Guarded by the lock of the actor, which starts it.
         self.thread: threading.Thread | None = None
+        # Written in a forked child, before its own code goes on: why there is no thread.
+        self.elsewhere: WrongProcessError | None = None
         # Written on the thread, as a whole; read by anyone.
         self.state: _S = freeze(initial)
         self._reducer = reducer
         self._subscriptions: list[Subscription[_S]] = []
+
+    def check_process(self) -> None:
+        """Raise if the thread is that of a parent process. Any thread; never blocks."""
+        if self.elsewhere is not None:
+            raise WrongProcessError(*self.elsewhere.args)
 
     def run(self) -> None:
         """Take steps until the end; then tell every observer."""
