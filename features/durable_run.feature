@@ -29,6 +29,14 @@ Feature: A run with a journal survives being killed: every line is answered exac
           await asyncio.sleep(0.05 - content["n"] / 100)
           return content["n"]
 
+      async def held_up(content):
+          if content["n"] == 1:
+              12 // os.path.exists("mended")
+              open("again", "w").close()
+          while content["n"] == 4 and not (os.path.exists("open") or os.path.exists("again")):
+              await asyncio.sleep(0.005)
+          return content["n"]
+
       async def cancelled_once(content):
           note(content)
           if not os.path.exists("cancelled"):
@@ -325,7 +333,6 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | when             | effect                |
       | before           | failures are put back |
       | after            | failures are put back |
-      | after            | the round is counted  |
       | after            | the output is cut     |
       | before           | a failure is kept     |
       | after            | a failure is kept     |
@@ -340,6 +347,11 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | 2    | ok     | "mended" |
       | 4    | broken | null     |
       | 5    | ok     | 3        |
+
+  Scenario: Whenever --resume-failed is killed, a run that goes on beside it ends with what is right
+    When beside a run, --resume-failed is killed at each step in turn
+    Then it was killed more than 4 times
+    And each time what says that all is well has the records of the journal
 
   # -- whose journal it is -----------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from support import command
 
-__all__ = ["DAMAGE", "go_on_naively", "killed", "killed_everywhere", "lines_of"]
+__all__ = ["DAMAGE", "go_on_naively", "killed", "killed_beside", "killed_everywhere", "lines_of"]
 
 
 # -- killing -----------------------------------------------------------------------------------
@@ -26,7 +26,16 @@ def killed(line: str, folder: Path, when: str, effect: str, time: int) -> int:
 
 def killed_everywhere(line: str, folder: Path, expected: list[Any]) -> dict[str, Any]:
     """Run it again and again, killed at each of its steps, and resumed."""
-    done = _run(["everywhere", json.dumps(expected), *command.arguments(line)], folder)
+    return _kills(["everywhere", json.dumps(expected), *command.arguments(line)], folder)
+
+
+def killed_beside(line: str, folder: Path) -> dict[str, Any]:
+    """Run it again and again, beside one that puts back what has failed, killed at each step."""
+    return _kills(["beside", *command.arguments(line)], folder)
+
+
+def _kills(arguments: list[str], folder: Path) -> dict[str, Any]:
+    done = _run(arguments, folder)
     assert done.returncode == 0, done
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result

@@ -2,6 +2,8 @@
 
     python -m support.kills at WHEN EFFECT COUNT ARGUMENTS...    at one step
     python -m support.kills everywhere ARGUMENTS...              at each step in turn, and resumes
+    python -m support.kills beside ARGUMENTS...                  at each step in turn, putting back
+                                                                 what failed in one that goes on
 
 A step is the moment just before or just after something that outlives the process: a change of the
 journal or of the output. ``ARGUMENTS`` are those of the command ``rxlanggraph``.
@@ -17,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from rxlanggraph.cli import journal_intake, journal_run, main
 from rxlanggraph.cli.journal_output import Output
 from rxlanggraph.cli.sinks import Sink
 from rxlanggraph.state import Claim, State, SyncState
+from support.waiting import LIMIT
 
 __all__ = ["EFFECTS"]
 
@@ -39,7 +43,6 @@ EFFECTS: dict[str, tuple[Any, str]] = {
     "the output is cut": (Output, "cut"),
     "a record is written": (Sink, "write"),
     "failures are put back": (SyncState, "requeue"),
-    "the round is counted": (SyncState, "increment_counter"),
 }
 WHEN = ("before", "in the middle of", "after")
 
@@ -99,6 +102,10 @@ class Countdown:
 
 def forked(arguments: list[str], countdown: Countdown | None) -> int:
     """Run the command in a copy of this process; return its status, negative for a signal."""
+    return status_of(fork(arguments, countdown))
+
+
+def fork(arguments: list[str], countdown: Countdown | None) -> int:
     child = os.fork()
     if child == 0:
         status = 70
@@ -108,6 +115,10 @@ def forked(arguments: list[str], countdown: Countdown | None) -> int:
             status = main(arguments)
         finally:
             os._exit(status)
+    return child
+
+
+def status_of(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -129,6 +140,42 @@ def everywhere(arguments: list[str], expected: list[Any]) -> dict[str, Any]:
     raise AssertionError("there is no end to it")
 
 
+def beside(arguments: list[str]) -> dict[str, Any]:
+    """Kill who puts back what has failed at the first step, at the second, ..., beside a writer.
+
+    The graph holds the writer up until the file "open" is there, or what failed runs again.
+    """
+    output, copy = Path(arguments[arguments.index("-o") + 1]), Path("copy.jsonl")
+    journal = Path(arguments[arguments.index("--journal") + 1])
+    where = arguments.index("-o")
+    without_output = [*arguments[:where], *arguments[where + 2 :], "--no-output"]
+    again = [*arguments[:where], "-o", str(copy), *arguments[where + 2 :], "--resume"]
+    wrong = []
+    for step in itertools.count(1):
+        marks = [Path("open"), Path("again"), Path("mended")]
+        for file in [output, copy, *marks, *journal.parent.glob(f"{journal.name}*")]:
+            file.unlink(missing_ok=True)
+        writer = fork(arguments, None)
+        wait_for(output, b"ZeroDivisionError")
+        Path("mended").touch()
+        killed = forked([*without_output, "--resume-failed"], Countdown(step)) == -signal.SIGKILL
+        Path("open").touch()
+        status, found = status_of(writer), answers(output)
+        forked(again, None)
+        if (status == 0 and found != answers(copy)) or status not in (0, 1):
+            wrong.append({"step": step, "status": status, "found": found, "is": answers(copy)})
+        if not killed:
+            return {"kills": step - 1, "wrong": wrong}
+    raise AssertionError("there is no end to it")
+
+
+def wait_for(file: Path, text: bytes) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not (file.exists() and text in file.read_bytes()):
+        assert time.monotonic() < deadline, f"there is no {text!r} in {file}"
+        time.sleep(0.005)  # another process writes it
+
+
 def answers(output: Path) -> list[Any]:
     """Return line and content of each record, in the order of the input; raw what is none."""
     try:
@@ -146,4 +193,7 @@ if __name__ == "__main__":
         moment, what, times, *rest = rest
         Countdown(int(times), moment, what).watch()
         sys.exit(main(rest))
-    print(json.dumps(everywhere(rest[1:], json.loads(rest[0]))))
+    elif how == "beside":
+        print(json.dumps(beside(rest)))
+    else:
+        print(json.dumps(everywhere(rest[1:], json.loads(rest[0]))))

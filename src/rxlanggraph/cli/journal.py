@@ -4,7 +4,6 @@ A journal is a namespace of shared state (`rxlanggraph.state`), and holds
 
     the value "run"       which graph, which input: written once, by whoever begins
     the value "intake"    how far the input was taken over, and how many lines were broken
-    the value "round"     how often failed lines were put back
     the queue "lines"     a task for each message, its key the number of its line. Completed: it
                           is ok, and the result is its record. Dead with a record as its error: it
                           has failed. Dead without: every worker that had it died.
@@ -33,7 +32,6 @@ from rxlanggraph.state import DeadLetter, SyncState, Task
 __all__ = [
     "INTAKE",
     "QUEUE",
-    "ROUND",
     "RUN",
     "Intake",
     "RunIdentity",
@@ -46,7 +44,7 @@ __all__ = [
     "task_of",
 ]
 
-QUEUE, RUN, INTAKE, ROUND = "lines", "run", "intake", "round"
+QUEUE, RUN, INTAKE = "lines", "run", "intake"
 
 _LONGEST_THREAD = 512
 

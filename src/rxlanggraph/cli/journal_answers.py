@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rxlanggraph.cli.journal import QUEUE, ROUND, RunIdentity, dead_record
+from rxlanggraph.cli.journal import QUEUE, RunIdentity, dead_record
 from rxlanggraph.cli.journal_place import Patience
 from rxlanggraph.cli.records import to_line
 from rxlanggraph.state import DeadLetter, SyncState
@@ -36,9 +36,10 @@ class Answers:
         self._run = run
         self._patiently = patience.call
 
-    def round(self) -> int:
-        """How often failed lines were put back so far."""
-        return int(self._patiently(lambda: self._state.get(ROUND)).value or 0)
+    def any_open(self) -> bool:
+        """Whether a message waits for its answer at this moment."""
+        stats = self._patiently(lambda: self._state.stats(QUEUE))
+        return stats.waiting + stats.delayed + stats.claimed > 0
 
     def look_up(self, numbers: Sequence[int], *, any_failed: bool) -> dict[int, Answer]:
         """Look for the answers to these lines.

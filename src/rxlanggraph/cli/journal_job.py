@@ -261,9 +261,10 @@ class JournalJob:
         elif error is not None:
             self._crash = self._crash or error
             self._stop()
-        all_answered = self._watch.progress.finished and self._crash is None
-        if self._writer is not None and "crew" not in self._parts and not all_answered:
-            self._writer.end()  # what was claimed is answered; nothing more will come from here
+        if self._writer is not None and "crew" not in self._parts:
+            # What was claimed is answered; nothing more will come from here.
+            complete = self._watch.progress.finished and self._crash is None
+            self._writer.end(complete=complete)
         if not self._parts:
             self._steering.end()
 

@@ -10,7 +10,7 @@ from typing import Any
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import OtherRunError
 from rxlanggraph.cli.job import Files, JobOptions
-from rxlanggraph.cli.journal import QUEUE, ROUND, RunIdentity, begin, check_same, find, graph_names
+from rxlanggraph.cli.journal import QUEUE, RunIdentity, begin, check_same, find, graph_names
 from rxlanggraph.cli.journal_intake import InputFile
 from rxlanggraph.cli.journal_job import JournalJob, JournalOptions
 from rxlanggraph.cli.journal_output import Output, open_output
@@ -163,7 +163,4 @@ def _opened(
 
 def _put_back(state: SyncState) -> None:
     count = state.requeue(QUEUE)
-    if count:
-        # Whoever writes has to look again: records that were right are no longer.
-        state.increment_counter(ROUND)
     say(f"put back: {count:,} that had failed")

@@ -6,6 +6,11 @@ as every line of it is whole, is a record of this run, is as the journal says, s
 belongs and is there for the first time. What follows is cut off; it comes again from the journal.
 This is how a half-written line is repaired, a record that failed is replaced by its better one,
 and a file of an earlier run overwritten.
+
+Any process may put back what has failed, at any time, and be killed at the next moment, so nothing
+but the journal's answers can tell that a record is right no longer. The failures are compared with
+them once more when this process works no longer: it has seen the run ended by then, so a run that
+it calls ok has no stale failure in its output.
 """
 
 from __future__ import annotations
@@ -81,11 +86,12 @@ class JournalWriter:
         self._on_end = on_end
         self._ending = threading.Event()
         self._stopped = threading.Event()
-        # Confined to the thread: the round that is being written; lines whose record is in the
-        # outputs; those that wait for their record, with their text where it may be quoted; those
-        # whose answer is not known; records.
-        self._known_round: int | None = None
+        self._complete = False  # set before `_ending`, read behind it
+        # Confined to the thread: lines whose record is in the outputs; those that failed, with the
+        # hash of what the journal said of them; those that wait for their record, with their text
+        # where it may be quoted; those whose answer is not known; records.
         self._written = LineSet()
+        self._failed: dict[int, int] = {}
         self._window: dict[int, str] = {}
         self._unanswered: deque[int] = deque()
         self._ready: dict[int, tuple[Output, bytes]] = {}
@@ -94,8 +100,15 @@ class JournalWriter:
         """Start the thread."""
         threading.Thread(target=self._main, name="rxlanggraph-writer", daemon=True).start()
 
-    def end(self) -> None:
-        """Write what is answered by now, and end. Any thread; never blocks; idempotent."""
+    def end(self, *, complete: bool) -> None:
+        """Write what is answered by now, and end. Any thread; never blocks; idempotent.
+
+        To be called when this process works no longer, however that came: it is waited for.
+
+        Args:
+            complete: Whether every line had its answer then.
+        """
+        self._complete = complete
         self._ending.set()
 
     def stop(self) -> None:
@@ -123,24 +136,33 @@ class JournalWriter:
 
     def _write(self) -> None:
         while not all(output.try_lock() for output in self._outputs()):
-            if self._ending.wait(_LONGEST_PAUSE):
+            if self._stopped.wait(_LONGEST_PAUSE) or (self._ending.is_set() and not self._complete):
                 return
-        while self._known_round != (current := self._answers.round()):
-            self._known_round = current
-            # For the first time, or because records that were right are no longer.
+        self._repair()
+        while self._copy():
+            self._ending.wait()
+            if self._stopped.is_set() or not self._any_stale():
+                return
             self._repair()
-            if not self._copy():
-                return
+
+    def _any_stale(self) -> bool:
+        """Whether a line that failed has another answer by now; none yet is no other."""
+        numbers = iter(list(self._failed))
+        while chunk := list(islice(numbers, _CHUNK)):
+            for number, answer in self._answers.look_up(chunk, any_failed=True).items():
+                if answer.ok or hash(answer.text) != self._failed[number]:
+                    return True
+        return False
 
     # -- what is there already ---------------------------------------------------------------
 
     def _repair(self) -> None:
-        self._written = LineSet()
+        self._written, self._failed = LineSet(), {}
         for output in self._outputs():
             output.cut(self._keep(output, None))
         gap = self._first_gap() if self._ordered else None
         if gap is not None and self._written.highest > gap:
-            self._written = LineSet()
+            self._written, self._failed = LineSet(), {}
             for output in self._outputs():
                 output.cut(self._keep(output, gap))
 
@@ -164,6 +186,8 @@ class JournalWriter:
                 if (self._ordered and number <= last) or (before is not None and number >= before):
                     return end
                 self._written.add(number)
+                if number in answers:
+                    self._failed[number] = hash(answers[number].text)
                 end, last = behind, number
         return end
 
@@ -212,8 +236,8 @@ class JournalWriter:
                 ):
                     continue  # there is more where these came from, or may be
                 if not found and self._ending.is_set():
-                    return False
-                if not found and self._progress().finished:
+                    if not self._complete or self._answers.any_open():
+                        return False  # they come when somebody goes on
                     in_vain += 1
                     self._check_lost(in_vain)
                 self._ending.wait(pause)
@@ -225,7 +249,7 @@ class JournalWriter:
 
         Twice in vain, since the first look may have begun before all was answered.
         """
-        if in_vain > 1 and self._answers.round() == self._known_round:
+        if in_vain > 1:
             lines = line_ranges(sorted(self._unanswered)[:20])
             raise JournalError(
                 f"the journal has no answer for line {lines}, although it is finished: it has lost "
@@ -275,6 +299,8 @@ class JournalWriter:
         else:
             waiting.extend(rest)
         for number, answer in answers.items():
+            if not answer.ok:
+                self._failed[number] = hash(answer.text)
             self._put(number, answer.ok, answer.text.encode() + b"\n")
         return len(answers)
 
