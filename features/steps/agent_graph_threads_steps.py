@@ -232,7 +232,7 @@ def an_agent_whose_checkpointer_hangs(context: Context) -> None:
 
 @given("what a run has left is waited for during {seconds:f} s")
 def what_a_run_has_left_is_waited_for(context: Context, seconds: float) -> None:
-    patch(context, runs, "_CANCEL_SECONDS", seconds)
+    patch(context, runs, "_UNDO_SECONDS", seconds)
 
 
 @when("the log is read while its tool raises")

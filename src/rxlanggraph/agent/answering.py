@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -19,7 +19,7 @@ from rxlanggraph.errors import AgentError, InvalidTypeError
 
 __all__ = ["Answer", "Answerer", "OnFailure", "answerer_for"]
 
-OnFailure: TypeAlias = "Callable[[Callable[[], Awaitable[None]]], object]"
+OnFailure: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, None]]], object]"
 """Takes what is to be done if the run does not end well."""
 
 

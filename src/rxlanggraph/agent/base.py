@@ -21,7 +21,7 @@ from rxlanggraph.agent.memory import Memory
 from rxlanggraph.agent.messages import Message, is_message, requested
 from rxlanggraph.agent.output import OutputQueue
 from rxlanggraph.agent.run_stream import RunStream
-from rxlanggraph.agent.runs import Run, carry_out, current_run, deadline, is_within
+from rxlanggraph.agent.runs import Kept, Run, carry_out, current_run, deadline, is_within
 from rxlanggraph.agent.states import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.errors import (
     AgentBusyError,
@@ -92,6 +92,8 @@ class BaseAgent:
         self._memory = Memory() if memory is None else memory
         # Set once, by the pool that has made it for this thread alone: with its memory.
         self.thread_id: str | None = None
+        # Owned by the pool, as is the whole agent then; read by its runs.
+        self._kept: Kept | None = None
         self.output_queue: OutputQueue[Any] = OutputQueue(output_size, direct=self._output_of_run)
         self._answerer = answerer_for(llm, graph)
         self._states = StateMachine(name)
@@ -453,7 +455,7 @@ class BaseAgent:
             self.reset()
         if self._run_in is not None:  # that one was cut off: its loop is gone
             self._end_run(self._run_in, well=False)
-        self._run_in = run
+        self._run_in, run.kept = run, self._kept
         self.output_queue.begin()
         well = False
         try:
@@ -472,13 +474,23 @@ class BaseAgent:
         self._states.abandon(run)  # the blocks of what has not ended, and may never
         if well:
             self.output_queue.end()
+            if run.kept is not None:
+                run.kept.done()
         else:
             self.output_queue.abort()
 
     async def _answer(self) -> Any:
-        if self._remembers(self.request):
-            self.memory.add_all(requested(self.request))
-        return await self._steps()
+        run = current_run(self)
+        assert run is not None
+        if run.kept is not None:
+            await run.kept.load()
+        if self._remembers(run.request):
+            self.memory.add_all(requested(run.request))
+        answer = await self._steps()
+        if run.kept is not None:
+            run.on_failure(run.kept.take_back)
+            await run.kept.keep()
+        return answer
 
     def _config(self) -> RunnableConfig:
         run = current_run(self)

@@ -6,6 +6,7 @@ So what is in this process is not converted, and a checkpointer is told the chan
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -16,9 +17,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.base import BaseStore
 
+from rxlanggraph.agent.checks import check_whole
 from rxlanggraph.agent.graph_thread import delete_thread
 from rxlanggraph.agent.messages import Message, from_langchain, to_langchain
-from rxlanggraph.errors import InvalidTypeError
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.forking import fork_safe_rlock
 
 __all__ = ["Keeper", "keeper_for"]
@@ -26,6 +28,9 @@ __all__ = ["Keeper", "keeper_for"]
 _NAMESPACE = ("rxlanggraph", "memories")
 _GRAPH = "rxlanggraph"  # the namespace within a thread, and a node
 _NODE = "memory"
+_PAGE = 100  # how many are read from a store at a time
+_MOST_IN_PROCESS = 10_000
+"""A guess: a hundred times the agents that a pool has at once."""
 
 
 class Keeper(Protocol):
@@ -40,17 +45,30 @@ class Keeper(Protocol):
         """Keep ``messages`` in the place of ``before``, which was kept or loaded last."""
 
     async def forget(self, thread_id: str) -> None:
-        """Keep nothing of this thread any more."""
+        """Delete what was kept."""
+
+    async def threads(self) -> tuple[str, ...]:
+        """Return of which threads something is kept."""
 
 
-def keeper_for(place: Any) -> Keeper:
+def keeper_for(place: Any, bound: int | None = None) -> Keeper:
     """Find out how memories are kept in ``place``; None is this process. Any thread.
 
+    Args:
+        place: A LangGraph store or checkpointer, or None.
+        bound: How many are kept at most, in this process; None for the default.
+
     Raises:
+        InvalidArgumentError: There is a bound, and it is none, or not for this place.
         InvalidTypeError: It is neither a LangGraph store nor a checkpointer.
     """
     if place is None:
-        return _InProcess()
+        return _InProcess(_MOST_IN_PROCESS if bound is None else bound)
+    if bound is not None:
+        raise InvalidArgumentError(
+            "max_memories is for those kept in this process: what keep_in keeps is bounded there, "
+            "or by pool.forget()"
+        )
     if isinstance(place, BaseStore):
         return _InStore(place)
     if isinstance(place, BaseCheckpointSaver):
@@ -62,26 +80,40 @@ def keeper_for(place: Any) -> Keeper:
 
 
 class _InProcess:
-    """As they are: a Message is immutable."""
+    """As they are: a Message is immutable. Of ``most`` threads; of those asked for last."""
 
-    def __init__(self) -> None:
-        # A leaf, for one line; an RLock, since a finalizer may come here too.
+    def __init__(self, most: int) -> None:
+        check_whole("max_memories", most, least=1)
+        self._most = most
+        # A leaf, for a few lines; an RLock, since a finalizer may come here too.
         self._lock = fork_safe_rlock()
-        self._kept: dict[str, tuple[Message, ...]] = {}  # guarded by the lock
+        # Guarded by the lock. The one that was asked for last is at the end.
+        self._kept: OrderedDict[str, tuple[Message, ...]] = OrderedDict()
 
     async def load(self, thread_id: str) -> tuple[Message, ...]:
         with self._lock:
-            return self._kept.get(thread_id, ())
+            kept = self._kept.pop(thread_id, ())
+            if kept:
+                self._kept[thread_id] = kept
+            return kept
 
     async def keep(
         self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message]
     ) -> None:
         with self._lock:
-            self._kept[thread_id] = messages
+            self._kept.pop(thread_id, None)
+            if messages:
+                self._kept[thread_id] = messages
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
 
     async def forget(self, thread_id: str) -> None:
         with self._lock:
             self._kept.pop(thread_id, None)
+
+    async def threads(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(self._kept)
 
 
 class _InStore:
@@ -98,11 +130,22 @@ class _InStore:
     async def keep(
         self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message]
     ) -> None:
+        if not messages:
+            await self.forget(thread_id)
+            return
         value = {"messages": messages_to_dict(to_langchain(messages))}
         await self._store.aput(_NAMESPACE, thread_id, value, index=False)
 
     async def forget(self, thread_id: str) -> None:
         await self._store.adelete(_NAMESPACE, thread_id)
+
+    async def threads(self) -> tuple[str, ...]:
+        found: dict[str, None] = {}  # each once, also where some come while these are read
+        offset = 0
+        while page := await self._store.asearch(_NAMESPACE, limit=_PAGE, offset=offset):
+            found.update((item.key, None) for item in page if item.namespace == _NAMESPACE)
+            offset += len(page)
+        return tuple(found)
 
 
 class _InCheckpoints:
@@ -135,6 +178,14 @@ class _InCheckpoints:
 
     async def forget(self, thread_id: str) -> None:
         await delete_thread(self._saver, thread_id)
+
+    async def threads(self) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        async for checkpoint in self._saver.alist(None):
+            at = checkpoint.config["configurable"]
+            if at.get("checkpoint_ns") == _GRAPH:
+                found[at["thread_id"]] = None
+        return tuple(found)
 
     async def _write(self, thread_id: str, changes: list[BaseMessage]) -> None:
         if changes:

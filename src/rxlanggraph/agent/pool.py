@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rxlanggraph.agent.base import BaseAgent
-from rxlanggraph.agent.checks import check_name, check_whole
+from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
 from rxlanggraph.agent.guard import RunGuard
 from rxlanggraph.agent.keeping import Keeper, keeper_for
 from rxlanggraph.agent.line import Line, Place
 from rxlanggraph.agent.messages import Message
-from rxlanggraph.agent.runs import is_within
+from rxlanggraph.agent.runs import Kept, deadline, is_within
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
 from rxlanggraph.forking import announce, fork_safe_rlock
 
@@ -33,6 +33,42 @@ class _Seat:
     users: int = 0  # guarded by the pool's lock
 
 
+class _Kept(Kept):
+    """That of the agent of a seat. In the seat's guard."""
+
+    def __init__(self, keeper: Keeper, thread_id: str, seat: _Seat, agent: BaseAgent) -> None:
+        self._keeper = keeper
+        self._thread_id = thread_id
+        self._seat = seat
+        self._agent = agent
+        self._messages: tuple[Message, ...] = ()
+        # Whether the seat may be another one's: of a place that hangs, calls may come back late.
+        self.over = False
+
+    async def load(self) -> None:
+        seat = self._seat
+        if seat.agent is None:
+            kept = await self._keeper.load(self._thread_id)
+            if kept:
+                self._agent.memory.load(kept)
+            if not self.over:
+                seat.agent, seat.kept = self._agent, kept
+
+    async def keep(self) -> None:
+        self._messages = self._agent.memory.get_messages()
+        self._seat.agent = None  # until it is known what is kept: that counts
+        await self._keeper.keep(self._thread_id, self._messages, self._seat.kept)
+
+    async def take_back(self) -> None:
+        if self._seat.agent is None:
+            await self._keeper.keep(self._thread_id, self._seat.kept, self._messages)
+            if not self.over:
+                self._seat.agent = self._agent
+
+    def done(self) -> None:
+        self._seat.agent, self._seat.kept = self._agent, self._messages
+
+
 class AgentPool:
     """Answers each message with the agent of its thread: ``bridge.invoke(AgentPool(make))``.
 
@@ -48,11 +84,15 @@ class AgentPool:
         keep_in: Where memories are kept after each run: a LangGraph store or checkpointer. None
             keeps them in this process, as long as the pool. LangGraph writes a conversation as a
             whole each time: have the factory bound it, by ``memory=Memory(max_messages=...)``.
+        max_memories: How many memories are kept in this process; those that nobody has asked for
+            longest are dropped, and their threads begin anew. None for 10,000; what ``keep_in``
+            keeps is not bounded here.
         name: For people, and where it is offered as a tool.
         description: What its agents are good for: shown where it is offered as a tool.
 
     Raises:
-        InvalidArgumentError: ``max_agents`` is less than 1; or an empty name.
+        InvalidArgumentError: ``max_agents`` or ``max_memories`` is less than 1, the latter is given
+            with ``keep_in``, or the name is empty.
         InvalidTypeError: ``agent_factory`` cannot be called; ``keep_in`` is neither a store nor a
             checkpointer.
     """
@@ -63,6 +103,7 @@ class AgentPool:
         *,
         max_agents: int = 100,
         keep_in: Any = None,
+        max_memories: int | None = None,
         name: str = "agents",
         description: str = "",
     ) -> None:
@@ -76,7 +117,7 @@ class AgentPool:
         self.description = description
         self._make = agent_factory
         self._max_agents = max_agents
-        self._keeper: Keeper = keeper_for(keep_in)
+        self._keeper: Keeper = keeper_for(keep_in, max_memories)
         # A leaf, for a few lines; an RLock, since a finalizer may come here too. Guards the rest.
         self._lock = fork_safe_rlock()
         self._seats: OrderedDict[str, _Seat] = OrderedDict()  # the least recently used first
@@ -91,12 +132,14 @@ class AgentPool:
     async def ainvoke(self, input: Any, config: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
         """Have the agent of the thread named in ``config`` answer ``input``, when it is its turn.
 
-        ``config`` is passed on to the agent. Cancelling cancels the run, or the waiting for it.
+        ``config`` is passed on to the agent. Cancelling cancels the run, or the waiting for it. The
+        agent's ``timeout`` is for its run, loading and keeping its memory included.
 
         Raises:
             AgentBusyError: A run of that same agent asks this, and would wait for itself.
             InvalidArgumentError: ``config`` names no ``thread_id``.
             InvalidTypeError: The factory made something else than an agent.
+            RunTimeoutError: The time was over.
             Exception: Whatever factory, run or keeping raised; the memory is as it was before.
         """
         thread_id = ((config or {}).get("configurable") or {}).get("thread_id")
@@ -121,35 +164,62 @@ class AgentPool:
             lambda agent: agent.process_mcp_message(content, sender, agent_id=self.name),
         )
 
-    async def forget(self, thread_id: str) -> None:
-        """Forget what the agent of ``thread_id`` remembers, here and where it is kept.
+    async def forget(self, thread_id: str, timeout: float = 30.0) -> None:
+        """Forget a conversation, when it is its turn: what is said on this thread then is new.
 
-        Any loop. Waits for the run that is on. Cancelled, it may have been forgotten in part.
+        Any loop. Its agent goes, what is kept of it is deleted, and so is the thread of its graph,
+        if that has a checkpointer. From a checkpointer, everything that it has on the thread is
+        deleted. Of a thread that nobody knows there is nothing to forget. Cancelled, it may have
+        forgotten a part.
+
+        Args:
+            thread_id: Which one.
+            timeout: Seconds, waiting for its turn included; ``math.inf`` for ever.
 
         Raises:
-            AgentBusyError: A run of that same agent asks this, and would wait for itself.
-            Exception: Whatever the factory, the store or a checkpointer raised.
+            AgentBusyError: A run of that thread's agent asks this, and would wait for itself.
+            InvalidArgumentError: ``timeout`` is no number of seconds above 0.
+            RunTimeoutError: The time was over.
+            Exception: Whatever factory, store or checkpointer raised.
         """
+        seconds = check_timeout(timeout)
         self._refuse_itself(thread_id)
-        async with self._seated(thread_id) as seat, seat.guard.entered("enqueue"):
-            agent, seat.agent, seat.kept = seat.agent or self._make(thread_id), None, ()
-            await self._keeper.forget(thread_id)
+        async with (
+            deadline(thread_id, seconds),
+            self._seated(thread_id, forget=True) as seat,
+            seat.guard.entered("enqueue"),
+        ):
+            # One that there is not has to be made, to know of its graph.
+            agent, seat.agent, seat.kept = seat.agent or self._agent_of(thread_id), None, ()
             await agent.forget_thread(thread_id)
-        with self._lock:
-            if not seat.users and self._seats.get(thread_id) is seat:
-                del self._seats[thread_id]
-        self._call_next()
+            await self._keeper.forget(thread_id)
+
+    async def threads(self, timeout: float = 30.0) -> tuple[str, ...]:
+        """Return the threads of which a memory is kept, in no particular order. Any loop.
+
+        A checkpointer has to read all its checkpoints for that.
+
+        Args:
+            timeout: Seconds; ``math.inf`` for ever.
+
+        Raises:
+            InvalidArgumentError: ``timeout`` is no number of seconds above 0.
+            RunTimeoutError: The time was over.
+            Exception: Whatever store or checkpointer raised.
+        """
+        async with deadline(self.name, check_timeout(timeout)):
+            return await self._keeper.threads()
 
     async def _answer(self, thread_id: str, ask: Callable[[BaseAgent], Awaitable[Any]]) -> Any:
         self._refuse_itself(thread_id)
         async with self._seated(thread_id) as seat, seat.guard.entered("enqueue"):
-            agent = seat.agent or await self._settle(seat, thread_id)
-            answer = await ask(agent)
-            seat.agent = None  # unless all of its memory is kept, what is kept counts
-            messages = agent.memory.get_messages()
-            await self._keeper.keep(thread_id, messages, seat.kept)
-            seat.agent, seat.kept = agent, messages
-            return answer
+            agent = seat.agent or self._agent_of(thread_id)
+            kept = agent._kept = _Kept(self._keeper, thread_id, seat, agent)
+            try:
+                return await ask(agent)
+            finally:
+                agent._kept = None
+                kept.over = True
 
     def _refuse_itself(self, thread_id: str) -> None:
         with self._lock:
@@ -161,22 +231,17 @@ class AgentPool:
                 "itself; ask on another thread, or answer in step()"
             )
 
-    async def _settle(self, seat: _Seat, thread_id: str) -> BaseAgent:
-        """Make the agent of ``seat``, and have it remember what was kept. In the seat's guard."""
+    def _agent_of(self, thread_id: str) -> BaseAgent:
         agent: object = self._make(thread_id)
         if not isinstance(agent, BaseAgent):
             raise InvalidTypeError(
                 f"the agent_factory {self._make!r} must return a BaseAgent, not {agent!r}"
             )
         agent.thread_id = thread_id
-        kept = await self._keeper.load(thread_id)
-        if kept:
-            agent.memory.load(kept)
-        seat.agent, seat.kept = agent, kept
         return agent
 
     @asynccontextmanager
-    async def _seated(self, thread_id: str) -> AsyncIterator[_Seat]:
+    async def _seated(self, thread_id: str, *, forget: bool = False) -> AsyncIterator[_Seat]:
         while isinstance(seat := self._take(thread_id), Place):
             await self._line.wait(seat, self._call_next)
         try:
@@ -184,6 +249,8 @@ class AgentPool:
         finally:
             with self._lock:
                 seat.users -= 1
+                if forget and not seat.users and self._seats.get(thread_id) is seat:
+                    del self._seats[thread_id]
             self._call_next()
 
     def _take(self, thread_id: str) -> _Seat | Place:

@@ -13,9 +13,9 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rxlanggraph.agent.memory import Memory
 from rxlanggraph.agent.output import OutputQueue
@@ -25,11 +25,28 @@ from rxlanggraph.stacks import context_of
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-__all__ = ["Run", "carry_out", "current_run", "deadline", "is_within"]
+__all__ = ["Kept", "Run", "carry_out", "current_run", "deadline", "is_within"]
 
 _log = logging.getLogger("rxlanggraph")
 _CANCEL_SECONDS = 5.0
+_UNDO_SECONDS = 2.0  # for each thing; a guess, and what its caller waits for in vain at most
 _T = TypeVar("_T")
+
+
+class Kept(Protocol):
+    """Where the memory of an agent is kept between its runs. Used by one run at a time."""
+
+    async def load(self) -> None:
+        """Have the agent remember what was kept, unless it does. As the run begins."""
+
+    async def keep(self) -> None:
+        """Keep what the agent remembers, with what the run has added. As the run ends."""
+
+    async def take_back(self) -> None:
+        """Undo `keep`, if it was begun: the run has failed."""
+
+    def done(self) -> None:
+        """Hear that the run has ended well: the agent remembers what is kept."""
 
 
 class Run:
@@ -42,7 +59,7 @@ class Run:
         output: Where what it puts out goes; None for the queue of the agent.
     """
 
-    __slots__ = ("_undo", "config", "outer", "output", "over", "owner", "request", "task")
+    __slots__ = ("_undo", "config", "kept", "outer", "output", "over", "owner", "request", "task")
 
     def __init__(
         self,
@@ -55,23 +72,26 @@ class Run:
         self.request = request
         self.config = config
         self.output = output
+        # Where the agent's memory is kept; None for nowhere else. Written as it begins.
+        self.kept: Kept | None = None
         # Set once, by the run itself, or by the one that takes its place; read by any thread.
         self.over = False
         self.task: asyncio.Task[Any] | None = None  # owned by the one who carries it out
-        self._undo: list[Callable[[], Awaitable[None]]] = []  # owned by the run, then by the same
+        # Owned by the run, then by the same.
+        self._undo: list[Callable[[], Coroutine[Any, Any, None]]] = []
         outer = _current.get()
         while outer is not None and outer.over:  # or runs that start each other would make a chain
             outer = outer.outer
         self.outer: Run | None = outer
 
-    def on_failure(self, undo: Callable[[], Awaitable[None]]) -> None:
+    def on_failure(self, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have ``undo`` called if the run does not end well, the last one first. In the run."""
         self._undo.append(undo)
 
-    async def undo(self) -> None:
-        """Call what `on_failure` was told, once."""
+    def undoing(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What `on_failure` was told, in its order. For the one who carries it out."""
         while self._undo:
-            await self._undo.pop()()
+            yield self._undo.pop()()
 
     def chain(self) -> Iterator[Run]:
         """This run, and those that it is part of."""
@@ -141,30 +161,31 @@ async def _end_tasks(run: Run) -> None:
 
 
 async def _undo(run: Run) -> None:
-    """Undo what the run has done elsewhere, for so long; it may be cancelled meanwhile."""
-    if not run._undo:
-        return
-    undoing = asyncio.create_task(run.undo())
-    if await _wait_for([undoing]):
-        undoing.add_done_callback(_look_at)
-        undoing.cancel()
-        _log.warning("what a run of %r has left could not be undone in time", run.owner)
-    elif undoing.cancelled() or undoing.exception() is not None:
-        error = None if undoing.cancelled() else undoing.exception()
-        _log.warning("what a run of %r has left could not be undone", run.owner, exc_info=error)
+    """Undo what the run has done elsewhere; it may be cancelled meanwhile."""
+    for undo in run.undoing():
+        task = asyncio.create_task(undo)
+        task.add_done_callback(_look_at)
+        if await _wait_for([task], _UNDO_SECONDS):
+            task.cancel()
+            _log.warning("what a run of %r has left could not be undone in time", run.owner)
+        elif task.cancelled() or task.exception() is not None:
+            error = None if task.cancelled() else task.exception()
+            _log.warning("what a run of %r has left could not be undone", run.owner, exc_info=error)
 
 
 async def _wait_out(tasks: Collection[asyncio.Task[Any]]) -> Collection[asyncio.Task[Any]]:
     """Wait for cancelled ``tasks``, also if cancelled meanwhile; return, and name, who stays."""
-    tasks = await _wait_for(tasks)
+    tasks = await _wait_for(tasks, _CANCEL_SECONDS)
     for task in tasks:
         _log.warning("%r was cancelled with its run, and goes on", task)
     return tasks
 
 
-async def _wait_for(tasks: Collection[asyncio.Task[Any]]) -> Collection[asyncio.Task[Any]]:
+async def _wait_for(
+    tasks: Collection[asyncio.Task[Any]], seconds: float
+) -> Collection[asyncio.Task[Any]]:
     loop = asyncio.get_running_loop()
-    until = loop.time() + _CANCEL_SECONDS
+    until = loop.time() + seconds
     while tasks and (rest := until - loop.time()) > 0:
         with contextlib.suppress(asyncio.CancelledError):  # the caller is about to raise anyway
             await asyncio.wait(tasks, timeout=rest)

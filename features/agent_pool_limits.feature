@@ -1,0 +1,72 @@
+Feature: A pool is bounded in time and in what it keeps
+
+  # -- deadlines ---------------------------------------------------------------------------------
+
+  Scenario Outline: A store that hangs in <what> costs a call its own time alone
+    Given a pool of agents with 0.05 s, whose store hangs in <what> for the thread "stuck"
+    When the threads "stuck", "stuck" and "other" are asked at once
+    Then the calls on "stuck" are out of time, and "other" is answered
+    And once the store goes on, "stuck" is answered, and finds what was kept before
+
+    Examples:
+      | what                 |
+      | loading              |
+      | keeping              |
+      | loading, and is deaf |
+      | keeping, and is deaf |
+
+  Scenario: A run whose memory could not be kept is in no memory, and not in the thread of its graph
+    Given a pool of agents over a graph with a checkpointer, whose store fails once to keep "lost"
+    When "first" is asked, "lost" in vain, and "last"
+    Then the store, the agent and the graph's thread have "first" and "last" with their answers
+
+  Scenario: A run that is cancelled as its memory is kept is taken out of the store
+    Given a pool of agents, whose store tells when it has kept "lost", and waits
+    When "first" is asked, "lost" is cancelled once it is kept, and "last" is asked by another pool
+    Then the store has "first" and "last" with their answers
+
+  # -- forgetting --------------------------------------------------------------------------------
+
+  Scenario Outline: A thread that is forgotten begins anew, and is listed no more: kept in <place>
+    Given a pool whose agents tell what they know, kept in <place>
+    When the threads "a", "b" and "c" are sent requests, and "b" is forgotten
+    Then the threads "a" and "c" are listed
+    And "b" knows nothing of what was said, and "a" does
+
+    Examples:
+      | place          |
+      | this process   |
+      | a store        |
+      | a checkpointer |
+
+  Scenario: Forgetting a thread deletes that of its graph, too
+    Given a pool of agents over a graph with a checkpointer of its own
+    When the threads "a", "b" and "c" are sent requests, and "b" is forgotten
+    Then the checkpointer of the graph knows "a" and "c" alone
+
+  Scenario: A thread is forgotten when its run has ended, and those behind begin anew
+    Given a pool whose agents answer when the gate opens
+    When a thread is asked, forgotten, and asked again, all at once
+    Then both are answered, and the second one had no memory of the first
+
+  Scenario: Forgetting has a deadline
+    Given a pool of agents with 0.05 s, whose store hangs in forgetting for the thread "stuck"
+    When "stuck" is to be forgotten within 0.05 s
+    Then it is out of time
+
+  Scenario: A run that would forget its own thread says so
+    Given a pool whose agents forget their own thread
+    When a thread is asked
+    Then the pool refuses that with AgentBusyError
+
+  # -- a bound -----------------------------------------------------------------------------------
+
+  Scenario: Of memories in this process, those that nobody asks for are dropped
+    Given a pool of one agent that keeps 3 memories in this process
+    When the threads "a", "b", "c", "a" and "d" are sent requests
+    Then the threads "c", "a" and "d" are listed
+    And "b" knows nothing of what was said, and "a" does
+
+  Scenario: A bound for memories that are kept elsewhere is refused, and named
+    When a pool is made that keeps 3 memories in a store
+    Then the pool is refused with InvalidArgumentError: "max_memories"
