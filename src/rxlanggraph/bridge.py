@@ -7,13 +7,12 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
 from typing import Any, Literal, TypeAlias
 
 from reactivex import Observable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
-from rxlanggraph.configs import NamedThread, one_thread, threads_of
+from rxlanggraph.configs import NamedThread, context_of_its_own, one_thread, threads_of
 from rxlanggraph.ending import Ending
 from rxlanggraph.engine import Engine
 from rxlanggraph.errors import (
@@ -138,7 +137,8 @@ class RxPyLangGraphBridge(Ending):
 
         Any thread, the loop's own included; never blocks on the loop (with ``max_pending`` it
         waits for room, which on the loop's own thread is refused). The run is registered before
-        this returns, sees the caller's contextvars, and starts when it is its turn.
+        this returns, sees the caller's contextvars, and starts when it is its turn. Also where a node
+        sends it, it is no part of that node's graph: LangChain's config is not handed down to it.
         ``functools.partial(bridge.create_future_task, graph)`` is a mapper for ``flat_map``.
 
         Cancelling the future cancels the run, also before it started. It resolves the future at
@@ -230,7 +230,7 @@ class RxPyLangGraphBridge(Ending):
 
     def new_run(self, message: StreamMessage, options: RunOptions) -> Run:
         """Make a run that sees the caller's contextvars. Any thread; never blocks."""
-        return Run(message, options, copy_context(), self._engine.handoff, self)
+        return Run(message, options, context_of_its_own(), self._engine.handoff, self)
 
     def drop(self, run: Run) -> None:
         """Cancel ``run``, handed over or not. Any thread; never blocks."""

@@ -7,7 +7,9 @@ updates. Everything here is told by its shape alone: LangChain is not imported.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextvars import Context, copy_context
 from typing import Any, NamedTuple, TypeAlias
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
@@ -18,12 +20,15 @@ __all__ = [
     "NamedThread",
     "config_for",
     "configurable_of",
+    "context_of_its_own",
     "one_thread",
     "threads_of",
 ]
 
 Config: TypeAlias = Mapping[str, Any]
 
+# Where LangChain is not imported, nothing of it is in a context.
+_LANGCHAIN = "langchain_core.runnables.config"
 # LangGraph takes an input whose metadata has the latest checkpoint's run_id for the same run,
 # connected again, and drops the input. A batch's own "run_id" in its messages must not do that.
 _NOT_PASSED_ON = frozenset({"run_id"})
@@ -91,6 +96,20 @@ def config_for(message: StreamMessage, config: Config | None) -> Config | None:
         }
         merged["metadata"] = {**(merged.get("metadata") or {}), **passed_on}
     return merged
+
+
+def context_of_its_own() -> Context:
+    """Return a copy of the caller's context for a run that is nobody's child. Any thread.
+
+    It has every context variable but the config that LangChain hands down to what a node calls.
+    With that, a message that a node sends would run as the node's subgraph: on the parent's thread
+    and checkpointer, under its callbacks, and a question would be an error.
+    """
+    context = copy_context()
+    handed_down = getattr(sys.modules.get(_LANGCHAIN), "var_child_runnable_config", None)
+    if handed_down is not None and context.get(handed_down) is not None:
+        context.run(handed_down.set, None)
+    return context
 
 
 def configurable_of(graph: Any, config: Config) -> dict[str, Any]:
