@@ -137,8 +137,8 @@ class RxPyLangGraphBridge(Ending):
 
         Any thread, the loop's own included; never blocks on the loop (with ``max_pending`` it
         waits for room, which on the loop's own thread is refused). The run is registered before
-        this returns, sees the caller's contextvars, and starts when it is its turn. Also where a node
-        sends it, it is no part of that node's graph: LangChain's config is not handed down to it.
+        this returns, sees the caller's contextvars, and starts when it is its turn. What a node
+        sends is no part of that node's graph: LangChain's config is not handed down to it.
         ``functools.partial(bridge.create_future_task, graph)`` is a mapper for ``flat_map``.
 
         Cancelling the future cancels the run, also before it started. It resolves the future at
