@@ -20,7 +20,7 @@ Feature: The package keeps to its map
     Then each name on the map is a module or a package
 
   Scenario: The registry and its parts import the standard library and the errors alone
-    Then registry.py, entries.py, locking.py and forking.py import nothing but these and each other
+    Then registry.py, entries.py, locking.py, forking.py and usercode.py import nothing but these and each other
 
   Scenario: Importing the package imports neither LangGraph, LangChain nor the command
     When a new interpreter imports rxlanggraph

@@ -60,9 +60,12 @@ def step_impl(context: Context) -> None:
     assert set(layers()) <= set(modules()), set(layers()) - set(modules())
 
 
-@then("registry.py, entries.py, locking.py and forking.py import nothing but these and each other")
-def step_impl(context: Context) -> None:
-    parts = ("registry", "entries", "locking", "forking")
+@then(
+    "registry.py, entries.py, locking.py, forking.py and usercode.py import nothing but these "
+    "and each other"
+)
+def step_registry_and_its_parts_import_nothing_but_these(context: Context) -> None:
+    parts = ("registry", "entries", "locking", "forking", "usercode")
     allowed = {*sys.stdlib_module_names, *(f"rxlanggraph.{name}" for name in (*parts, "errors"))}
     for part in parts:
         for name in imported_names(SOURCE / f"{part}.py"):

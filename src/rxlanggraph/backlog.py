@@ -14,8 +14,10 @@ __all__ = ["Backlog"]
 class Backlog:
     """Room for ``limit`` runs that wait for their turn; submitters beyond it block.
 
-    First come, first served. Safe from any thread. A signal handler that submits may wait here
-    too: it holds no lock then.
+    First come, first served. A blocked submitter is woken when a good part of the room is free,
+    and not for each place: a thread that is woken for one place takes it, and blocks again.
+
+    Safe from any thread. A signal handler that submits may wait here too: it holds no lock then.
 
     Args:
         limit: None for no bound, which costs nothing.
@@ -24,72 +26,72 @@ class Backlog:
 
     def __init__(self, limit: int | None, lock: threading.RLock) -> None:
         self.bounded = limit is not None
-        # The lock of the bridge: guards the four below.
+        self._limit = limit or 0
+        # Half of the room is enough for the loop to go on with until the submitter is there.
+        self._low = self._limit // 2
+        # The lock of the bridge: guards the three below.
         self._lock = lock
-        self._room = limit or 0
+        # Who has room. May be more than the limit: see hold().
         self._holders: set[Run] = set()
-        self._gates: deque[threading.Lock] = deque()
+        self._gates: deque[tuple[threading.Lock, Run]] = deque()
         self._closed = False
 
-    def full(self) -> bool:
-        """Whether `enter` would block now."""
-        with self._lock:
-            return self.bounded and not self._closed and self._room == 0
-
-    def enter(self, run: Run) -> None:
-        """Wait for room, and take it for ``run``. Any thread; blocks.
+    def enter(self, run: Run, *, may_block: bool) -> bool:
+        """Take room for ``run``; if there is none, wait for it. Any thread; blocks if it may.
 
         An exception raised into the wait (Ctrl-C) gives the place back. After `close` it returns
         at once: the registry refuses the run then.
+
+        Returns:
+            False if there is no room, and it must not block.
         """
-        if not self.bounded:
-            return
-        gate = threading.Lock()
-        gate.acquire()
-        with self._lock:
+        with self._lock:  # one section: room that is seen is taken
             if self._closed:
-                return
-            if self._room:
-                self._room -= 1
+                return True
+            if len(self._holders) < self._limit and not self._gates:
                 self._holders.add(run)
-                return
-            self._gates.append(gate)
+                return True
+            if not may_block:
+                return False
+            gate = threading.Lock()
+            gate.acquire()
+            self._gates.append((gate, run))
         try:
             with letting_go(self._lock):
                 gate.acquire()
         except BaseException:
             with self._lock:
-                waiting = gate in self._gates
-                if waiting:
-                    self._gates.remove(gate)
-            if not waiting:
-                self._free_one()
+                if (gate, run) in self._gates:
+                    self._gates.remove((gate, run))
+            self.leave(run)
             raise
+        return True
+
+    def hold(self, run: Run) -> None:
+        """Take room for ``run`` whether there is any or not. Any thread; never blocks.
+
+        For what must not wait, because room comes of it: then others wait for so much longer.
+        """
         with self._lock:
-            self._holders.add(run)
+            if not self._closed:
+                self._holders.add(run)
 
     def leave(self, run: Run) -> None:
-        """Free the room that ``run`` holds, if it holds any. Any thread; never blocks."""
-        if not self.bounded:
-            return
+        """Free the room that ``run`` has, if it has any. Any thread; never blocks."""
         with self._lock:
-            if run not in self._holders:
-                return
             self._holders.discard(run)
-        self._free_one()
+            if not self._gates or len(self._holders) > self._low:
+                return
+            while self._gates and len(self._holders) < self._limit:
+                gate, next_run = self._gates.popleft()
+                self._holders.add(next_run)
+                gate.release()
 
     def close(self) -> None:
         """Let everyone through who waits. Any thread; never blocks."""
         with self._lock:
             self._closed = True
             gates, self._gates = self._gates, deque()
-        for gate in gates:
+            self._holders.clear()
+        for gate, _ in gates:
             gate.release()
-
-    def _free_one(self) -> None:
-        with self._lock:
-            if not self._gates:
-                self._room += 1
-                return
-            gate = self._gates.popleft()
-        gate.release()

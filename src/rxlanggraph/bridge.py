@@ -23,10 +23,10 @@ from rxlanggraph.errors import (
     LoopUnavailableError,
     RegistryClosedError,
 )
-from rxlanggraph.messages import StreamMessage
+from rxlanggraph.messages import StreamMessage, passes_through
 from rxlanggraph.operators.invoke import ErrorPolicy, invoke
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
-from rxlanggraph.runs import Group, Run, RunOptions
+from rxlanggraph.runs import Group, Run, RunOptions, current_run
 from rxlanggraph.targets import Graph, as_target
 
 __all__ = ["Retry", "RxPyLangGraphBridge"]
@@ -230,7 +230,15 @@ class RxPyLangGraphBridge(Ending):
 
     def new_run(self, message: StreamMessage, options: RunOptions) -> Run:
         """Make a run that sees the caller's contextvars. Any thread; never blocks."""
-        return Run(message, options, context_of_its_own(), self._engine.handoff, self)
+        run = Run(message, options, context_of_its_own(), self._engine.handoff, self)
+        parent = current_run.get()
+        if parent is not None and not parent.done():
+            run.parent = parent
+        return run
+
+    def cut_off(self, run: Run) -> bool:
+        """Whether ``run``, which has ended, was ended by its loop or by the close of the bridge."""
+        return run.cut_off or (run.cancelled() and self.registry.state != "open")
 
     def drop(self, run: Run) -> None:
         """Cancel ``run``, handed over or not. Any thread; never blocks."""
@@ -240,18 +248,32 @@ class RxPyLangGraphBridge(Ending):
     def wait_for_room(self, run: Run) -> None:
         """Block until fewer than ``max_pending`` runs wait for their start.
 
+        What the bridge's own results lead to on the loop's thread, a later stage of the pipeline,
+        is let in at once, and starts before all others; so is what will run nothing. Each takes
+        the place of a run that was let in before, so there are never more than these.
+
         Raises:
             BlockingCallError: There is no room, and this is the thread of the bridge's loop.
         """
         backlog = self._engine.backlog
-        if backlog.bounded:
-            if backlog.full() and self._on_own_loop():
-                raise BlockingCallError(
-                    f"max_pending runs of {self!r} wait for their start, and waiting for room on "
-                    "the loop's own thread would stop them; submit from another thread, or "
-                    "make the bridge with max_pending=None"
-                )
-            backlog.enter(run)
+        if not backlog.bounded:
+            return
+        on_loop = self._on_own_loop()
+        if (on_loop and self._delivers_result()) or passes_through(run.message):
+            run.downstream = True
+            backlog.hold(run)
+        elif not backlog.enter(run, may_block=not on_loop):
+            raise BlockingCallError(
+                f"max_pending runs of {self!r} wait for their start, and waiting for room on "
+                "the loop's own thread would stop them; submit from another thread, or "
+                "make the bridge with max_pending=None"
+            )
+
+    def _delivers_result(self) -> bool:
+        # Callbacks and observers run in the context of the run that ended, as does what they
+        # schedule on the loop.
+        run = current_run.get()
+        return run is not None and run.done() and run.is_of(self._engine.handoff)
 
     def hand_over(self, run: Run) -> Run:
         """Register ``run`` and hand it to the loop; never blocks.

@@ -22,7 +22,7 @@ from typing import Any
 
 from rxlanggraph.attempts import retried
 from rxlanggraph.backlog import Backlog
-from rxlanggraph.errors import LoopUnavailableError, RunTimeoutError
+from rxlanggraph.errors import LoopUnavailableError, RunError
 from rxlanggraph.forking import announce, fork_safe_rlock, wrong_process
 from rxlanggraph.handoff import Handoff
 from rxlanggraph.homes import AbsentLoop, AdoptedLoop, Home, OwnedLoop
@@ -34,6 +34,7 @@ from rxlanggraph.stacks import format_frames, format_task, tasks_where
 from rxlanggraph.tasks import TaskStarter, keep_quiet
 from rxlanggraph.threads import WorkerThreads
 from rxlanggraph.turns import Turns
+from rxlanggraph.usercode import is_interrupt, raise_on_loop
 
 __all__ = ["Engine"]
 
@@ -159,9 +160,11 @@ class Engine:
         coroutine = self._execute(run)
         try:
             task = self._tasks.start(coroutine, name=name, context=context, in_place=in_place)
-        except Exception as error:  # of the loop's own task factory
+        except BaseException as error:  # of the loop's own task factory
             coroutine.close()
             self._finish(run, run.outcome("error", None, error, None))
+            if is_interrupt(error):
+                raise_on_loop(error)
         else:
             if not task.done():
                 task.add_done_callback(partial(self._never_began, run))
@@ -181,21 +184,40 @@ class Engine:
             content = await self._attempts(run)
             if run.expired and run.options.retry is None:
                 status, content = "timed_out", None  # it swallowed the cancelling, and went on
-        except asyncio.CancelledError:
-            status = "timed_out" if run.expired and not run.cancelled() else "cancelled"
-        except RunTimeoutError as caught:
-            status, error = "timed_out", caught
+        except asyncio.CancelledError as caught:
+            status, error = self._cancelled_by(run, caught)
         except BaseException as caught:
             if asyncio._get_running_loop() is None:
                 raise  # GeneratorExit, from a loop that was closed over us: see loop_gone()
-            status, error = "error", caught
+            status = "timed_out" if caught is run.timeout_error else "error"
+            error = caught
         run.task = None
         result = run.outcome(status, content, error, monotonic() - run.since)
         if run.threaded and self._wait_for_threads(run, result):
             run.resolve(result)  # its future does not wait for a thread that nobody can stop
+        elif status == "cancelled" and not run.cancelled():
+            # By others: by a loop that ends, most likely. Its guard has to hear of it first.
+            asyncio.get_running_loop().call_soon(self._finish, run, result)
         else:
             self._finish(run, result)
+        if isinstance(error, KeyboardInterrupt | SystemExit) and not self.home.owned:
+            raise_on_loop(error)  # as asyncio has it; a loop of ours is nobody else's to end
         del content, error  # the error's traceback refers to this frame, and the frame to it
+
+    def _cancelled_by(
+        self, run: Run, caught: asyncio.CancelledError
+    ) -> tuple[Status, BaseException | None]:
+        """Tell what a ``CancelledError`` that comes out of a run says about it."""
+        if run.cancelled():
+            return "cancelled", None
+        if run.expired:
+            return "timed_out", None
+        task = asyncio.current_task()
+        if not run.child_cancelled or (task is not None and task.cancelling()):
+            return "cancelled", None  # by others, or by the graph itself
+        error = RunError(f"the run of message {run.message.id} waited for a run that was cancelled")
+        error.__cause__ = caught
+        return "error", error
 
     def _attempts(self, run: Run) -> Awaitable[Any]:
         if run.cancelled():  # between its start and this, its first step
@@ -231,9 +253,9 @@ class Engine:
                 raise
             asyncio.current_task(loop).uncancel()  # type: ignore[union-attr]
             await self._threads_ended(run)
-            error = run.outcome("timed_out", None, None, None).error
-            assert error is not None
-            raise error from None
+            run.timeout_error = run.outcome("timed_out", None, None, None).error
+            assert run.timeout_error is not None
+            raise run.timeout_error from None
         finally:
             run.timer.cancel()
 
@@ -279,15 +301,14 @@ class Engine:
             self._part(run, result)
 
     def _finish(self, run: Run, result: StreamMessage) -> None:
+        if run.phase is Phase.ENDED:
+            return
         run.phase = Phase.ENDED
+        if result.status == "cancelled" and self.handoff.refuses():
+            run.cut_off = True
         self._turns.depart(run)
-        cancelled_by_others = result.status == "cancelled" and not run.cancelled()
         self._part(run, result)  # first, or the next one of its thread could be over before it
-        if cancelled_by_others:
-            # By a loop that ends, most likely: let its guard hear of it first.
-            asyncio.get_running_loop().call_soon(self._start_ready)
-        else:
-            self._start_ready(in_place=True)
+        self._start_ready(in_place=True)
 
     # -- in any thread -------------------------------------------------------------------------
 
@@ -296,7 +317,7 @@ class Engine:
         if self.backlog.bounded:
             self.backlog.leave(run)
         self.registry.leave(run, run.counts_as(result.status), run.resolve, result)
-        run.owner = None
+        run.owner = run.parent = None
 
     def loop_going(self, error: LoopUnavailableError) -> None:
         """On the loop: take nothing more, cancel what runs, and resolve what has not started."""
@@ -305,6 +326,7 @@ class Engine:
         for run in self._runs():
             if run.phase is not Phase.RUNNING:
                 run.phase = Phase.ENDED
+                run.cut_off = True
                 self._part(run, run.outcome("error", None, error, None))
             elif run.task is not None and not run.task.cancelling():
                 # The loop cancels all its tasks itself, but for those that have started since, in
@@ -318,6 +340,7 @@ class Engine:
         self.handoff.forget()
         for run in self._runs():
             keep_quiet(run.task)
+            run.cut_off = True
             result = run.outcome("error", None, error, None)
             if self.threads.when_free(run, partial(self._part, run, result)):
                 run.resolve(result)

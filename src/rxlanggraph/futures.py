@@ -133,14 +133,18 @@ class LightFuture(Future[_T]):
             KeyboardInterrupt, SystemExit: In the main thread, of a callback or a signal handler;
                 when all callbacks have been called.
         """
-        with self._lock:
-            if self._progress is not _PENDING:
-                return self._progress is not _FINISHED
-            self._progress = _CANCELLED
-        interrupt = self._announce()
+        cancelled, interrupt = self._cancel()
         if interrupt is not None:
             raise interrupt
-        return True
+        return cancelled
+
+    def _cancel(self) -> tuple[bool, BaseException | None]:
+        """Do what `cancel` does, but return what it raises."""
+        with self._lock:
+            if self._progress is not _PENDING:
+                return self._progress is not _FINISHED, None
+            self._progress = _CANCELLED
+        return True, self._announce()
 
     def settle(self, result: _T | None, exception: BaseException | None) -> bool:
         """Resolve it, if nobody has. Any thread; runs the callbacks.

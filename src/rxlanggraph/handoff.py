@@ -111,6 +111,11 @@ class Handoff:
         with self.lock:
             self._refusal = error
 
+    def refuses(self) -> bool:
+        """Whether the loop is going, or gone. Any thread; never blocks."""
+        with self.lock:
+            return self._refusal is not None
+
     def _raise_refusal(self) -> None:
         with self.lock:
             refusal = self._refusal
@@ -151,13 +156,13 @@ class Handoff:
 
     async def _drain(self) -> None:
         while True:
-            with self.lock:
-                batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
-                if not batch:
-                    self._due = False
-                    self._drain_coroutine = None
-                    return
-            for run in batch:
+            for _ in range(_BATCH):
+                with self.lock:
+                    if not self._queue:
+                        self._due = False
+                        self._drain_coroutine = None
+                        return
+                    run = self._queue.popleft()
                 self._visit(run)
             await asyncio.sleep(0)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future, InvalidStateError
@@ -22,6 +23,7 @@ from rxlanggraph.threads import RunRouting, WorkerThreads, check_routable, route
 
 __all__ = ["AbsentLoop", "AdoptedLoop", "EngineHooks", "Home", "OwnedLoop"]
 
+_log = logging.getLogger("rxlanggraph")
 # How long the tasks of a stopping loop of ours get to end, in seconds. They were cancelled, with
 # the caller's own deadline, before; this is for those that ask for one round of the loop more.
 _LAST_ROUND = 1.0
@@ -81,6 +83,8 @@ class OwnedLoop:
         self.left: Future[None] = Future()
         # Filled by one setdefault, which no signal handler can enter.
         self._claim: dict[str, asyncio.AbstractEventLoop] = {}
+        # Set by any thread, before it asks the loop to stop; read on the loop's thread.
+        self._stopping = False
         self._name = name
         self._threads = threads
         self._hooks = hooks
@@ -124,6 +128,7 @@ class OwnedLoop:
         if self.loop is None:
             _set_done(self.left)
             return
+        self._stopping = True
         with contextlib.suppress(RuntimeError):  # it has stopped by itself
             self.loop.call_soon_threadsafe(self.loop.stop)
 
@@ -132,7 +137,7 @@ class OwnedLoop:
         asyncio.set_event_loop(loop)
         error = LoopUnavailableError(f"the event loop of {self._name} was stopped from inside")
         try:
-            loop.run_forever()
+            self._run(loop)
         finally:
             try:
                 self._hooks.loop_going(error)
@@ -143,6 +148,21 @@ class OwnedLoop:
                 loop.close()
                 self._hooks.loop_gone(error)
                 _set_done(self.left)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        # A task or a callback that raises SystemExit or KeyboardInterrupt ends run_forever(), when
+        # it has got that as its exception. That is for programs whose loop it is: here it would
+        # end everybody's runs, while its own hears of it anyway.
+        while True:
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                _log.warning(
+                    "%s on the loop of %s, which goes on", type(error).__name__, self._name
+                )
+                if not self._stopping:  # or else that was lost with the step that raised
+                    continue
+            return
 
     def _finish(self, loop: asyncio.AbstractEventLoop) -> None:
         tasks = asyncio.all_tasks(loop)
@@ -292,5 +312,6 @@ def _set_done(left: Future[None]) -> None:
 def _complete(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, object]) -> None:
     task = loop.create_task(coroutine)
     while not task.done():
-        with contextlib.suppress(RuntimeError):  # stopped once more, by whoever asked twice
+        # Stopped once more, by whoever asked twice; or see OwnedLoop._run.
+        with contextlib.suppress(RuntimeError, SystemExit, KeyboardInterrupt):
             loop.run_until_complete(task)

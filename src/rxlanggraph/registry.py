@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -46,6 +47,7 @@ from rxlanggraph.entries import (
 from rxlanggraph.errors import RegistryClosedError
 from rxlanggraph.forking import announce, fork_safe_rlock
 from rxlanggraph.locking import letting_go
+from rxlanggraph.usercode import contain
 
 __all__ = [
     "Outcome",
@@ -56,6 +58,7 @@ __all__ = [
     "Trackable",
 ]
 
+_log = logging.getLogger("rxlanggraph")
 _T = TypeVar("_T")
 RegistryState = Literal["open", "closing", "closed"]
 
@@ -119,8 +122,14 @@ class TaskRegistry:
         """
         if not isinstance(task, Future):
             check_asyncio(task)
-        welcome = self.enter(task, name, thread_id)
-        task.add_done_callback(self._on_done)
+        if task in self:
+            return
+        try:
+            welcome = self.enter(task, name, thread_id)
+            task.add_done_callback(self._on_done)
+        except BaseException:  # of a signal handler, or of a future that is not the stock one
+            self.leave(task, None)
+            raise
         if not welcome:
             task.cancel()
 
@@ -291,10 +300,20 @@ class TaskRegistry:
 
         Returns:
             How many were asked.
+
+        Raises:
+            KeyboardInterrupt, SystemExit: In the main thread, of a done-callback or a signal
+                handler, when all have been asked. Whatever else one of them raises is logged.
         """
         tasks = self.tasks()
+        interrupt = None
         for task in tasks:
-            cancel(task)
+            try:
+                cancel(task)
+            except BaseException as error:
+                interrupt = contain(error, _log, "cancelling %r", task) or interrupt
+        if interrupt is not None:
+            raise interrupt
         return len(tasks)
 
     def begin_sweep(self) -> RegistryStatistics:

@@ -22,6 +22,7 @@ from rxlanggraph.errors import (
 from rxlanggraph.futures import LightFuture
 from rxlanggraph.messages import Status, StreamMessage, as_message, failure_of, passes_through
 from rxlanggraph.registry import Outcome
+from rxlanggraph.usercode import raise_on_loop
 
 if TYPE_CHECKING:
     from tenacity import AsyncRetrying
@@ -126,6 +127,10 @@ class Run(LightFuture[StreamMessage]):
         self.options = options
         self.context = context
         self._crossing = crossing
+        self.downstream = False  # whether a result of the same bridge led to it
+        # The run, still on, in whose context this one was made. Until it has ended.
+        self.parent: Run | None = None
+        self.child_cancelled = False  # whether a run made in its context was; only ever set
         # Whoever holds this future keeps its bridge from being collected while the run is on.
         self.owner: object = owner
         # Confined to the loop's thread:
@@ -134,6 +139,8 @@ class Run(LightFuture[StreamMessage]):
         self.timer: asyncio.TimerHandle | None = None
         self.expired = False
         self.executor: Executor | None = None  # of its bridge, from its start on
+        self.timeout_error: BaseException | None = None  # its own, and not one of a child
+        self.cut_off = False  # whether it did not end by itself: its loop did
         self.threaded = False  # whether a worker thread ever worked for it
         self.since = 0.0
 
@@ -146,10 +153,19 @@ class Run(LightFuture[StreamMessage]):
         Returns:
             False if the run has already ended.
         """
-        if not super().cancel():
-            return False
-        self._crossing.attend(self)
-        return True
+        try:
+            cancelled, interrupt = self._cancel()
+        finally:  # also where a signal handler raises in it
+            if self.cancelled():
+                self._crossing.attend(self)
+        if interrupt is not None:
+            raise interrupt
+        return cancelled
+
+    def _cancel(self) -> tuple[bool, BaseException | None]:
+        if self.parent is not None and not self.done():
+            self.parent.child_cancelled = True  # before anything can wait no longer because of it
+        return super()._cancel()
 
     def running(self) -> bool:
         """Whether its coroutine has started and not yet ended. Any thread; never blocks."""
@@ -176,6 +192,10 @@ class Run(LightFuture[StreamMessage]):
         """
         self._refuse_own_loop("exception", timeout)
         return super().exception(timeout)
+
+    def is_of(self, crossing: _Crossing) -> bool:
+        """Whether it runs on the bridge of ``crossing``. Any thread; never blocks."""
+        return self._crossing is crossing
 
     def get_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that it runs on. Any thread; never blocks."""
@@ -228,8 +248,10 @@ class Run(LightFuture[StreamMessage]):
         if failure is None:
             self.settle(result, None)
         elif result.status == "cancelled":
-            super().cancel()
+            _, interrupt = self._cancel()
             self.settle(None, None)
+            if interrupt is not None:
+                raise_on_loop(interrupt)
         else:
             self.settle(None, failure)
 

@@ -26,6 +26,9 @@ class Turns:
         self._limit = limit
         self._running = 0
         self._ready: deque[Run] = deque()
+        # Those that results of the bridge led to, with max_pending: first, or the earlier stages
+        # of a pipeline would fill the room that the later ones have to empty.
+        self._downstream: deque[Run] = deque()
         # A thread_id is a key while a run of it is ready, running, or waits for its group. The
         # value: who waits behind that one; None as long as nobody does.
         self._lanes: dict[str, deque[Run] | None] = {}
@@ -46,8 +49,11 @@ class Turns:
 
     def take(self) -> Run | None:
         """Return the next run that may start, with its slot taken; None if none may."""
-        while self._ready and self._running < self._limit:
-            run = self._ready.popleft()
+        while self._running < self._limit:
+            ready = self._downstream or self._ready
+            if not ready:
+                return None
+            run = ready.popleft()
             if run.phase is Phase.WAITING:
                 self._running += 1
                 return run
@@ -63,12 +69,15 @@ class Turns:
     def _pass_lane(self, run: Run) -> None:
         group = run.options.group
         if group is None:
-            self._ready.append(run)
+            self._line_up(run)
         elif group.running < group.limit:
             group.running += 1
-            self._ready.append(run)
+            self._line_up(run)
         else:
             group.waiting.append(run)
+
+    def _line_up(self, run: Run) -> None:
+        (self._downstream if run.downstream else self._ready).append(run)
 
     def _leave_group_and_lane(self, run: Run) -> None:
         group = run.options.group
@@ -78,7 +87,7 @@ class Turns:
                 successor = group.waiting.popleft()
                 if successor.phase is Phase.WAITING:
                     group.running += 1
-                    self._ready.append(successor)
+                    self._line_up(successor)
                     break
                 self._leave_lane(successor)
         self._leave_lane(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from typing import Any, Generic, TypeVar
 from reactivex import abc
 
 from rxlanggraph.forking import fork_safe_rlock
+from rxlanggraph.usercode import contain
 
 __all__ = ["Emitter"]
 
 _T = TypeVar("_T")
+_log = logging.getLogger("rxlanggraph")
 
 
 class Emitter(Generic[_T]):
@@ -40,8 +43,9 @@ class Emitter(Generic[_T]):
             if not self._closed:
                 self._notifications.append((self._observer.on_next, value))
 
-    def put_error(self, error: Exception) -> None:
+    def put_error(self, error: BaseException) -> None:
         """Line up the end, with an error. Any thread; never blocks."""
+        # on_error is typed for Exception, but RxPY passes anything on.
         self._put_last(self._observer.on_error, error)
 
     def put_completed(self) -> None:
@@ -83,7 +87,24 @@ class Emitter(Generic[_T]):
                     notify, value = self._notifications.popleft()
                 except IndexError:
                     return
-            notify(value)
+            try:
+                notify(value)
+            except Exception:
+                raise
+            except BaseException as error:
+                if notify == self._observer.on_next:
+                    self._end_with(error)
+                raise
+
+    def _end_with(self, error: BaseException) -> None:
+        # RxPY's operators turn an Exception of a function into the end of their stream, and let
+        # all else through: what is behind them would wait for an end for ever.
+        try:
+            # on_error is typed for Exception, but RxPY passes anything on.
+            self._observer.on_error(error)  # type: ignore[arg-type]
+        except BaseException as second:
+            if second is not error:
+                contain(second, _log, "on_error of %s", type(self._observer).__name__)
 
     def _put_last(self, notify: Callable[[Any], None], value: Any) -> None:
         with self._lock:

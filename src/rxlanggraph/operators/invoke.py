@@ -16,6 +16,7 @@ from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.messages import StreamMessage, failure_of, passes_through
 from rxlanggraph.operators.emitter import Emitter
 from rxlanggraph.runs import Group, Run, RunOptions
+from rxlanggraph.usercode import is_interrupt
 
 __all__ = ["ErrorPolicy", "Submitter", "invoke"]
 
@@ -42,6 +43,9 @@ class Submitter(Protocol):
 
     def hand_over(self, run: Run) -> Run:
         """Register the run and hand it to the loop."""
+
+    def cut_off(self, run: Run) -> bool:
+        """Whether the run did not end by itself: the loop ended, or the bridge was closed."""
 
     def drop(self, run: Run) -> None:
         """Cancel the run, handed over or not."""
@@ -116,6 +120,8 @@ class _Subscription:
         self._early: dict[int, StreamMessage] = {}  # results that wait for an earlier one
         self._source_ended = False
         self._failed = False
+        self._cut_off: BaseException | None = None  # why some runs did not end by themselves
+        self._raised: BaseException | None = None  # by the observer; any thread, written once
         self._disposed = False
 
     def to(
@@ -130,25 +136,32 @@ class _Subscription:
     # -- from the source, in any thread --------------------------------------------------------
 
     def _on_next(self, item: Any) -> None:
+        run = None
         try:
             run = self._bridge.new_run(self._message_for(item), self._options)
             self._bridge.wait_for_room(run)
-        except Exception as error:
+            if not self._take(run):
+                self._bridge.drop(run)
+            elif self._look_ahead is None:
+                self._hand_over(run)
+            else:
+                self._advance(self._look_ahead)
+        except BaseException as error:
+            if run is not None:
+                self._bridge.drop(run)
             self._on_error(error)
-            return
+            if error is self._raised or is_interrupt(error):
+                raise
+
+    def _take(self, run: Run) -> bool:
         with self._lock:
-            disposed = self._disposed
-            if not disposed:
-                self._indexes[run] = self._arrived
-                self._arrived += 1
-                if self._look_ahead is not None:
-                    self._waiting.append(run)
-        if disposed:
-            self._bridge.drop(run)
-        elif self._look_ahead is None:
-            self._hand_over(run)
-        else:
-            self._advance(self._look_ahead)
+            if self._disposed:
+                return False
+            self._indexes[run] = self._arrived
+            self._arrived += 1
+            if self._look_ahead is not None:
+                self._waiting.append(run)
+            return True
 
     def _message_for(self, item: Any) -> StreamMessage:
         if not callable(self._thread_id):
@@ -157,7 +170,7 @@ class _Subscription:
         chosen = None if passes_through(item) else self._thread_id(item)
         return self._options.message_for(item, chosen)
 
-    def _on_error(self, error: Exception) -> None:
+    def _on_error(self, error: BaseException) -> None:
         self._emitter.put_error(error)
         self._flush()
         self._release()
@@ -166,7 +179,7 @@ class _Subscription:
         with self._lock:
             self._source_ended = True
             if not self._indexes:
-                self._emitter.put_completed()
+                self._put_end()
         self._flush()
 
     # -- the runs ------------------------------------------------------------------------------
@@ -208,8 +221,10 @@ class _Subscription:
             due = (result,) if self._look_ahead is None else self._due(index, result)
             for emitted in due:
                 self._put(emitted)
-            if self._source_ended and not self._indexes:
-                self._emitter.put_completed()
+            if self._cut_off is None and self._bridge.cut_off(future):
+                self._cut_off = failure_of(result)
+            if not self._indexes:
+                self._put_end()
         self._log_skipped(due)
         self._flush()
         if self._failed:
@@ -232,9 +247,16 @@ class _Subscription:
         if failure is None:
             self._emitter.put_next(result)
         elif self._errors == "raise":
-            # on_error is typed for Exception, but RxPY passes anything on.
-            self._emitter.put_error(failure)  # type: ignore[arg-type]
+            self._emitter.put_error(failure)
             self._failed = True
+
+    def _put_end(self) -> None:
+        """Line the end up, if this is it, now that no run is left. Under the lock."""
+        if self._cut_off is not None:  # a stream of which a part is missing is not complete
+            self._emitter.put_error(self._cut_off)
+            self._failed = True
+        elif self._source_ended:
+            self._emitter.put_completed()
 
     def _log_skipped(self, results: Sequence[StreamMessage]) -> None:
         if self._errors != "skip":
@@ -254,7 +276,8 @@ class _Subscription:
     def _flush(self) -> None:
         try:
             self._emitter.flush()
-        except BaseException:
+        except BaseException as error:
+            self._raised = error
             self._release()
             raise
 
@@ -270,6 +293,12 @@ class _Subscription:
             self._indexes.clear()
             self._waiting.clear()
             self._early.clear()
-        self._source.dispose()
+        interrupt = None
         for run in runs:
-            self._bridge.drop(run)
+            try:
+                self._bridge.drop(run)
+            except BaseException as error:  # in the main thread; the other runs are not to suffer
+                interrupt = error
+        self._source.dispose()
+        if interrupt is not None:
+            raise interrupt
