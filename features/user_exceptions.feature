@@ -6,7 +6,7 @@ Feature: What user code raises harms the one who raised it, whatever it is
     Given an open bridge on its own loop with max_concurrency=2
     When <exception> is raised by <place>
     Then the registry becomes idle
-    And 30 messages of 3 threads are answered, 2 at once, and one at a time on a thread
+    And 30 messages of 3 threads are answered, 2 at once at most, one at a time on a thread
 
     Examples:
       | Exception              | exception              | place                             |

@@ -52,7 +52,7 @@ class Crowd:
         return message
 
 
-@then("30 messages of 3 threads are answered, {limit:d} at once, and one at a time on a thread")
+@then("30 messages of 3 threads are answered, {limit:d} at once at most, one at a time on a thread")
 def step_30_messages_of_3_threads_are_answered(context: Context, limit: int) -> None:
     crowd = Crowd()
     runs = [
@@ -60,7 +60,7 @@ def step_30_messages_of_3_threads_are_answered(context: Context, limit: int) -> 
         for number in range(30)
     ]
     assert [run.result(LIMIT).content for run in runs] == list(range(30))
-    assert crowd.peak == limit, crowd.peak
+    assert crowd.peak <= limit, crowd.peak
     assert crowd.peak_of_thread == 1, crowd.peak_of_thread
 
 
