@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from rxlanggraph.errors import StaleTokenError
+from rxlanggraph.state import State, Task, open_state
 from rxlanggraph.state.contract import Backend
 from rxlanggraph.state.core import Core
 from rxlanggraph.state.paging import in_steps
@@ -16,6 +18,7 @@ from rxlanggraph.state.redis import open_backend
 from support.redis_proxy import Fate, Proxy
 from support.redis_ways import NAMESPACE, opened, plain
 from support.redis_writes import WRITES, prepare, seen, without_numbers
+from support.tasks import PATIENCE
 
 __all__ = [
     "Seen",
@@ -26,27 +29,21 @@ __all__ = [
     "count_at_once",
     "count_once",
     "count_together",
+    "is_fenced_after",
     "purge_in_steps",
     "purging",
     "set_meanwhile",
+    "use_and_let_end",
     "write",
 ]
 
 FATES: dict[str, Fate] = {
     "the answer is lost": "unanswered",
-    "the list is lost": "unanswered",
     "the request is late": "late",
     "the request is lost": "lost",
     "the request waits": "waiting",
     "the answer waits": "answer waiting",
 }
-
-
-def fates_of(what: str, trouble: str) -> list[Fate]:
-    """The fates of the requests of a write, up to that which meets trouble."""
-    # A purge begins with a request for a list of tasks.
-    begun: list[Fate] = ["passed"] if what == "a purge" and trouble != "the list is lost" else []
-    return [*begun, FATES[trouble]]
 
 
 # -- connections -----------------------------------------------------------------------------------
@@ -69,7 +66,7 @@ async def write(url: str, what: str, trouble: str | None = None) -> Seen:
         try:
             prepared = await prepare(direct)
             if trouble is not None:
-                proxy.fates.extend(fates_of(what, trouble))
+                proxy.fates.append(FATES[trouble])
             answer = await WRITES[what](prepared._replace(backend=troubled))
             assert not proxy.fates, "the write has met no trouble"
             if trouble == "the request is late":
@@ -161,7 +158,7 @@ async def purge_waiting(backend: Backend) -> int:
 @asynccontextmanager
 async def purging(proxy: Proxy, it: Any) -> AsyncIterator[asyncio.Task[int]]:
     """A purge, of which the second step is on its way during the block, and arrives after it."""
-    proxy.fates.extend(("passed", "passed", "waiting"))
+    proxy.fates.extend(("passed", "waiting"))
     purge = asyncio.create_task(purge_waiting(it.backend))
     await proxy.wait_waiting()
     yield purge
@@ -187,6 +184,69 @@ async def cancel_closing(url: str) -> int:
             # The backend is still there: nothing else would close what it has left open.
             await proxy.wait_unconnected()
         raise AssertionError("closing does not end")
+
+
+# -- what has ended --------------------------------------------------------------------------------
+
+
+async def use_and_let_end(url: str) -> set[str]:
+    """Use all that a state has, and let it end; return of what kinds the keys are that are left."""
+    async with open_state(url, namespace=NAMESPACE) as state, plain(url) as client:
+        async with state.lock("lock") as lease:
+            for key, ttl in (("deleted", None), ("expiring", 0.01), ("both", 0.01)):
+                await state.set(key, 1, ttl=ttl, token=lease)
+            await state.increment_counter("both", token=lease)
+            await state.delete("deleted", token=lease)
+        await state.backend.lock_acquire("abandoned", "somebody", 0.01)
+        tasks = [Task(n, key=f"task {n}", thread_id="thread", delay=n / 1e6) for n in range(5)]
+        await state.add_tasks("queue", tasks, max_attempts=1)
+        for end in ("complete", "fail"):
+            claim = await state.claim_task("queue", wait=PATIENCE)
+            assert claim is not None
+            await getattr(claim, end)("answer")
+        await state.requeue("queue")
+        await state.claim_task("queue", wait=PATIENCE)
+        assert await state.purge("queue", ["completed", "dead", "waiting", "claimed"]) == 5
+        return await _left(client)
+
+
+async def _left(client: Any) -> set[str]:
+    """Of what kinds the keys are that stay."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PATIENCE / 4
+    while True:  # each turn waits for an answer
+        kinds = {key.split(":")[1] async for key in client.scan_iter()}
+        if kinds <= {"clock", "schema", "lane"} or loop.time() > until:
+            return kinds
+
+
+ENDS: dict[str, Callable[[State], Awaitable[object]]] = {
+    "it stays": lambda state: state.get("key"),
+    "it is written without a token": lambda state: state.set("key", 2),
+    "it is counted up without a token": lambda state: state.increment_counter("key"),
+    "it gets a long time to live": lambda state: state.set("key", 2, ttl=60.0),
+    "it is deleted": lambda state: state.delete("key"),
+    "it gets a time to live of a millisecond": lambda state: state.set("key", 2, ttl=0.001),
+}
+
+
+async def is_fenced_after(url: str, what: str) -> bool:
+    """Whether a write with an older token is refused when fences have been kept long enough."""
+    async with open_state(url, namespace=NAMESPACE) as state:
+        await state.set("key", 1, token=2)
+        if what == "it is deleted, and made again without a token":
+            await state.delete("key")
+            await state.set("key", 1)
+        else:
+            await ENDS[what](state)
+        await state.set("time passes", True, ttl=0.1)
+        while (await state.get("time passes")).value:
+            pass  # each turn waits for an answer
+        try:
+            await state.set("key", 3, token=1)
+        except StaleTokenError:
+            return True
+        return False
 
 
 # -- steps -----------------------------------------------------------------------------------------

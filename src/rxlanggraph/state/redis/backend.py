@@ -1,15 +1,19 @@
 """The backend of shared state in a Redis or Valkey server.
 
-Each method is one Lua script (`rxlanggraph.state.redis.scripts`), so one step on the server; only
-a purge is several. All that is kept is under ``{namespace}:``, and so in one slot of a cluster:
+Each method is one Lua script (`rxlanggraph.state.redis.scripts`), so one step on the server; where
+more has fallen due than one step has room for, first some steps that sweep. All that is kept is
+under ``{namespace}:``, and so in one slot of a cluster:
 
     schema            the version of all this (fitness.py)
     clock             the counter of the namespace
-    value:KEY         a hash, text and version of a value; it expires by itself
-    fences            a hash, by key: the highest token that wrote it
-    lock:KEY          a string, token and owner; it expires by itself
+    value:KEY         a hash: text and version of a value, and the highest token that wrote it
+    fence:KEY         a string, that token: for some days after the value's end
+    lock:KEY          a string, token and owner
     lane:CLIENT:N     a string, number and answer of a client's last write (lua/once.lua)
-    ready:QUEUE ...   ten sorted sets and hashes of a queue (lua/queue.lua)
+    ready:QUEUE ...   eleven sorted sets and hashes of a queue (lua/queue.lua)
+
+What has ended goes by itself: values, fences, locks and lanes expire, and a queue without tasks has
+no keys.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from rxlanggraph.errors import (
     StaleTokenError,
 )
 from rxlanggraph.state.contract import (
-    MOST_AT_ONCE,
+    FENCE_KEPT,
     Change,
     ClaimedTask,
     DeadTask,
@@ -53,7 +57,6 @@ from rxlanggraph.state.redis.scripts import (
     TASK_RENEW,
     TASKS_ADD,
     TASKS_DEAD,
-    TASKS_LISTED,
     TASKS_PURGE,
     TASKS_REQUEUE,
     TASKS_RESULTS,
@@ -76,7 +79,11 @@ _PARTS = (
     "results",
     "errors",
     "names",
+    "done",
 )
+# What a step of a purge looks at; every one of the states that it is the list of.
+_LISTS: dict[TaskState, str] = {"completed": "completed", "dead": "dead"}
+_KEPT = int(FENCE_KEPT * 1_000)
 _LEAVE_ALONE = ("keep", "", "", "")
 
 
@@ -96,7 +103,6 @@ class RedisBackend:
 
     def __init__(self, url: str, namespace: str) -> None:
         self._prefix = f"{{{namespace}}}:"
-        self._fences = f"{self._prefix}fences"
         self._lanes = Lanes(url, self._prefix)
 
     async def connect(self) -> None:
@@ -126,7 +132,7 @@ class RedisBackend:
             change = changes.get(key)
             arguments += (key, checks.get(key, ""))
             arguments += _LEAVE_ALONE if change is None else _described(change)
-        answer = await self._lanes.call(COMMIT, [self._fences, *self._values(keys)], *arguments)
+        answer = await self._lanes.call(COMMIT, self._fenced(keys), _KEPT, *arguments)
         if answer is None:
             return None
         if isinstance(answer, list):
@@ -138,7 +144,8 @@ class RedisBackend:
         """See `Backend.increment`."""
         answer = await self._lanes.call(
             INCREMENT,
-            [self._fences, f"{self._prefix}value:{key}"],
+            self._fenced([key]),
+            _KEPT,
             key,
             by,
             "" if token is None else token,
@@ -187,7 +194,7 @@ class RedisBackend:
         return await settled(self._claim(queue, worker, lease), undo=give_back)
 
     async def _claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
-        told = await self._lanes.call(TASK_CLAIM, self._queue(queue), worker, _microseconds(lease))
+        told = await self._swept(TASK_CLAIM, queue, worker, _microseconds(lease))
         if told is None:
             return None
         task_id, text, key, thread_id, attempt, token = told
@@ -214,57 +221,44 @@ class RedisBackend:
 
     async def tasks_dead(self, queue: str, keys: Collection[str]) -> list[DeadTask]:
         """See `Backend.tasks_dead`."""
-        return await self._dead(queue, "some", *keys)
-
-    async def _dead(self, queue: str, *which: str) -> list[DeadTask]:
-        told = await self._lanes.call(TASKS_DEAD, self._queue(queue), *which)
-        return [
-            DeadTask(task_id, text, key or None, thread_id or None, attempts, worker, error)
-            for task_id, text, key, thread_id, attempts, worker, error in told
-        ]
+        return [_dead_task(row) for row in await self._swept(TASKS_DEAD, queue, "some", *keys)]
 
     async def tasks_dead_page(self, queue: str, after: str | None, most: int) -> Page[DeadTask]:
-        """See `Backend.tasks_dead_page`. The server finds all of them for each page."""
-        dead = await self._dead(queue, "all")
-        seen = [task.id for task in dead].index(after) + 1 if after else 0
-        page = dead[seen : seen + most]
-        return Page(page, page[-1].id if len(page) == most else None)
+        """See `Backend.tasks_dead_page`."""
+        rows = await self._swept(TASKS_DEAD, queue, "page", after or "", most)
+        last = rows[-1][-1] if len(rows) == most else None
+        return Page([_dead_task(row) for row in rows], last)
 
     async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
         """See `Backend.tasks_requeue`."""
-        return int(await self._lanes.call(TASKS_REQUEUE, self._queue(queue), "some", *ids))
+        return (await self._requeue(queue, "some", *ids)).done
 
     async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
-        """See `Backend.tasks_requeue_step`. Between two steps the client knows what is left."""
-        if after is None:
-            ids = [task.id for task in await self._dead(queue, "all")]
-        else:
-            ids = json.loads(after)
-        some, rest = ids[:MOST_AT_ONCE], ids[MOST_AT_ONCE:]
-        count = await self.tasks_requeue(queue, some)
-        return Step(count, json.dumps(rest) if rest else None)
+        """See `Backend.tasks_requeue_step`."""
+        return await self._requeue(queue, "step", after or "")
+
+    async def _requeue(self, queue: str, *which: str) -> Step:
+        count, _, after = str(await self._swept(TASKS_REQUEUE, queue, *which)).partition(" ")
+        return Step(int(count), after or None)
 
     async def tasks_results(
         self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
         """See `Backend.tasks_results`."""
-        return await self._results(queue, by, "some", *names)
-
-    async def _results(self, queue: str, *which: str) -> dict[str, str]:
-        told = await self._lanes.call(TASKS_RESULTS, self._queue(queue), *which)
+        told = await self._lanes.call(TASKS_RESULTS, self._queue(queue), by, *names)
         return dict(zip(told[::2], told[1::2], strict=True))
 
     async def tasks_results_page(
         self, queue: str, after: str | None, most: int
     ) -> Page[tuple[str, str]]:
-        """See `Backend.tasks_results_page`. The server finds all of them for each page."""
-        every = sorted((await self._results(queue, "id", "all")).items())
-        page = [row for row in every if row[0] > (after or "")][:most]
-        return Page(page, page[-1][0] if len(page) == most else None)
+        """See `Backend.tasks_results_page`."""
+        told = await self._lanes.call(TASKS_RESULTS, self._queue(queue), "page", after or "", most)
+        rows = list(zip(told[::2], told[1::2], strict=True))
+        return Page(rows, rows[-1][0] if len(rows) == most else None)
 
     async def tasks_stats(self, queue: str) -> QueueStats:
         """See `Backend.tasks_stats`."""
-        told = await self._lanes.call(TASKS_STATS, self._queue(queue))
+        told = await self._swept(TASKS_STATS, queue)
         waiting, delayed, claimed, completed, dead, expired, *workers = told
         by_worker = MappingProxyType(dict(zip(workers[::2], workers[1::2], strict=True)))
         return QueueStats(waiting, delayed, claimed, completed, dead, expired, by_worker)
@@ -272,17 +266,17 @@ class RedisBackend:
     async def tasks_purge_step(
         self, queue: str, states: Collection[TaskState], after: str | None
     ) -> Step:
-        """See `Backend.tasks_purge_step`. Between two steps the client knows what is left."""
-        names = self._queue(queue)
-        if after is None:
-            ids = await self._lanes.call(TASKS_LISTED, names, *states)
-        else:
-            ids = json.loads(after)
-        some, rest = ids[:MOST_AT_ONCE], ids[MOST_AT_ONCE:]
-        count = 0
-        if some:
-            count = int(await self._lanes.call(TASKS_PURGE, names, " ".join(states), *some))
-        return Step(count, json.dumps(rest) if rest else None)
+        """See `Backend.tasks_purge_step`. List by list, or through all tasks if one has none."""
+        lists = sorted({_LISTS.get(state, "every") for state in states}, reverse=True)
+        if "every" in lists:
+            lists = ["every"]
+        which, *place = json.loads(after) if after else (lists[0], "", "")
+        told = await self._swept(TASKS_PURGE, queue, " ".join(states), which, *place)
+        count, *place = json.loads(told)
+        if not place[0]:
+            lists = lists[lists.index(which) + 1 :]
+            which, place = lists[0] if lists else None, ["", ""]
+        return Step(count, json.dumps([which, *place]) if which else None)
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -295,16 +289,30 @@ class RedisBackend:
     def _values(self, keys: Sequence[str]) -> list[str]:
         return [f"{self._prefix}value:{key}" for key in keys]
 
+    def _fenced(self, keys: Sequence[str]) -> list[str]:
+        return [f"{self._prefix}{part}:{key}" for key in keys for part in ("value", "fence")]
+
     def _lock(self, key: str) -> list[str]:
         return [f"{self._prefix}lock:{key}"]
 
     def _queue(self, queue: str) -> list[str]:
         return [f"{self._prefix}{part}:{queue}" for part in _PARTS]
 
+    async def _swept(self, script: Script, queue: str, *arguments: str | int) -> Any:
+        """Have a script run that may find more to sweep than one step has room for."""
+        while (told := await self._lanes.call(script, self._queue(queue), *arguments)) == "again":
+            pass  # each call has made a step; others have had their turn in between
+        return told
+
     async def _act(
         self, script: Script, queue: str, task_id: str, token: int, *rest: str | int
     ) -> bool:
         return bool(await self._lanes.call(script, self._queue(queue), task_id, token, *rest))
+
+
+def _dead_task(row: Sequence[Any]) -> DeadTask:
+    task_id, text, key, thread_id, attempts, worker, error, _ = row
+    return DeadTask(task_id, text, key or None, thread_id or None, attempts, worker, error)
 
 
 def _described(change: Change) -> tuple[str | int, ...]:

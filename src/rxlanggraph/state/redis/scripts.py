@@ -20,7 +20,6 @@ __all__ = [
     "SCHEMA",
     "TASKS_ADD",
     "TASKS_DEAD",
-    "TASKS_LISTED",
     "TASKS_PURGE",
     "TASKS_REQUEUE",
     "TASKS_RESULTS",
@@ -78,6 +77,4 @@ TASKS_DEAD = _script("clock", "queue", "dead", "tasks_dead")
 TASKS_REQUEUE = _script("clock", "once", "queue", "dead", "tasks_requeue")
 TASKS_RESULTS = _script("queue", "tasks_results")
 TASKS_STATS = _script("clock", "queue", "tasks_stats")
-# It changes nothing; but the purge that begins with it is not repeated by the backend's callers.
-TASKS_LISTED = _script("clock", "once", "queue", "tasks_listed")
 TASKS_PURGE = _script("clock", "once", "queue", "tasks_purge")

@@ -1,7 +1,8 @@
 -- Backend.commit
--- KEYS: clock, lane, fences, then the value of each key that is changed or checked.
--- ARGV: serial, then for each of those keys: its name; the version it must have, or '';
---   'set', 'delete' or 'keep'; the text; the time to live in ms, or ''; the token, or ''.
+-- KEYS: clock, lane, then of each key that is changed or checked its value and its fence.
+-- ARGV: serial; for how many ms a fence outlives its value; then for each of those keys: its name;
+--   the version it must have, or ''; 'set', 'delete' or 'keep'; the text; the time to live in ms, or
+--   ''; the token, or ''.
 -- Returns the versions before and after of each change, as text; nil if a check failed; or a list:
 --   why it is refused, and the particulars.
 
@@ -10,22 +11,25 @@ if before then
   return before
 end
 
-local FENCES = KEYS[3]
-local count = #KEYS - 3
+local KEPT = ARGV[2]
+local count = (#KEYS - 2) / 2
 local function argument(i, which)
-  return ARGV[6 * i - 5 + which]
+  return ARGV[6 * i - 4 + which]
 end
 
+local versions, tokens = {}, {}
 for i = 1, count do
-  local refused = refusal(FENCES, argument(i, 1), argument(i, 6))
+  local version, highest = known_of(KEYS[2 * i + 1], KEYS[2 * i + 2])
+  local token = argument(i, 6)
+  local refused = refusal(highest, argument(i, 1), token)
   if refused then
     return refused
   end
+  versions[i] = version or '0'
+  tokens[i] = token ~= '' and token or highest
 end
 
-local versions = {}
 for i = 1, count do
-  versions[i] = redis.call('HGET', KEYS[3 + i], 'version') or '0'
   local expected = argument(i, 2)
   if expected ~= '' and expected ~= versions[i] then
     return false
@@ -33,12 +37,18 @@ for i = 1, count do
 end
 
 local version
-local function set(value, known, text, ttl)
+local function set(value, fence, i)
   version = version or whole(draw(1))
-  redis.call('HSET', value, 'text', text, 'version', version)
+  local text, ttl, token = argument(i, 4), argument(i, 5), tokens[i]
+  if token then
+    redis.call('HSET', value, 'text', text, 'version', version, 'fence', token)
+  else
+    redis.call('HSET', value, 'text', text, 'version', version)
+  end
   if ttl ~= '' then
     redis.call('PEXPIRE', value, ttl)
-  elseif known ~= '0' then
+    remember(fence, token, whole(ttl + KEPT))
+  elseif versions[i] ~= '0' then
     redis.call('PERSIST', value)
   end
   return version
@@ -46,15 +56,17 @@ end
 
 local written = {}
 for i = 1, count do
-  local value, what = KEYS[3 + i], argument(i, 3)
+  local value, fence, what = KEYS[2 * i + 1], KEYS[2 * i + 2], argument(i, 3)
   if what ~= 'keep' then
     local after = '0'
     if what == 'set' then
-      after = set(value, versions[i], argument(i, 4), argument(i, 5))
-    elseif versions[i] ~= '0' then
-      redis.call('DEL', value)
+      after = set(value, fence, i)
+    else
+      if versions[i] ~= '0' then
+        redis.call('DEL', value)
+      end
+      remember(fence, tokens[i], KEPT)
     end
-    remember(FENCES, argument(i, 1), argument(i, 6))
     written[#written + 1] = versions[i] .. ' ' .. after
   end
 end

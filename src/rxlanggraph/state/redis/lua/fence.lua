@@ -15,18 +15,28 @@ local function less(one, other)
   return one < other
 end
 
--- Return the refusal if a newer token than `token` ('' for none) has written `key`.
-local function refusal(fences, key, token)
-  if token ~= '' then
-    local highest = redis.call('HGET', fences, key)
-    if highest and less(token, highest) then
-      return { 'stale token', key, token, highest }
-    end
+-- Return the refusal if `highest`, the highest token that has written `key`, if any, is newer than
+-- `token` ('' for none).
+local function refusal(highest, key, token)
+  if token ~= '' and highest and less(token, highest) then
+    return { 'stale token', key, token, highest }
   end
 end
 
-local function remember(fences, key, token)
-  if token ~= '' then
-    redis.call('HSET', fences, key, token)
+-- Return what is known of a key: its version and the highest token that wrote it, each nil or false
+-- if there is none. The token is kept with the value, and beyond its end for a while in a string of
+-- its own, its fence.
+local function known_of(value, fence)
+  local known = redis.call('HMGET', value, 'version', 'fence')
+  if not known[1] then
+    known[2] = redis.call('GET', fence)
+  end
+  return known[1], known[2]
+end
+
+-- Keep a token for so many milliseconds, whatever becomes of the value.
+local function remember(fence, token, time)
+  if token then
+    redis.call('SET', fence, token, 'PX', time)
   end
 end

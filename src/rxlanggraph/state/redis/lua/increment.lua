@@ -1,5 +1,6 @@
 -- Backend.increment
--- KEYS: clock, lane, fences, value. ARGV: serial, key, by, token or ''.
+-- KEYS: clock, lane, value, fence. ARGV: serial; for how many ms a fence outlives its value; key, by,
+--   token or ''.
 -- Returns the sum, as text; or a list: why it is refused, and the particulars.
 
 local before = answered()
@@ -7,10 +8,11 @@ if before then
   return before
 end
 
-local FENCES, VALUE = KEYS[3], KEYS[4]
-local key, by, token = ARGV[2], ARGV[3], ARGV[4]
+local VALUE, FENCE = KEYS[3], KEYS[4]
+local KEPT, key, by, token = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
-local refused = refusal(FENCES, key, token)
+local known, highest = known_of(VALUE, FENCE)
+local refused = refusal(highest, key, token)
 if refused then
   return refused
 end
@@ -25,6 +27,16 @@ if type(sum) == 'table' then
   local integer = not text or string.match(text, '^-?%d+$')
   return { integer and 'out of range' or 'no integer', key, text }
 end
-redis.call('HSET', VALUE, 'version', whole(draw(1)))
-remember(FENCES, key, token)
+
+local version = whole(draw(1))
+token = token ~= '' and token or highest
+if token then
+  redis.call('HSET', VALUE, 'version', version, 'fence', token)
+  local ttl = redis.call('PTTL', VALUE)
+  if ttl > 0 then
+    remember(FENCE, token, whole(ttl + KEPT))
+  end
+else
+  redis.call('HSET', VALUE, 'version', version)
+end
 return answer(math.abs(sum) < 2 ^ 53 and whole(sum) or redis.call('HGET', VALUE, 'text'))

@@ -9,6 +9,10 @@ local READY, DELAYED, CLAIMED, DEAD = KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local THREADS = KEYS[7] -- "thread NUL place" of each that is neither completed nor dead
 local TASKS, TEXTS, RESULTS, ERRORS = KEYS[8], KEYS[9], KEYS[10], KEYS[11] -- by id
 local NAMES = KEYS[12] -- the id, by key
+local DONE = KEYS[13] -- the ids of those that are completed
+
+-- Tasks in one step (rule 9 of the contract): while a script runs, all others wait.
+local MOST = 1000
 
 -- -- one task ----------------------------------------------------------------------------------
 
@@ -21,6 +25,17 @@ end
 local function load(id)
   local packed = redis.call('HGET', TASKS, id)
   return packed and cmsgpack.unpack(packed)
+end
+
+-- Load tasks, at the most so many as make one step.
+local function load_all(ids)
+  local tasks = {}
+  if #ids > 0 then
+    for i, packed in ipairs(redis.call('HMGET', TASKS, unpack(ids))) do
+      tasks[i] = packed and cmsgpack.unpack(packed)
+    end
+  end
+  return tasks
 end
 
 local function save(task)
@@ -105,23 +120,31 @@ local function bury(task, failure)
 end
 
 local function take_due(set)
-  local places = redis.call('ZRANGEBYSCORE', set, '-inf', whole(now))
+  local places = redis.call('ZRANGEBYSCORE', set, '-inf', whole(now), 'LIMIT', 0, MOST)
   if #places > 0 then
-    redis.call('ZREMRANGEBYSCORE', set, '-inf', whole(now))
+    redis.call('ZREM', set, unpack(places))
   end
   return places
 end
 
-local function sweep()
-  for _, place in ipairs(take_due(CLAIMED)) do
-    local task = load(id_of(place))
-    if task.attempt >= task.cap then
-      bury(task, nil)
-    else
-      offer(task)
-    end
+-- The lease of a task that was claimed is over.
+local function expire(task)
+  if task.attempt >= task.cap then
+    bury(task, nil)
+  else
+    offer(task)
   end
-  for _, place in ipairs(take_due(DELAYED)) do
+end
+
+-- Return whether there may be more to sweep than one step has room for.
+local function sweep()
+  local expired = take_due(CLAIMED)
+  for _, place in ipairs(expired) do
+    expire(load(id_of(place)))
+  end
+  local due = take_due(DELAYED)
+  for _, place in ipairs(due) do
     offer(load(id_of(place)))
   end
+  return #expired == MOST or #due == MOST
 end

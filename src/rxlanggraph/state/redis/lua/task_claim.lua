@@ -1,6 +1,7 @@
 -- Backend.task_claim
 -- KEYS: clock, lane, the queue's. ARGV: serial, worker, lease in us.
--- Returns id, text, key or '', thread or '', attempt and token; nil if there is nothing to claim.
+-- Returns id, text, key or '', thread or '', attempt and token; nil if there is nothing to claim;
+--   'again' if there may be, but first there is more to sweep.
 
 local function told(task)
   local id = id_of(task.place)
@@ -16,10 +17,10 @@ if before then
   return task and told(task) or false
 end
 
-sweep()
+local is_unswept = sweep()
 local place = redis.call('ZPOPMIN', READY)[1]
 if not place then
-  return false
+  return is_unswept and 'again'
 end
 local task = load(id_of(place))
 task.attempt = task.attempt + 1

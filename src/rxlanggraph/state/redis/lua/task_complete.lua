@@ -15,6 +15,7 @@ if not task.done then
   task.done = true
   save(task)
   redis.call('HSET', RESULTS, id, ARGV[4])
+  redis.call('ZADD', DONE, 0, id)
   let_next(task)
 end
 return 1

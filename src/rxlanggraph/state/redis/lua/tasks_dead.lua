@@ -1,11 +1,16 @@
--- Backend.tasks_dead
--- KEYS: clock, lane, the queue's. ARGV: serial, 'all' or 'some', then the keys of some.
--- Returns of each dead task its id, text, key or '', thread or '', attempts, worker, error or nil.
+-- Backend.tasks_dead, Backend.tasks_dead_page
+-- KEYS: clock, lane, the queue's. ARGV: serial, then 'some' and keys; or 'page', the place after
+--   which it begins or '', and how many there are to be.
+-- Returns of each dead task its id, text, key or '', thread or '', attempts, worker, error or nil,
+--   and place; 'again' if there is more to sweep before.
 
-sweep()
 local places
-if ARGV[2] == 'all' then
-  places = redis.call('ZRANGE', DEAD, 0, -1)
+if ARGV[2] == 'page' then
+  if sweep() then
+    return 'again'
+  end
+  local from = ARGV[3] == '' and '-' or '(' .. ARGV[3]
+  places = redis.call('ZRANGEBYLEX', DEAD, from, '+', 'LIMIT', 0, ARGV[4])
 else
   local ids = {}
   for i = 3, #ARGV do
@@ -26,6 +31,7 @@ for i, place in ipairs(places) do
     task.attempt,
     task.worker,
     redis.call('HGET', ERRORS, id),
+    place,
   }
 end
 return dead

@@ -1,16 +1,28 @@
--- Backend.tasks_requeue
--- KEYS: clock, lane, the queue's. ARGV: serial, 'all' or 'some', then the ids of some.
--- Returns how many were put back, as text.
+-- Backend.tasks_requeue, Backend.tasks_requeue_step
+-- KEYS: clock, lane, the queue's. ARGV: serial, then 'some' and ids; or 'step', and the place up to
+--   which they are meant, '' in the first step.
+-- Returns, as text, how many were put back, and the place for the next step if there is one; 'again'
+--   if there is more to sweep before the first.
 
 local before = answered()
 if before then
   return before
 end
 
-sweep()
-local places
-if ARGV[2] == 'all' then
-  places = redis.call('ZRANGE', DEAD, 0, -1)
+local places, last = nil, ''
+if ARGV[2] == 'step' then
+  last = ARGV[3]
+  if last == '' then
+    if sweep() then
+      return 'again'
+    end
+    last = redis.call('ZRANGE', DEAD, -1, -1)[1] or ''
+  end
+  -- What is put back is at the end of the queue if it dies again: behind the last one.
+  places = last == '' and {} or redis.call('ZRANGEBYLEX', DEAD, '-', '[' .. last, 'LIMIT', 0, MOST)
+  if #places < MOST then
+    last = ''
+  end
 else
   local ids = {}
   for i = 3, #ARGV do
@@ -30,4 +42,4 @@ for i, place in ipairs(places) do
   save(task)
   offer(task)
 end
-return answer(tostring(#places))
+return answer(#places .. ' ' .. last)

@@ -1,8 +1,8 @@
--- Backend.tasks_results
--- KEYS: clock, lane, the queue's. ARGV: serial, 'id' or 'key', 'all' or 'some', then names of some.
+-- Backend.tasks_results, Backend.tasks_results_page
+-- KEYS: clock, lane, the queue's. ARGV: serial, then 'id' or 'key' and names; or 'page', the id after
+--   which it begins or '', and how many there are to be.
 -- Returns name and result of those that are complete, in turn.
 
-local by_key = ARGV[2] == 'key'
 local results = {}
 
 local function add(name, result)
@@ -12,20 +12,19 @@ local function add(name, result)
   end
 end
 
-if ARGV[3] == 'some' then
-  for i = 4, #ARGV do
-    local id = ARGV[i]
-    if by_key then
-      id = redis.call('HGET', NAMES, ARGV[i])
-    end
-    add(ARGV[i], id and redis.call('HGET', RESULTS, id))
+if ARGV[2] == 'page' then
+  local from = ARGV[3] == '' and '-' or '(' .. ARGV[3]
+  for _, id in ipairs(redis.call('ZRANGEBYLEX', DONE, from, '+', 'LIMIT', 0, ARGV[4])) do
+    add(id, redis.call('HGET', RESULTS, id))
   end
-elseif by_key then
-  local names = redis.call('HGETALL', NAMES)
-  for i = 1, #names, 2 do
-    add(names[i], redis.call('HGET', RESULTS, names[i + 1]))
+  return results
+end
+
+for i = 3, #ARGV do
+  local id = ARGV[i]
+  if ARGV[2] == 'key' then
+    id = redis.call('HGET', NAMES, ARGV[i])
   end
-else
-  results = redis.call('HGETALL', RESULTS)
+  add(ARGV[i], id and redis.call('HGET', RESULTS, id))
 end
 return results
