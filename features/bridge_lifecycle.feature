@@ -154,7 +154,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
   Scenario: An adopted loop that is stopped and never told anybody is noticed
     When a loop that runs for ever is adopted, given a waiting graph, and stopped
     Then the future raises LoopUnavailableError, "is not running"
-    And closing that bridge works after one message
+    And closing that bridge names the run, which has not ended
 
   # -- signal handlers
 

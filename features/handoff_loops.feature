@@ -43,8 +43,15 @@ Feature: A loop that is closed, stopped or dying: a clear error or a resolved fu
     @tolerates:wait
     Examples: whoever ends a loop over its tasks is told by asyncio
       | the loop goes                       | error                              |
-      | the loop that it adopted is stopped | LoopUnavailableError               |
       | the loop that it adopted is closed  | LoopUnavailableError               |
+
+  @tolerates:wait
+  Scenario: Messages in flight on a loop that is stopped are resolved, and are in the registry until it is closed
+    Given a bridge with a run, a run that waits for its turn, and a message on its way
+    When the loop that it adopted is stopped
+    Then each future is resolved with LoopUnavailableError
+    And the registry has them all until that loop is closed
+    And nothing is left in the registry, and nobody complains
 
   Scenario: A message handed over by a task that asyncio.run cancels at its end is refused or resolved
     Given a bridge on a loop that asyncio.run is about to end

@@ -255,6 +255,14 @@ def step_impl(context: Context, kinds: str) -> None:
         assert outcome(future) in kinds.split(" or "), (future, outcome(future))
 
 
+@then("the registry has them all until that loop is closed")
+def step_registered_until_closed(context: Context) -> None:
+    registry = context.bridge.registry
+    assert len(registry) == len(context.futures), registry.snapshot()
+    context.futures[0].get_loop().close()
+    assert registry.wait_idle(PATIENCE), registry.snapshot()
+
+
 def outcome(future: Future[Any]) -> str:
     try:
         future.result(PATIENCE)

@@ -74,7 +74,9 @@ async def forever() -> None:
 
 
 def end_tasks_and_close(loop: asyncio.AbstractEventLoop) -> None:
-    """End what is left on a loop that does not run."""
+    """End what is left on a loop that does not run, unless it is closed."""
+    if loop.is_closed():
+        return
     # From Python 3.14 on, asked on the loop, asyncio knows the tasks of the present thread alone.
     tasks = asyncio.all_tasks(loop)
     for task in tasks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from rxlanggraph.errors import LoopUnavailableError
 from rxlanggraph.locking import letting_go
 from rxlanggraph.runs import Run
 
@@ -29,11 +30,12 @@ class Backlog:
         self._limit = limit or 0
         # Half of the room is enough for the loop to go on with until the submitter is there.
         self._low = self._limit // 2
-        # The lock of the bridge: guards the three below.
+        # The lock of the bridge: guards the four below.
         self._lock = lock
         # Who has room. May be more than the limit: see hold().
         self._holders: set[Run] = set()
         self._gates: deque[tuple[threading.Lock, Run]] = deque()
+        self._turned_away: dict[Run, LoopUnavailableError] = {}
         self._closed = False
 
     def enter(self, run: Run, *, may_block: bool) -> bool:
@@ -44,6 +46,9 @@ class Backlog:
 
         Returns:
             False if there is no room, and it must not block.
+
+        Raises:
+            LoopUnavailableError: The loop has paused meanwhile: see `turn_away`.
         """
         with self._lock:  # one section: room that is seen is taken
             if self._closed:
@@ -63,8 +68,13 @@ class Backlog:
             with self._lock:
                 if (gate, run) in self._gates:
                     self._gates.remove((gate, run))
+                self._turned_away.pop(run, None)
             self.leave(run)
             raise
+        with self._lock:
+            error = self._turned_away.pop(run, None)
+        if error is not None:
+            raise LoopUnavailableError(*error.args)
         return True
 
     def hold(self, run: Run) -> None:
@@ -85,6 +95,14 @@ class Backlog:
             while self._gates and len(self._holders) < self._limit:
                 gate, next_run = self._gates.popleft()
                 self._holders.add(next_run)
+                gate.release()
+
+    def turn_away(self, error: LoopUnavailableError) -> None:
+        """Have everyone who waits raise ``error`` instead. Any thread; never blocks."""
+        with self._lock:
+            gates, self._gates = self._gates, deque()
+            for gate, run in gates:
+                self._turned_away[run] = error
                 gate.release()
 
     def close(self) -> None:

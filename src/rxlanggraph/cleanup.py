@@ -67,13 +67,13 @@ Steps: TypeAlias = Generator[float | None, bool, CleanupReport]
 
 def cleanup_steps(engine: Engine, timeout: float | None) -> Steps:
     """Cancel all that is in flight or arrives until the registry is idle or the time is over."""
-    until = None if timeout is None else monotonic() + timeout
+    until = _deadline(timeout)
     begun = engine.registry.begin_sweep()
     sweep = None
     try:
         engine.registry.cancel_all()
         while sweep is None:
-            idle = yield None if until is None else until - monotonic()
+            idle = yield from _until_idle(engine, until)
             # A run that arrived since it was idle is no stuck one: it is waited for as well.
             sweep = engine.registry.end_sweep(begun, only_if_idle=idle)
     finally:
@@ -87,13 +87,27 @@ def close_steps(engine: Engine, timeout: float | None, cancel_timeout: float | N
     engine.seal()
     begun = engine.registry.begin_sweep()
     try:
-        yield timeout
+        yield from _until_idle(engine, _deadline(timeout))
         if engine.registry.cancel_all():
-            yield cancel_timeout
+            yield from _until_idle(engine, _deadline(cancel_timeout))
     finally:
         sweep = engine.registry.end_sweep(begun)
         engine.leave()
     return _report(engine, sweep)
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else monotonic() + timeout
+
+
+def _until_idle(engine: Engine, until: float | None) -> Generator[float | None, bool, bool]:
+    """Wait for an idle registry, but not for a paused loop: nothing can end on that."""
+    while True:
+        left, look_every = None if until is None else until - monotonic(), engine.home.look_every
+        last = look_every is None or (left is not None and left <= look_every)
+        idle = yield left if last else look_every
+        if idle or last or engine.home.paused:
+            return idle
 
 
 def drive(steps: Steps, registry: TaskRegistry) -> CleanupReport:

@@ -115,12 +115,12 @@ class Engine:
     # -- on the loop ---------------------------------------------------------------------------
 
     def _visit(self, run: Run) -> None:
-        if run.phase is Phase.NEW and not run.cancelled():
+        if run.phase is Phase.NEW and not run.done():
             self._turns.arrive(run)
             self._start_ready()
-        elif run.cancelled():
+        elif run.done():  # cancelled, or given up while the loop was paused
             if run.phase is Phase.RUNNING:
-                if run.task is not None:
+                if run.task is not None and (run.cancelled() or not run.task.cancelling()):
                     run.task.cancel()
             else:
                 # Also where it ended before it was registered: a run cancelled between the two.
@@ -220,7 +220,7 @@ class Engine:
         return "error", error
 
     def _attempts(self, run: Run) -> Awaitable[Any]:
-        if run.cancelled():  # between its start and this, its first step
+        if run.done():  # between its start and this, its first step, or in a pause of the loop
             raise asyncio.CancelledError
         message, options = run.message, run.options
         if options.retry is not None:
@@ -346,6 +346,22 @@ class Engine:
                 run.resolve(result)
             else:
                 self._part(run, result)
+
+    def loop_paused(self, error: LoopUnavailableError) -> None:
+        """In any thread: the loop may run again or not. Give up what waits for it (invariant 1).
+
+        Said again and again while it is paused: what comes in just before is seen the next time.
+        """
+        self.backlog.turn_away(error)
+        for run in self._runs():
+            if not run.done():
+                run.cut_off = True
+                run.resolve(run.outcome("error", None, error, None))
+                self.handoff.attend(run)  # it is cancelled, or never begins, when the loop goes on
+
+    def is_idle(self) -> bool:
+        """In any thread: whether nothing is left to do on the loop."""
+        return self.registry.wait_idle(0) and not self.handoff.is_due()
 
     def seal(self) -> None:
         """Admit nothing more. Any thread; never blocks."""

@@ -106,6 +106,11 @@ class Handoff:
         self._send_drain()
         return True
 
+    def is_due(self) -> bool:
+        """Whether the loop still has to look at something. Any thread; never blocks."""
+        with self.lock:
+            return self._due
+
     def refuse(self, error: LoopUnavailableError) -> None:
         """Let nothing in any more: the loop is going. Any thread; never blocks."""
         with self.lock:

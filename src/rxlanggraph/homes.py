@@ -2,6 +2,13 @@
 
 Both tell the engine, through its `EngineHooks`, when the loop is going and when it is gone:
 asyncio itself tells nobody, and a future handed to a loop that stopped is never resolved.
+
+A lent loop may also pause: ``asyncio.Runner.run`` twice, ``run_until_complete`` several times, a
+test session that runs its loop for each test. The rule: while it does not run, messages are
+refused; what was in flight is given up when the pause has lasted for a while, because nobody can
+know whether it ends (invariant 1), but stays in the registry, because it has not ended (2). When
+the loop runs again, that is cancelled, and messages are taken as before. Nothing has to be put
+back for that: whether the loop runs is asked anew for each message. Only closing it is final.
 """
 
 from __future__ import annotations
@@ -27,8 +34,8 @@ _log = logging.getLogger("rxlanggraph")
 # How long the tasks of a stopping loop of ours get to end, in seconds. They were cancelled, with
 # the caller's own deadline, before; this is for those that ask for one round of the loop more.
 _LAST_ROUND = 1.0
-# How often, in seconds, a lent loop is looked at; twice not running in a row means stopped. A
-# guess: seldom enough to cost nothing, often enough for a person who waits for an error.
+# How often, in seconds, a lent loop is looked at; not having run from one look to the next means
+# paused. A guess: seldom enough to cost nothing, often enough for a person who waits for an error.
 _LOOK_EVERY = 0.25
 
 
@@ -42,6 +49,12 @@ class EngineHooks(Protocol):
 
     def loop_gone(self, error: LoopUnavailableError) -> None:
         """In any thread: the loop runs nothing any more; resolve what is left."""
+
+    def loop_paused(self, error: LoopUnavailableError) -> None:
+        """In any thread, again and again: the loop has stopped; give up what waits for it."""
+
+    def is_idle(self) -> bool:
+        """In any thread: whether nothing of the engine's is left to do on the loop."""
 
 
 class Home(Protocol):
@@ -65,7 +78,13 @@ class Home(Protocol):
         """Ask to stop the loop, or to give it back. Any thread; never blocks."""
 
     left: Future[None]
-    """Done when that has happened."""
+    """Done when that has happened, or waits for a loop that is paused."""
+
+    look_every: float | None
+    """How often to ask whether it is `paused`, in seconds; None if it never is."""
+
+    paused: bool
+    """Whether the loop has stopped for so long that what was in flight was given up."""
 
 
 class OwnedLoop:
@@ -75,6 +94,8 @@ class OwnedLoop:
     """
 
     owned = True
+    look_every: float | None = None
+    paused: bool = False
 
     def __init__(self, name: str, threads: WorkerThreads, hooks: EngineHooks) -> None:
         # Written in start(), which the engine calls under its lifecycle lock.
@@ -179,7 +200,7 @@ class OwnedLoop:
 
 
 class AdoptedLoop:
-    """A loop that somebody else runs.
+    """A loop that somebody else runs, pauses, and ends.
 
     A guard task lives on it: whoever ends the loop in the ordinary way (``asyncio.run``) cancels
     all tasks first, and so tells us. A loop that is merely stopped tells nobody: a small daemon
@@ -187,19 +208,23 @@ class AdoptedLoop:
     """
 
     owned = False
+    look_every: float | None = _LOOK_EVERY
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, hooks: EngineHooks) -> None:
         check_routable(loop)
         self.loop: asyncio.AbstractEventLoop | None = loop
-        self.thread_id: int | None = None  # written by the guard, on the loop
+        self.thread_id: int | None = None  # written on the loop
         self.left: Future[None] = Future()
+        self.paused = False  # written by the watch
         self._loop = loop
         self._name = name
         self._hooks = hooks
         self._release = asyncio.Event()  # set and awaited on the loop
         # Filled by one setdefault, which no signal handler can enter.
         self._claim: dict[str, Coroutine[Any, Any, None]] = {}
-        self._watch_ends = threading.Event()
+        self._guarding: Future[None] = Future()  # written by start(), before the watch begins
+        self._leaving = False  # only ever set, by any thread
+        self._wake = threading.Event()  # has the watch see whether it is over
 
     @property
     def begun(self) -> bool:
@@ -223,38 +248,43 @@ class AdoptedLoop:
         except RuntimeError as error:
             self._claim.clear()
             guard.close()
-            raise LoopUnavailableError(self._gone_text()) from error
-        guarding.add_done_callback(lambda _: _set_done(self.left))
+            raise LoopUnavailableError(self._absent_text()) from error
+        self._guarding = guarding
+        guarding.add_done_callback(self._guard_ended)
         watch = threading.Thread(target=self._watch, name=f"{self._name}-watch", daemon=True)
         start_apart(watch)
         return self._loop
 
     def check(self) -> None:
-        """Raise if the loop is closed or stopped. Any thread; never blocks."""
+        """Raise if the loop is closed or does not run now. Any thread; never blocks."""
         if not self._loop.is_running():
-            raise LoopUnavailableError(self._gone_text())
+            raise LoopUnavailableError(self._absent_text())
 
     def leave(self) -> None:
-        """Give the loop back as it was. Any thread; never blocks."""
-        self._watch_ends.set()
-        if not self._claim or not self._loop.is_running():
+        """Give the loop back as it was, when it runs next. Any thread; never blocks."""
+        self._leaving = True
+        if not self._claim:  # it was never used
             _set_done(self.left)
             return
-        with contextlib.suppress(RuntimeError):  # closed a moment ago; its guard was cancelled
+        if not self._loop.is_running():
+            _set_done(self.left)
+        with contextlib.suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(self._release.set)
+        self._wake.set()
 
-    def _gone_text(self) -> str:
-        state = "closed" if self._loop.is_closed() else "not running"
-        return (
-            f"the event loop that {self._name} adopted is {state}; adopt a running one, or let "
-            "the bridge own its loop: RxPyLangGraphBridge()"
-        )
+    def _absent_text(self) -> str:
+        loop = f"the event loop that {self._name} adopted"
+        remedy = "let the bridge own its loop: RxPyLangGraphBridge()"
+        if self._loop.is_closed():
+            return f"{loop} is closed; adopt a running one, or {remedy}"
+        if not self._claim:
+            return f"{loop} is not running; adopt a running one, or {remedy}"
+        return f"{loop} is not running now; it is used again as soon as it runs again, or {remedy}"
 
     async def _guard(self) -> None:
-        loop = self._loop
         self.thread_id = threading.get_ident()
         keep_quiet(asyncio.current_task())
-        routing = route_runs(loop)
+        routing = route_runs(self._loop)
         try:
             await self._release.wait()
         except asyncio.CancelledError:
@@ -264,16 +294,49 @@ class AdoptedLoop:
         finally:
             routing.release()
 
-    def _watch(self) -> None:
-        missed = 0
-        while missed < 2 and not self._loop.is_closed():
-            if self._watch_ends.wait(_LOOK_EVERY):
-                return
-            missed = 0 if self._loop.is_running() else missed + 1
-        self._hooks.loop_gone(LoopUnavailableError(self._gone_text()))
-        if not self._loop.is_running():
-            self._claim["guard"].close()
+    def _guard_ended(self, _: Future[None]) -> None:
         _set_done(self.left)
+        self._wake.set()
+
+    def _watch(self) -> None:
+        turned = threading.Event()  # set by the loop where it has run since the last look
+        turned.set()
+        while not self._is_over():
+            if self._wake.wait(self.look_every):
+                self._wake.clear()
+            elif self._loop.is_closed():
+                self._hooks.loop_gone(LoopUnavailableError(self._absent_text()))
+                self._claim["guard"].close()
+                break
+            elif self._loop.is_running() or turned.is_set():
+                self.paused = False
+                turned = self._ask_whether_it_turns()
+            else:
+                self.paused = True
+                self._hooks.loop_paused(LoopUnavailableError(self._absent_text()))
+                if self._leaving:
+                    _set_done(self.left)
+        _set_done(self.left)
+
+    def _is_over(self) -> bool:
+        if not self._leaving:
+            return False
+        # With something left on a paused loop it goes on: nobody else sees it if that is closed.
+        return self._guarding.done() or (not self._loop.is_running() and self._hooks.is_idle())
+
+    def _ask_whether_it_turns(self) -> threading.Event:
+        turned = threading.Event()
+        if self._loop.is_running():
+            turned.set()
+            return turned
+
+        def turn() -> None:
+            self.thread_id = threading.get_ident()  # another thread may have gone on with it
+            turned.set()
+
+        with contextlib.suppress(RuntimeError):  # closed just now: the next look sees it
+            self._loop.call_soon_threadsafe(turn)
+        return turned
 
 
 class AbsentLoop:
@@ -284,6 +347,8 @@ class AbsentLoop:
 
     owned = False
     begun = False
+    look_every: float | None = None
+    paused: bool = False
 
     def __init__(self, error: WrongProcessError) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None

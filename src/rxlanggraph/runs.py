@@ -256,8 +256,13 @@ class Run(LightFuture[StreamMessage]):
             self.settle(None, failure)
 
     def counts_as(self, status: Status) -> Outcome:
-        """How the registry is to count it."""
-        return "cancelled" if self.cancelled() else _COUNTS_AS[status]
+        """How the registry is to count it: as its future says, if that is resolved already."""
+        if self.cancelled():
+            return "cancelled"
+        if self.done():
+            result = self.peek()
+            status = "error" if result is None else result.status
+        return _COUNTS_AS[status]
 
 
 current_run: ContextVar[Run | None] = ContextVar("rxlanggraph_current_run", default=None)

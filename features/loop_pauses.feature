@@ -1,0 +1,126 @@
+Feature: A loop that pauses is not gone: what is in flight is given up, and the bridge goes on with it
+
+  A loop that does not run may run again, or not: nobody can know. So no message is taken meanwhile,
+  and after a while no future waits for it any more; but no run leaves the registry before its end.
+
+  # -- messages
+
+  Scenario Outline: A bridge answers as often as <host> runs its loop, and refuses messages in between
+    Given a program that runs its loop by <host>, and a bridge that adopts it
+    When the loop runs 5 times, and each time a message is sent from it and one from another thread
+    Then all 10 were answered
+    And each message between two of them was refused with LoopUnavailableError, "is not running now; it is used again as soon as it runs again"
+
+    Examples:
+      | host                          |
+      | asyncio.Runner                |
+      | run_until_complete            |
+      | a new thread each time        |
+      | asyncio.Runner, with uvloop   |
+      | run_until_complete of uvloop  |
+
+  Scenario: A bridge that was made and refused before its loop ever ran works when that runs
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
+    When a message is sent while the loop does not run
+    Then it is refused with LoopUnavailableError, "is not running; adopt a running one"
+    When the loop runs, and a message is sent from it
+    Then it was answered
+
+  Scenario: A stream of a bridge that goes on after a pause is one of its own
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
+    When two streams go through invoke, each while the loop runs
+    Then both have completed with all their results
+
+  # -- what is in flight
+
+  Scenario Outline: Runs in flight when the loop pauses are given up, stay in the registry, and end when it runs again: <host>
+    Given a program that runs its loop by <host>, and a bridge that adopts it with max_concurrency=1
+    When the loop stops with a run that cleans up slowly, one that waits for its turn, and a message on its way
+    Then they are all given up with LoopUnavailableError, and the registry has all 3
+    When the program runs its loop again
+    Then the one that was on has cleaned up, the others never began, and the registry is empty
+    And the statistics count 3 failed
+    And a message on the same thread_id is answered
+
+    Examples:
+      | host                        |
+      | asyncio.Runner              |
+      | a new thread each time      |
+      | asyncio.Runner, with uvloop |
+
+  Scenario: A run goes on over a pause that is shorter than anyone looks
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it, whose loop nobody looks at
+    When the loop stops with a run in flight, and runs again
+    Then that run is answered
+
+  Scenario: A loop that runs for a moment again and again has not paused, whenever one looks
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
+    When a run is in flight, and the loop runs for a moment before each of 8 looks
+    Then its future is not resolved
+    When the loop stands still for 2 looks
+    Then its future raises LoopUnavailableError
+
+  Scenario: A sync node that ends during the pause leaves its thread at once, and the registry when the loop runs
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it with max_concurrency=1
+    When the loop stops with a blocking sync node at work, which ends in the pause
+    Then its future raises LoopUnavailableError, and the registry has it
+    When the program runs its loop again
+    Then the registry is empty, and the next message is answered
+
+  Scenario: A run that swallows its cancelling after the pause holds its slot until it ends
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it with max_concurrency=1
+    When the loop stops with a run that swallows cancelling, and runs again with a new message
+    Then the new one has begun only after the old one had ended
+
+  Scenario: A message that is sent just as the loop stops is given up too
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
+    When a message passes the look at the loop, which stops before it is handed over
+    Then its future raises LoopUnavailableError, and it never begins when the loop runs again
+
+  Scenario: Whoever waits for room when the loop pauses is refused, and finds room when it runs again
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it with max_concurrency=1, max_pending=1
+    When 3 threads wait for room, and the loop stops
+    Then each of the 3 was refused with LoopUnavailableError
+    When the program runs its loop again
+    Then there is room for 1 message and no more
+
+  # -- the end
+
+  Scenario: A bridge that is closed in a pause reports what has not ended, soon, and that ends when the loop runs
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
+    When the loop stops with a run in flight, and the bridge is closed without a limit
+    Then its report names that run, and its future is done
+    When the program runs its loop again
+    Then that run has ended, the registry is closed, and the loop and its tasks are as they were
+
+  Scenario: A bridge that is closed in a pause with nothing in flight has no thread left
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
+    When the loop runs, and a message is sent from it
+    And the bridge is closed in the pause
+    Then its report is empty, and it has no thread
+    When the program runs its loop again
+    Then the loop and its tasks are as they were
+
+  Scenario: A clean-up in a pause names what has not ended, and the bridge goes on when the loop runs
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
+    When the loop stops with a run in flight, and a clean-up without a limit
+    Then its report names that run, and its future is done
+    When the loop runs, and a message is sent from it
+    Then it was answered
+
+  @tolerates:wait
+  Scenario Outline: A paused loop that is closed is gone, for a bridge that is <state>
+    Given a program that runs its loop by run_until_complete, and a bridge that adopts it
+    When the loop stops with a run in flight, the bridge <state>, and the loop is closed
+    Then the future is done, the registry is empty, and the bridge has no thread when it is closed
+
+    Examples:
+      | state      |
+      | stays open |
+      | is closed  |
+
+  @tdd_expected_fail
+  Scenario: Today's way, a future of run_coroutine_threadsafe waits as long as the pause lasts
+    Given a program that runs its loop by asyncio.Runner
+    When the loop stops with a coroutine of run_coroutine_threadsafe in flight
+    Then that future is resolved within the pause
