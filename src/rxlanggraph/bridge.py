@@ -48,9 +48,11 @@ class RxPyLangGraphBridge(Ending):
     the block.
 
     Args:
-        loop: A running loop to adopt; other bridges may adopt it too. Sync code of runs goes to
-            threads of their bridge; the loop's default executor is left as it is. None: the
-            bridge owns a loop, in a daemon thread of its own that starts with the first message.
+        loop: A running loop to adopt; other bridges may adopt it too. It may pause: messages are
+            refused meanwhile, and what is in flight is given up when that takes long. Sync code of
+            runs goes to threads of their bridge; the loop's default executor is left as it is.
+            None: the bridge owns a loop, in a daemon thread of its own that starts with the first
+            message.
         max_concurrency: How many runs may be on at once. A run counts until it has really ended:
             a sync function that goes on in its thread after a timeout holds its slot.
         max_threads: How many threads execute sync code of runs, ``max_concurrency`` at least: each

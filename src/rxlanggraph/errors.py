@@ -10,7 +10,7 @@
     │   ├── RegistryClosedError
     │   ├── BridgeClosedError
     │   └── StateClosedError
-    ├── LoopUnavailableError                (RuntimeError) broken elsewhere: the loop is gone
+    ├── LoopUnavailableError                (RuntimeError) broken elsewhere: no loop runs
     │   └── WrongProcessError               it runs in the process that this one was forked from
     ├── MissingExtraError                   (ImportError) not installed
     ├── StateError                          shared state said no
