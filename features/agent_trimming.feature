@@ -32,6 +32,22 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
       | the memory                          | n |
       | a memory that keeps the end of a list | 4 |
 
+  Scenario: What is kept begins with the user: with the request that was answered with it
+    Given a memory of at most 3 messages
+    When these are added
+      | role      | content | calls | answers |
+      | assistant | hello   |       |         |
+      | user      | 1       |       |         |
+      | assistant | call    | a     |         |
+      | tool      | to a    |       | a       |
+      | assistant | 2       |       |         |
+    Then it shows "1" and "2"
+    When these are added
+      | role      | content | calls | answers |
+      | user      | 3       |       |         |
+      | assistant | 4       |       |         |
+    Then it shows "3" and "4"
+
   Scenario: A system message at the beginning is kept
     Given a memory of at most 3 messages
     When these are added
@@ -54,11 +70,11 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
       | tool      | to a    |       | a       |
       | user      | 4       |       |         |
       | user      | 5       |       |         |
-    Then it shows "call", "to a", "4" and "5"
+    Then it shows "1", "call", "to a" and "5"
     When these are added
       | role      | content | calls | answers |
       | tool      | to b    |       | b       |
-    Then it shows "call", "to a", "5" and "to b"
+    Then it shows "1", "call", "to a", "5" and "to b"
     When these are added
       | role      | content | calls | answers |
       | assistant | 6       |       |         |
@@ -72,11 +88,11 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
       | assistant | call    | a b   |         |
       | tool      | to a    |       | a       |
       | tool      | to b    |       | b       |
-    Then it shows "call", "to a" and "to b"
+    Then it shows "1", "call", "to a" and "to b"
     When these are added
       | role      | content | calls | answers |
       | assistant | 2       |       |         |
-    Then it shows "2"
+    Then it shows "1" and "2"
 
   Scenario: Calls that nobody ever answers do not fill the memory
     Given a memory of at most 10 messages
@@ -102,7 +118,7 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
     When these are added
       | role      | content         |
       | user      | one two three   |
-      | assistant | four five six   |
+      | user      | four five six   |
       | user      | seven eight     |
     Then it shows "four five six" and "seven eight"
 

@@ -94,13 +94,21 @@ class RandomTalk:
         answered = any(message.role == "assistant" for message in after)
         return [] if answered and call not in self._open.values() else turn
 
+    def _asked(self, turn: Sequence[Message]) -> list[Message]:
+        """What the user has said last, before ``turn`` if there is one."""
+        said = self.added[: self.added.index(turn[0])] if turn else self.added
+        return [each for each in said if each.role == "user"][-1:]
+
     def check(self, shown: Sequence[Message]) -> None:
         positions = [self.added.index(message) for message in shown]
         assert positions == sorted(set(positions)), positions
         turn = self._newest_turn()
         system = [each for each in self.added[:1] if each.role == "system"]
         assert all(each in shown for each in (*system, *turn)), (shown, turn)
-        assert len(shown) <= max(self.limit, len({*system, *turn})), (self.limit, shown)
+        needed = {*system, *turn, *self._asked(turn), *self._asked([])}
+        assert len(shown) <= max(self.limit, len(needed)), (self.limit, shown)
+        first = next((each for each in shown if each.role != "system"), None)
+        assert not first or first.role == "user" or not self._asked([first]), shown
         known = [each for each in self.added if each.id not in self._late]
         check_tools([each for each in shown if each.id not in self._late], known)
 

@@ -43,9 +43,10 @@ class Memory:
     Safe from any thread and any coroutine, from signal handlers and from finalizers. Nothing here
     waits; what is bounded counts now and then, in the thread of whoever adds or looks.
 
-    Bounded, it forgets the oldest messages through LangChain's ``trim_messages``. A system message
-    at the beginning is kept, and a tool call and its results stay or go together. A turn of tool
-    calls that is not over is not cut: that alone may exceed the bound, until it is.
+    Bounded, it forgets the oldest messages, and shows what providers take: it begins with the user,
+    after a system message at the beginning, which is kept; a tool call and its results stay or go
+    together. What the user has said last is kept, and a turn of tool calls that is not over is not
+    cut: these alone may exceed the bound, until it is.
 
     Args:
         max_messages: How many messages it shows at most; None for any number.

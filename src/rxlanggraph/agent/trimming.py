@@ -1,28 +1,34 @@
 """Trimming: which messages of a conversation are kept when there is no room for all of them.
 
-LangChain's ``trim_messages`` says how many of the newest there is room for. What it does not know
-is added here: that others write at the same time, so that the result of a call may be still to
-come, or stand apart from it.
+What is kept is to be taken by the providers of models, as far as the whole was: they refuse a
+conversation that does not begin with the user, a result without its call, and a call without its
+results. And others write at the same time, so that the result of a call may be still to come, or
+stand apart from it.
 
-- A system message at the very beginning is kept.
+- A system message at the very beginning is kept, and what the user has said last.
+- A call and its results are one unit, also as Anthropic's blocks, and are kept or go together. A
+  result whose call has gone goes with it.
 - So are the messages that are being written, and the newest turn of tool calls that is open: a
   result is missing, or the assistant has not answered yet. Where these alone exceed the bound, it
   is exceeded by as much, until the turn is over. Older open turns are kept while there is room.
-- The rest of the room goes to the newest messages, beginning with a user's or an assistant's.
-- A result whose call has gone goes with it.
+- The rest of the room goes to the newest units.
+- The first that is kept is the user's: if need be the request that was answered with what is kept,
+  though not all that was said in between. Where the user has said nothing, that is as it is.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
+from itertools import islice
 from reprlib import repr as shortened
 from typing import Any, TypeAlias
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.messages.utils import count_tokens_approximately, trim_messages
+from langchain_core.messages.utils import count_tokens_approximately
 
 from rxlanggraph.agent.checks import check_whole
 from rxlanggraph.agent.messages import Message, to_langchain
@@ -75,34 +81,60 @@ class Bound:
             Exception: Whatever the counter raised.
         """
         messages = list(entries.values())
+        units = _units(messages)
         converted = self._convert(messages)
-        if self._cost(converted) <= self._limit:
+        everything = range(len(units))
+
+        def cost(kept: Iterable[int]) -> int:
+            places = sorted(place for each in kept for place in units[each].places)
+            return self._cost([converted[place] for place in places])
+
+        kept: set[int] = set(everything)
+        if cost(kept) > self._limit:
+            kept = self._needed(units, len(messages) - written, cost)
+            free = [each for each in everything if each not in kept]
+            newest = bisect_right(
+                range(1, len(free) + 1),
+                self._limit,
+                key=lambda count: cost({*kept, *free[len(free) - count :]}),
+            )
+            kept = self._begun(units, kept, {*kept, *free[len(free) - newest :]}, cost)
+        places = {place for each in kept for place in units[each].places}
+        if len(places) == len(messages):
             return entries
+        return {key: entries[key] for place, key in enumerate(entries) if place in places}
 
-        def cost(positions: Iterable[int]) -> int:
-            return self._cost([converted[position] for position in sorted(positions)])
-
-        everything = range(len(messages))
-        kept = set(everything[max(0, len(messages) - written) :])
-        if messages[0].role == "system":
-            kept.add(0)
-        for older, turn in enumerate(reversed(_open_turns(messages))):
-            if older and cost(kept | turn) > self._limit:
+    def _needed(self, units: Sequence[_Unit], written: int, cost: _Cost) -> set[int]:
+        """Those that are kept at any cost; older open turns only while there is room."""
+        needed = {each for each, unit in enumerate(units) if max(unit.places) >= written}
+        if units and units[0].role == "system":
+            needed.add(0)
+        asks = (each for each in _newest_first(units) if units[each].role == "user")
+        needed.update(islice(asks, 1))
+        needed = _answering(units, needed)
+        for older, turn in enumerate(each for each in _newest_first(units) if units[each].open):
+            more = _answering(units, {*needed, turn})
+            if older and cost(more) > self._limit:
                 break
-            kept |= turn
-        free = [position for position in everything if position not in kept]
-        room = max(0, self._limit - cost(kept))
-        newest = self._newest([converted[position] for position in free], room)
-        kept.update(free[len(free) - newest :])
-        whole = _whole(messages, kept)
-        return {key: entries[key] for position, key in enumerate(entries) if position in whole}
+            needed = more
+        return needed
 
-    def _newest(self, messages: list[BaseMessage], room: int) -> int:
-        """How many there is room for."""
-        start_on = ("human", "ai")
-        return len(
-            trim_messages(messages, max_tokens=room, token_counter=self._cost, start_on=start_on)
-        )
+    def _begun(
+        self, units: Sequence[_Unit], needed: set[int], kept: set[int], cost: _Cost
+    ) -> set[int]:
+        """Have ``kept`` begin with the user: with what was asked for, or later."""
+        if all(unit.role != "user" for unit in units):
+            return kept
+        while kept != needed:
+            more = _answering(units, kept)
+            first = _first(units, more)
+            if first is None or (units[first].role == "user" and cost(more) <= self._limit):
+                return more
+            first = _first(units, kept)
+            if first is None or first in needed:
+                break
+            kept = kept - {first}
+        return kept
 
     def _cost(self, messages: list[BaseMessage]) -> int:
         return self._count(messages) if messages else 0
@@ -148,46 +180,79 @@ def _stand_ins(messages: Sequence[Message]) -> list[BaseMessage]:
 
 
 @dataclass(slots=True)
-class _ToolTurn:
-    """An assistant's message with tool calls, and the results that have come."""
+class _Unit:
+    """A message; or an assistant's with tool calls, and the results that have come."""
 
-    positions: set[int]
-    missing: set[str | None]
+    role: str
+    places: list[int]
+    missing: set[str]  # of the calls, those that have no result
+    open: bool = False
 
 
-def _open_turns(messages: Sequence[Message]) -> list[set[int]]:
-    """The positions of each turn of which a result, or the answer to the last one, is to come."""
-    turns: list[_ToolTurn] = []
-    owners: dict[str | None, _ToolTurn] = {}
+# What some of the units cost.
+_Cost: TypeAlias = Callable[[Iterable[int]], int]
+
+
+def _units(messages: Sequence[Message]) -> list[_Unit]:
+    """In the order in which they begin. Results whose calls are not there are in none."""
+    units: list[_Unit] = []
+    owners: dict[str, _Unit] = {}  # by id of a call; where ids come again, the latest counts
     answered = -1
-    for position, message in enumerate(messages):
+    for place, message in enumerate(messages):
+        results = set(_result_ids(message))
+        if results:
+            owner = next((owners[each] for each in results if each in owners), None)
+            if owner is not None:
+                owner.places.append(place)
+                owner.missing -= results
+            continue
         if message.role == "assistant":
-            answered = position
-            if message.tool_calls:
-                turn = _ToolTurn({position}, set(_call_ids(message)))
-                turns.append(turn)
-                owners.update(dict.fromkeys(turn.missing, turn))
-        elif message.role == "tool" and message.tool_call_id in owners:
-            owner = owners[message.tool_call_id]
-            owner.positions.add(position)
-            owner.missing.discard(message.tool_call_id)
-    return [turn.positions for turn in turns if turn.missing or max(turn.positions) > answered]
+            answered = place
+        unit = _Unit(message.role, [place], set(_call_ids(message)))
+        unit.open = bool(unit.missing)
+        owners.update(dict.fromkeys(unit.missing, unit))
+        units.append(unit)
+    for unit in units:
+        unit.open = unit.open and bool(unit.missing or unit.places[-1] > answered)
+    return units
 
 
-def _whole(messages: Sequence[Message], kept: set[int]) -> set[int]:
-    """The positions ``kept``, without those of results whose calls are not among them."""
-    whole = set()
-    stayed: dict[str | None, bool] = {}  # by id; where ids come again, the latest call counts
-    for position, message in enumerate(messages):
-        stays = position in kept
-        if message.role == "assistant":
-            stayed.update(dict.fromkeys(_call_ids(message), stays))
-        elif message.role == "tool":
-            stays = stays and stayed.get(message.tool_call_id, True)
-        if stays:
-            whole.add(position)
-    return whole
+def _newest_first(units: Sequence[_Unit]) -> Iterable[int]:
+    return reversed(range(len(units)))
 
 
-def _call_ids(message: Message) -> Iterator[str | None]:
-    return (call.get("id") for call in message.tool_calls)
+def _first(units: Sequence[_Unit], kept: set[int]) -> int | None:
+    """The first that is said, after a system message."""
+    return min((each for each in kept if each or units[0].role != "system"), default=None)
+
+
+def _answering(units: Sequence[_Unit], kept: set[int]) -> set[int]:
+    """Those ``kept``, with the user's that the first of them answers, if there is one."""
+    first = _first(units, kept)
+    if first is None:
+        return kept
+    asked = next((each for each in range(first, -1, -1) if units[each].role == "user"), None)
+    return kept if asked is None else {*kept, asked}
+
+
+def _call_ids(message: Message) -> Iterator[str]:
+    if message.role == "assistant":
+        for call in (*message.tool_calls, *_blocks(message, "tool_use")):
+            if call.get("id") is not None:
+                yield call["id"]
+
+
+def _result_ids(message: Message) -> Iterator[str]:
+    if message.tool_call_id is not None:
+        yield message.tool_call_id
+    if message.role in ("tool", "user"):
+        for block in _blocks(message, "tool_result"):
+            if block.get("tool_use_id") is not None:
+                yield block["tool_use_id"]
+
+
+def _blocks(message: Message, kind: str) -> Iterator[dict[str, Any]]:
+    if not isinstance(message.content, str):
+        for block in message.content:
+            if isinstance(block, dict) and block.get("type") == kind:
+                yield block
