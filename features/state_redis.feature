@@ -318,6 +318,46 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | with too many connections | redis://:sesame@127.0.0.1:{port}?max_connections=9999 | InvalidArgumentError  |
       | by an unknown way         | redis+carrier://pigeon                                | InvalidArgumentError  |
 
+  Scenario Outline: A URL that says something else than was meant shows nothing of the password: <url>
+    When a state is opened at the Redis URL <url>
+    Then it ended with InvalidArgumentError
+    And neither the error nor its causes show anything of the password
+
+    Examples:
+      | url                                                       |
+      | redis://:SEC/RET@127.0.0.1:1                              |
+      | redis://:SEC?RET@127.0.0.1:1                              |
+      | redis://:SEC#RET@127.0.0.1:1                              |
+      | redis://:77?RET@127.0.0.1:1                               |
+      | redis://:77?RET=SEC@127.0.0.1:1                           |
+      | redis://:SECRET                                           |
+      | redis://user:SECRET                                       |
+      | redis://user:SECRET@/5/6                                  |
+      | redis:SECRET@127.0.0.1:1                                  |
+      | redis::SECRET@127.0.0.1:1/0                               |
+      | redis:/:SECRET@127.0.0.1:1                                |
+      | redis:                                                    |
+      | redis://[SECRET]@127.0.0.1:1/SECRET                       |
+      | redis://[SECRET@127.0.0.1:1                               |
+      | redis://127.0.0.1:1/0?password=SEC&RET=1                  |
+      | redis://127.0.0.1:1/0?socket_timeout=SECRET               |
+      | redis://127.0.0.1:1/0?socket_timeout=inf                  |
+      | unix://:SEC/RET@/nowhere.sock                             |
+      | unix:SECRET@/nowhere.sock                                 |
+
+  Scenario Outline: A server that is not there is told without the password: <url>
+    When a state is opened at the Redis URL <url>
+    Then it ended with StateUnavailableError
+    And neither the error nor its causes show anything of the password
+
+    Examples:
+      | url                                     |
+      | redis://:SEC@RET@127.0.0.1:1            |
+      | redis://:SECRET@:1                      |
+      | redis://127.0.0.1:1/0?password=SECRET   |
+      | redis://127.0.0.1:1/0?password=SEC@RET  |
+      | unix:///nowhere.sock?password=SECRET    |
+
   Scenario Outline: A state is opened <how>
     Given a Valkey server of its own whose password is "abracadabra"
     When the state at <url> is opened

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import traceback
 from typing import Any
 
 from behave import given, then, when
@@ -426,6 +428,18 @@ def warning_has_said(context: Context, text: str) -> None:
 def server_has_version_alone(context: Context) -> None:
     with context.server.client() as client:
         assert client.keys() == ["{test}:schema"], client.keys()
+
+
+@when("a state is opened at the Redis URL {url}")
+def open_at_redis_url(context: Context, url: str) -> None:
+    context.error = run(redis_servers.ended_with(redis_servers.use(url)))
+
+
+@then("neither the error nor its causes show anything of the password")
+def shows_no_password(context: Context) -> None:
+    shown = "".join(traceback.format_exception(context.error, chain=True))
+    told = [line for line in shown.splitlines() if not line.startswith("  ")]  # the code itself
+    assert not re.search("SEC|RET|77", "\n".join(told)), told
 
 
 @then("it works")

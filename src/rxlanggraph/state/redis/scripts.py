@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from hashlib import sha1
 from importlib.resources import files
 
+from rxlanggraph.state.contract import MOST_AT_ONCE
+
 __all__ = [
     "COMMIT",
     "INCREMENT",
@@ -52,7 +54,7 @@ class Script:
 def _script(*parts: str) -> Script:
     folder = files(__package__) / "lua"
     texts = [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts]
-    source = "\n".join(texts)
+    source = "\n".join([f"local MOST = {MOST_AT_ONCE}", *texts])
     digest = sha1(source.encode(), usedforsecurity=False)  # what EVALSHA goes by
     return Script(source, digest.hexdigest(), "once" in parts)
 

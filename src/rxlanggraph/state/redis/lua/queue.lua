@@ -11,8 +11,8 @@ local TASKS, TEXTS, RESULTS, ERRORS = KEYS[8], KEYS[9], KEYS[10], KEYS[11] -- by
 local NAMES = KEYS[12] -- the id, by key
 local DONE = KEYS[13] -- the ids of those that are completed
 
--- Tasks in one step (rule 9 of the contract): while a script runs, all others wait.
-local MOST = 1000
+-- And MOST, from scripts.py: how many tasks make one step (rule 9 of the contract). While a script
+-- runs, all others wait.
 
 -- -- one task ----------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ local function scanned()
   if last == '' then
     last = string.format('%016.0f', math.max(now, tonumber(redis.call('GET', CLOCK) or 0)))
   end
-  local told = redis.call('HSCAN', TASKS, cursor == '' and '0' or cursor, 'COUNT', MOST / 2)
+  local told = redis.call('HSCAN', TASKS, cursor == '' and '0' or cursor, 'COUNT', math.floor(MOST / 2))
   cursor = told[1] ~= '0' and told[1] or ''
   local ids = {}
   for i = 1, #told[2], 2 do

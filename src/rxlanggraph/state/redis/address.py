@@ -1,0 +1,105 @@
+"""What the URL of a Redis server says.
+
+A password in it that is not escaped makes it say something else: half of it may be taken for a
+host, a port, a file or an option. What the URL says instead is therefore in no message, and in no
+cause.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from redis.asyncio.connection import ConnectionPool
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.state.redis.lane import Connection
+
+__all__ = ["Address", "understood"]
+
+# How many requests are under way at once, unless the URL says otherwise (?max_connections=). A
+# loop in Python cannot keep more of them busy; they would only wait on the server instead of here.
+_CONNECTIONS: Final = 32
+_MOST_CONNECTIONS: Final = 1024
+# Seconds until an answer is given up, unless the URL says otherwise (?socket_timeout=).
+_TIMEOUT: Final = 5.0
+_DATABASE: Final = re.compile("/?|/[0-9]+/?")
+_SECRETS: Final = ("username", "password")
+_ESCAPES: Final = "in a user's name or password write @ as %40, / as %2F, ? as %3F and # as %23"
+
+
+class Address(NamedTuple):
+    """What is to be known of a server.
+
+    Attributes:
+        make: Makes a connection, which is not connected yet.
+        connections: How many there are to be at the most.
+        timeout: Seconds until an answer is given up.
+    """
+
+    make: Callable[[], Connection]
+    connections: int
+    timeout: float
+
+
+def understood(url: str) -> Address:
+    """Read ``url``.
+
+    Raises:
+        InvalidArgumentError: It cannot be read, or has options that cannot be.
+    """
+    what = _fault(url)
+    if what is not None:
+        raise InvalidArgumentError(f"the Redis URL of the state cannot be read: {what}")
+    try:
+        pool = ConnectionPool.from_url(
+            url,
+            max_connections=_CONNECTIONS,
+            socket_timeout=_TIMEOUT,
+            decode_responses=True,
+            protocol=2,  # nothing of a newer one is used
+            retry=Retry(NoBackoff(), 0),
+        )
+        count, timeout = pool.max_connections, float(pool.connection_kwargs["socket_timeout"])
+        # A time-out of ours is around the whole request; redis-py's costs more than the request.
+        pool.connection_kwargs["socket_timeout"] = None
+        make: Callable[[], Any] = partial(pool.connection_class, **pool.connection_kwargs)
+        make()  # what it says to options that it does not know, it says here
+    except (TypeError, ValueError) as error:
+        # What it does not know may be what follows an & in a password.
+        why = "an option is unknown, or cannot be" if "password=" in url else str(error)
+        raise InvalidArgumentError(f"redis-py cannot use the URL of the state: {why}") from None
+    if not (1 <= count <= _MOST_CONNECTIONS and 0 < timeout < math.inf):
+        raise InvalidArgumentError(
+            "in the URL of the state, max_connections must be 1 to "
+            f"{_MOST_CONNECTIONS}, and socket_timeout more than 0 seconds"
+        )
+    return Address(make, count, timeout)
+
+
+def _fault(url: str) -> str | None:
+    """What is wrong with a URL that redis-py would read as something else; None: nothing."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return f"after the host comes : and the number of a port, or nothing; {_ESCAPES}"
+    if not url[len(parts.scheme) :].startswith("://"):
+        return f"it must begin with {parts.scheme}://"
+    if parts.fragment or not (parts.scheme == "unix" or _DATABASE.fullmatch(parts.path)):
+        # For redis-py it would be database 0.
+        return f"after the server comes / and the number of a database, or nothing; {_ESCAPES}"
+    if "@" in parts.path or any(map(_is_misplaced, parts.query.split("&"))):
+        return _ESCAPES
+    return None
+
+
+def _is_misplaced(option: str) -> bool:
+    """Whether it may be the second half of a password, and the server."""
+    return "@" in option and option.partition("=")[0] not in _SECRETS
