@@ -148,7 +148,9 @@ class RxPyLangGraphBridge(Ending):
 
         Args:
             graph: A compiled LangGraph graph, a Runnable, or an async or sync function of the
-                content. Sync functions run in threads of the bridge.
+                content. Sync functions run in threads of the bridge. A function's later parameter
+                that is named ``message`` or ``config``, and has no default other than None, is
+                given the `StreamMessage`, or LangGraph's config of the run as a dictionary.
             message: A `StreamMessage`, or its content. A result whose status is not ``"ok"`` runs
                 nothing: the future resolves, in its turn, with that very result.
             thread_id: The thread to run on, instead of the message's own; None keeps that. It may
@@ -163,11 +165,14 @@ class RxPyLangGraphBridge(Ending):
                 bridge is closing.
             errors: What a run that did not end well does to the future: ``"raise"`` its exception,
                 or ``"emit"`` the result with its ``status`` and ``error``.
-            config: LangGraph's config for the run.
+            config: LangGraph's config for the run. The message's ``metadata`` goes into that of
+                the config, over what is there, all but a ``run_id``: that LangGraph would take for
+                an earlier run, connected again.
             name: Shown in snapshots and reports; None takes the graph's.
 
         Returns:
-            A ``concurrent.futures.Future`` of the result, a `StreamMessage`.
+            A ``concurrent.futures.Future`` of the result, a `StreamMessage`; also to be awaited,
+            on any asyncio loop: ``result = await bridge.create_future_task(graph, message)``.
 
         Raises:
             BridgeClosedError: The bridge is closed.
@@ -204,7 +209,10 @@ class RxPyLangGraphBridge(Ending):
         For operators, which do it once for all their messages. Any thread; never blocks.
         """
         if errors not in ("raise", "emit"):
-            raise InvalidArgumentError(f"errors must be 'raise' or 'emit', not {errors!r}")
+            raise InvalidArgumentError(
+                f"errors must be 'raise' or 'emit', not {errors!r}: "
+                "a future has one result, and cannot leave it out as a stream can"
+            )
         _check_seconds("timeout", timeout)
         if name is not None and not isinstance(name, str):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
@@ -320,6 +328,7 @@ class RxPyLangGraphBridge(Ending):
         subscriber that blocks belongs behind ``observe_on``. Disposing cancels the subscription's
         runs. An item that is a result with another status than ``"ok"`` runs nothing and passes
         through unchanged, as ``errors`` says: a later stage does not act on a missing answer.
+        Where the stream is awaited, ``await source.pipe(...)``, results come on the awaiting loop.
 
         Args:
             graph: As in `create_future_task`.

@@ -6,6 +6,7 @@ import asyncio
 import enum
 import threading
 from collections import deque
+from collections.abc import Generator
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
@@ -167,6 +168,14 @@ class Run(LightFuture[StreamMessage]):
             self.parent.child_cancelled = True  # before anything can wait no longer because of it
         return super()._cancel()
 
+    def __await__(self) -> Generator[Any, None, StreamMessage]:
+        """Await the result, on any asyncio loop: ``result = await run``.
+
+        As with ``asyncio.wrap_future``, cancelling who awaits cancels the run; ``asyncio.shield``
+        keeps it. A run that was cancelled raises ``CancelledError``.
+        """
+        return asyncio.wrap_future(self).__await__()
+
     def running(self) -> bool:
         """Whether its coroutine has started and not yet ended. Any thread; never blocks."""
         return self.phase is Phase.RUNNING
@@ -212,7 +221,7 @@ class Run(LightFuture[StreamMessage]):
             return
         raise BlockingCallError(
             f"{method}() would block the event loop that this run needs; "
-            "use 'await asyncio.wrap_future(future)' there, or add_done_callback"
+            "use 'await future' there, or add_done_callback"
         )
 
     # -- for the engine ------------------------------------------------------------------------

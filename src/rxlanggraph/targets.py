@@ -65,6 +65,33 @@ def _is_async(function: Callable[..., Any]) -> bool:
     )
 
 
+def _asked_for(function: Callable[..., Any]) -> frozenset[str]:
+    """Which of ``message`` and ``config`` the function has a parameter for, after the content."""
+    try:
+        own = inspect.signature(function, follow_wrapped=False).parameters
+        # What a wrapper passes on is for the function that it wraps to say.
+        passes_on = any(each.kind is each.VAR_KEYWORD for each in own.values())
+        parameters = inspect.signature(function).parameters if passes_on else own
+    except (TypeError, ValueError):  # some of C do not tell
+        return frozenset()
+    return frozenset(
+        each.name
+        for each in list(parameters.values())[1:]
+        if each.name in {"message", "config"}
+        and each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}
+        and (each.default is each.empty or each.default is None)
+    )
+
+
+def _given(asked: frozenset[str], message: StreamMessage, config: Config | None) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if "message" in asked:
+        given["message"] = message
+    if "config" in asked:
+        given["config"] = dict(config_for(message, config) or {})
+    return given
+
+
 def _name_of(graph: Graph) -> str:
     name = getattr(graph, "name", None) or getattr(graph, "__name__", None)
     return name if isinstance(name, str) else type(graph).__name__
@@ -105,33 +132,38 @@ class _Runnable:
 class _AsyncFunction(_Independent):
     """A coroutine function, or an object whose ``__call__`` is one."""
 
-    def __init__(self, function: Callable[[Any], Awaitable[Any]]) -> None:
+    def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
         self.name = _name_of(function)
         self._function = function
+        self._asked = _asked_for(function)
 
     def call(
         self, message: StreamMessage, config: Config | None, executor: Executor
     ) -> Awaitable[Any]:
-        return self._function(message.content)
+        if not self._asked:
+            return self._function(message.content)
+        return self._function(message.content, **_given(self._asked, message, config))
 
 
 class _Function(_Independent):
     """A plain function: executed in a worker thread."""
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name_of(function)
         self._function = function
+        self._asked = _asked_for(function)
 
     async def call(self, message: StreamMessage, config: Config | None, executor: Executor) -> Any:
         loop = asyncio.get_running_loop()
-        call = partial(copy_context().run, self._in_thread, message.content)
+        given = _given(self._asked, message, config)
+        call = partial(copy_context().run, self._in_thread, message.content, given)
         value = await loop.run_in_executor(executor, call)
         # A plain function may still hand back something to await: a lambda around a coroutine.
         return await value if inspect.isawaitable(value) else value
 
-    def _in_thread(self, content: Any) -> Any:
+    def _in_thread(self, content: Any, given: dict[str, Any]) -> Any:
         try:
-            return self._function(content)
+            return self._function(content, **given)
         except StopIteration as error:
             # A future refuses a StopIteration, and whoever awaits it would wait for ever.
             raise RuntimeError(f"{self._function!r} raised StopIteration") from error

@@ -15,6 +15,7 @@ from reactivex.disposable import Disposable, SingleAssignmentDisposable
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.messages import StreamMessage, failure_of, passes_through
 from rxlanggraph.operators.emitter import Emitter
+from rxlanggraph.operators.on_loop import OnLoop, loop_behind
 from rxlanggraph.runs import Group, Run, RunOptions
 from rxlanggraph.usercode import is_interrupt
 
@@ -74,6 +75,7 @@ def invoke(
             observer: abc.ObserverBase[StreamMessage],
             scheduler: abc.SchedulerBase | None = None,
         ) -> abc.DisposableBase:
+            loop = loop_behind(scheduler)
             group = None if max_concurrency is None else Group(max_concurrency)
             subscription = _Subscription(
                 bridge,
@@ -81,7 +83,7 @@ def invoke(
                 look_ahead=look_ahead,
                 thread_id=thread_id,
                 errors=errors,
-                observer=observer,
+                observer=observer if loop is None else OnLoop(observer, loop),
             )
             return subscription.to(source, scheduler)
 
