@@ -42,6 +42,17 @@ Feature: A run belongs to nobody: context variables cross into it, the config of
       | OpenTelemetry's span        | OpenTelemetry's span        | outside             |
       | OpenTelemetry's span        | OpenTelemetry's span        | a node              |
 
+  Scenario Outline: Through stages, each message keeps the context of who sent it: <mode>
+    Given an open bridge on its own loop
+    When 9 messages, each sent with a context variable of its own, go through two stages: <mode>
+    Then each run of the second stage, and each result, had the context variable of its message
+
+    Examples:
+      | mode                                      |
+      | as they end                               |
+      | in order, the first being the last to end |
+      | every third fails in the first            |
+
   Scenario Outline: LangSmith sees a run below <sender> that sent it
     Given an open bridge on its own loop
     When <sender> sends to a traced graph

@@ -20,12 +20,13 @@ from langgraph.types import interrupt
 from langsmith import Client, traceable
 from langsmith.run_helpers import tracing_context
 from opentelemetry import trace
+from reactivex import operators as ops
 from reactivex.subject import Subject
 
 from support.bridges import answer
 from support.graphs import one_node
 from support.tasks import run
-from support.waiting import LIMIT, Log
+from support.waiting import LIMIT, Gate, Log
 
 HELLO: Any = {"value": None}
 
@@ -230,6 +231,54 @@ def the_run_has(context: Context, what: str) -> None:
     name, span_id = answer(context).content["value"]
     assert (name == "acme") == (what == "a context variable"), (name, span_id)
     assert (span_id == 8) == (what != "a context variable"), (name, span_id)
+
+
+@when(
+    "{count:d} messages, each sent with a context variable of its own, "
+    "go through two stages: {mode}"
+)
+def messages_through_stages(context: Context, count: int, mode: str) -> None:
+    others, failing = Log(), mode.startswith("every third")
+
+    async def first(content: Any) -> Any:
+        if mode.startswith("in order") and content["value"] == 0:
+            await context.work.gate.wait_async()
+        if failing and content["value"] % 3 == 2:
+            raise LookupError("not this one")
+        others.add(content)
+        return content
+
+    async def second(content: Any) -> Any:
+        return {**content, "tenant": tenant.get()}
+
+    subject: Subject[Any] = Subject()
+    context.got, ended = Log(), Gate()
+    subject.pipe(
+        context.bridge.invoke(first, ordered=mode.startswith("in order"), errors="emit"),
+        ops.map(lambda result: result if result.error else result.content),
+        context.bridge.invoke(second, errors="emit"),
+    ).subscribe(lambda result: context.got.add((result, tenant.get())), on_completed=ended.open)
+
+    def send(number: int) -> None:
+        tenant.set(f"tenant-{number}")
+        subject.on_next({"value": number})
+
+    for number in range(count):
+        contextvars.copy_context().run(send, number)
+    if mode.startswith("in order"):
+        others.wait_for(count - 1)
+    context.work.gate.open()
+    subject.on_completed()
+    ended.wait()
+
+
+@then("each run of the second stage, and each result, had the context variable of its message")
+def each_had_its_context(context: Context) -> None:
+    for result, heard in context.got:
+        if result.error is None:
+            assert result.content["tenant"] == f"tenant-{result.content['value']}", result
+        value = (result.content or result.source.content)["value"]
+        assert heard == f"tenant-{value}", (heard, result)
 
 
 # -- traces ----------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class Engine:
         del run.context  # it has a variable that refers to the run: a cycle for each message
         if passes_through(run.message):
             # It had to take its turn, so as not to overtake what came before it on its thread.
-            self._finish(run, run.message)
+            context.run(self._finish, run, run.message)
             return
         coroutine = self._execute(run)
         try:
@@ -230,8 +230,10 @@ class Engine:
                 partial(self._timed_attempt, run, attempt),
                 partial(self._may_retry, run),
             )
+        if options.timeout is None:
+            return options.target.call(message, options.config, self.threads)
         attempt = partial(options.target.call, message, options.config, self.threads)
-        return attempt() if options.timeout is None else self._timed_attempt(run, attempt)
+        return self._timed_attempt(run, attempt)
 
     def _may_retry(self, run: Run) -> bool:
         task = asyncio.current_task()

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, Generic, TypeVar
 
 from reactivex import abc
@@ -33,15 +34,21 @@ class Emitter(Generic[_T]):
         self._observer = observer
         # An RLock by invariant 5, shared with whoever puts. Guards the rest.
         self._lock = fork_safe_rlock() if lock is None else lock
-        self._notifications: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._notifications: deque[tuple[Callable[[Any], None], Any, Context | None]] = deque()
         self._emitting = False
         self._closed = False
 
-    def put_next(self, value: _T) -> None:
-        """Line up an item. Any thread; never blocks."""
+    def put_next(self, value: _T, context: Context | None = None) -> None:
+        """Line up an item. Any thread; never blocks.
+
+        Args:
+            value: The item.
+            context: What the observer is to run in, and nothing else does; None for that of
+                whoever emits.
+        """
         with self._lock:
             if not self._closed:
-                self._notifications.append((self._observer.on_next, value))
+                self._notifications.append((self._observer.on_next, value, context))
 
     def put_error(self, error: BaseException) -> None:
         """Line up the end, with an error. Any thread; never blocks."""
@@ -84,11 +91,14 @@ class Emitter(Generic[_T]):
         while True:
             with self._lock:
                 try:
-                    notify, value = self._notifications.popleft()
+                    notify, value, context = self._notifications.popleft()
                 except IndexError:
                     return
             try:
-                notify(value)
+                if context is None:
+                    notify(value)
+                else:
+                    context.run(notify, value)
             except Exception:
                 raise
             except BaseException as error:
@@ -110,4 +120,4 @@ class Emitter(Generic[_T]):
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._notifications.append((notify, value))
+                self._notifications.append((notify, value, None))

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -24,6 +25,7 @@ __all__ = ["ErrorPolicy", "Submitter", "invoke"]
 _log = logging.getLogger("rxlanggraph")
 
 ErrorPolicy: TypeAlias = Literal["raise", "emit", "skip"]
+_Ended: TypeAlias = tuple[StreamMessage, Context]
 ThreadSelector: TypeAlias = "str | Callable[[Any], str | None] | None"
 
 
@@ -119,7 +121,7 @@ class _Subscription:
         self._advancing = False
         self._arrived = 0
         self._head = 0  # with look-ahead: the next index to emit
-        self._early: dict[int, StreamMessage] = {}  # results that wait for an earlier one
+        self._early: dict[int, _Ended] = {}  # results that wait for an earlier one
         self._source_ended = False
         self._failed = False
         self._cut_off: BaseException | None = None  # why some runs did not end by themselves
@@ -220,9 +222,11 @@ class _Subscription:
             index = self._indexes.pop(future, None)
             if index is None:  # disposed
                 return
-            due = (result,) if self._look_ahead is None else self._due(index, result)
-            for emitted in due:
-                self._put(emitted)
+            # Each goes on in the context of its own run, whichever run's end lets it go.
+            ended = (result, copy_context())
+            due = (ended,) if self._look_ahead is None else self._due(index, ended)
+            for emitted, context in due:
+                self._put(emitted, context)
             if self._cut_off is None and self._bridge.cut_off(future):
                 self._cut_off = failure_of(result)
             if not self._indexes:
@@ -234,20 +238,20 @@ class _Subscription:
         elif self._look_ahead is not None:
             self._advance(self._look_ahead)
 
-    def _due(self, index: int, result: StreamMessage) -> Sequence[StreamMessage]:
-        """What may be emitted in order now that ``result`` is there. Under the lock."""
-        self._early[index] = result
+    def _due(self, index: int, ended: _Ended) -> Sequence[_Ended]:
+        """What may be emitted in order now that ``ended`` is there. Under the lock."""
+        self._early[index] = ended
         due = []
         while (head := self._early.pop(self._head, None)) is not None:
             self._head += 1
             due.append(head)
         return due
 
-    def _put(self, result: StreamMessage) -> None:
+    def _put(self, result: StreamMessage, context: Context) -> None:
         """Line ``result`` up as the error policy says. Under the lock."""
         failure = None if self._errors == "emit" else failure_of(result)
         if failure is None:
-            self._emitter.put_next(result)
+            self._emitter.put_next(result, context)
         elif self._errors == "raise":
             self._emitter.put_error(failure)
             self._failed = True
@@ -260,10 +264,10 @@ class _Subscription:
         elif self._source_ended:
             self._emitter.put_completed()
 
-    def _log_skipped(self, results: Sequence[StreamMessage]) -> None:
+    def _log_skipped(self, results: Sequence[_Ended]) -> None:
         if self._errors != "skip":
             return
-        for result in results:
+        for result, _ in results:
             failure = failure_of(result)
             if failure is not None:
                 _log.warning(
