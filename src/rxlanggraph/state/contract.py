@@ -72,7 +72,7 @@ __all__ = [
 TaskState = Literal["waiting", "claimed", "completed", "dead"]
 COMPLETED: tuple[TaskState, ...] = ("completed",)
 # Tasks in one step (rule 9): some hundredths of a second on every server. A guess.
-MOST_AT_ONCE: Final = 1_000
+MOST_AT_ONCE: Final = 500
 # Seconds (rule 10): a week, longer than a writer stands still that goes on as if nothing happened
 # (a suspended laptop over a holiday). A guess.
 FENCE_KEPT: Final = 7 * 86400.0

@@ -147,7 +147,7 @@ class Work:
     ) -> list[DeadLetter]:
         """Return the dead tasks of ``queue``, in the order of adding: they get no more attempts.
 
-        Cancelling it changes nothing. Of more than 1,000 it is not of one moment: they are read in
+        Cancelling it changes nothing. Of more than 500 it is not of one moment: they are read in
         pages, so that nobody is held up. `iter_dead_letters` keeps no more than a page.
 
         Args:
@@ -180,13 +180,13 @@ class Work:
     async def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
         """Put dead tasks back at the end of ``queue``, due at once, attempts counted anew.
 
-        In steps of 1,000, with room for others in between. Cancelled, or ended by an error, some
+        In steps of 500, with room for others in between. Cancelled, or ended by an error, some
         were put back, the first ones first; called again, it goes on with the others.
 
         Args:
             queue: The queue.
             ids: Which; None: all that are dead when it begins. Ids of others are ignored. Of more
-                than 1,000 the order of adding is kept among each thousand.
+                than 500 the order of adding is kept among each 500.
 
         Returns:
             How many were put back; where the server was away meanwhile, perhaps some more.
@@ -219,7 +219,7 @@ class Work:
     ) -> dict[str, Any]:
         """Return the results of completed tasks, by their id, or by their key if asked by keys.
 
-        Tasks that are not complete are left out. Cancelling it changes nothing. Of more than 1,000
+        Tasks that are not complete are left out. Cancelling it changes nothing. Of more than 500
         it is not of one moment, as for `dead_letters`. `iter_results` keeps no more than a page.
 
         Args:

@@ -43,6 +43,8 @@ _SETTINGS: Final = {
     # A plan is made once, perhaps while the tables are empty, and lasts until they are analysed.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
+    # Of what has an order and a limit it would read everything, and sort it.
+    "enable_bitmapscan": "off",
     "jit": "off",
 }
 # Sets what a session of our own is to have. Whose it is, a pooler cannot hide: it makes up a number

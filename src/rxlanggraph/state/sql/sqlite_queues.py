@@ -120,12 +120,20 @@ def _known(at: Session, queue: int | None, task_id: str, key: str | None) -> str
 
 # With the plus sign: each is looked up by its id, and not among all that are dead.
 _DEAD_NAMED: Final = (
-    "SELECT seq, thread FROM rxlanggraph_tasks WHERE queue = ? AND +state = 'dead'"
+    "SELECT seq FROM rxlanggraph_tasks WHERE queue = ? AND +state = 'dead'"
     " AND id IN (SELECT value FROM json_each(?)) ORDER BY seq"
 )
 _DEAD_AFTER: Final = (
-    "SELECT seq, thread FROM rxlanggraph_tasks WHERE queue = ? AND state = 'dead'"
+    "SELECT seq FROM rxlanggraph_tasks WHERE queue = ? AND state = 'dead'"
     " AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+)
+_PUT_BACK: Final = (
+    "UPDATE rxlanggraph_tasks SET seq = back.seq,"
+    " state = iif(thread IS NULL, 'ready', 'blocked'),"
+    " attempts = 0, worker = NULL, error = NULL, due = ?"
+    " FROM (SELECT value AS old, key + 1 + (SELECT max(seq) FROM rxlanggraph_tasks) AS seq"
+    " FROM json_each(?)) AS back"
+    " WHERE rxlanggraph_tasks.seq = back.old RETURNING thread"
 )
 
 
@@ -134,7 +142,7 @@ def tasks_requeue(
 ) -> Sequence[Any]:
     """One row: how many were put back."""
     queue = queue_of(at, namespace, queue_name)
-    dead = at.query(_DEAD_NAMED, queue, json.dumps(ids))
+    dead = [seq for (seq,) in at.query(_DEAD_NAMED, queue, json.dumps(ids))]
     _put_back(at, queue, dead)
     return [(len(dead),)]
 
@@ -147,21 +155,17 @@ def tasks_requeue_step(
     if until is None:
         highest = "SELECT max(seq) FROM rxlanggraph_tasks WHERE queue = ? AND state = 'dead'"
         ((until,),) = at.query(highest, queue)
-    dead = at.query(_DEAD_AFTER, queue, last, until, MOST_AT_ONCE)
+    dead = [seq for (seq,) in at.query(_DEAD_AFTER, queue, last, until, MOST_AT_ONCE)]
     _put_back(at, queue, dead)
     if len(dead) < MOST_AT_ONCE:
         return [(len(dead), None, None)]
-    return [(len(dead), dead[-1][0], until)]
+    return [(len(dead), dead[-1], until)]
 
 
-def _put_back(at: Session, queue: int | None, dead: Sequence[tuple[int, str | None]]) -> None:
-    for seq, thread in dead:
-        at.query(
-            "UPDATE rxlanggraph_tasks SET seq = (SELECT max(seq) + 1 FROM rxlanggraph_tasks),"
-            " state = ?, attempts = 0, worker = NULL, error = NULL, due = ? WHERE seq = ?",
-            *("ready" if thread is None else "blocked", at.moment, seq),
-        )
-    unblock(at, queue, {thread for _, thread in dead})
+def _put_back(at: Session, queue: int | None, dead: Sequence[int]) -> None:
+    """Put these tasks to the end, in this order."""
+    back = at.query(_PUT_BACK, at.moment, json.dumps(dead))
+    unblock(at, queue, {thread for (thread,) in back})
 
 
 def tasks_purge_step(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
