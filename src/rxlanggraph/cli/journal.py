@@ -20,7 +20,7 @@ import os
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from uuid_utils import uuid7
 
@@ -34,19 +34,45 @@ __all__ = [
     "QUEUE",
     "RUN",
     "Intake",
+    "JournalLine",
     "RunIdentity",
     "begin",
     "check_same",
     "dead_record",
     "find",
     "graph_names",
+    "intake_from",
+    "kept",
+    "line_from",
     "message_id",
+    "run_from",
     "task_of",
 ]
 
 QUEUE, RUN, INTAKE = "lines", "run", "intake"
 
+# Of what a journal keeps: raised by every change of it. Each value and each line carries it, so
+# that a journal of another release is told as one, whatever its fields are.
+FORMAT: Final = 1
 _LONGEST_THREAD = 512
+
+
+def _checked(what: str, kept: Any) -> dict[str, Any]:
+    """Return what was kept, without its format.
+
+    Raises:
+        OtherRunError: It is of another format.
+    """
+    fields = dict(kept) if isinstance(kept, dict) else {}
+    version = fields.pop("version", None)
+    if version != FORMAT:
+        wrote = "before there were numbers of formats" if version is None else f"format {version}"
+        raise OtherRunError(
+            f"the journal was written by another version of rxlanggraph (its {what}: {wrote}; this "
+            f"one reads format {FORMAT}); go on with the version that began it, or begin a new "
+            "journal"
+        )
+    return fields
 
 
 # -- whose -----------------------------------------------------------------------------------------
@@ -93,13 +119,22 @@ def graph_names(target: str) -> tuple[str, str]:
 def find(state: SyncState) -> RunIdentity | None:
     """Return the run that the journal is of; None if it is new."""
     value = state.get(RUN).value
-    return None if value is None else RunIdentity(**value)
+    return None if value is None else run_from(value)
+
+
+def run_from(value: Any) -> RunIdentity:
+    """Return the run that is kept as ``value``.
+
+    Raises:
+        OtherRunError: It was kept by another version.
+    """
+    return RunIdentity(**_checked("run", value))
 
 
 def begin(state: SyncState, run: RunIdentity) -> RunIdentity | None:
     """Make ``run`` that of the journal; None if somebody else has begun one just now."""
     begun = replace(run, id=str(uuid7()), begun=datetime.now(UTC).isoformat(timespec="seconds"))
-    return begun if state.set_if_not_exists(RUN, asdict(begun), None) else None
+    return begun if state.set_if_not_exists(RUN, kept(begun), None) else None
 
 
 def check_same(name: str, known: RunIdentity, run: RunIdentity) -> None:
@@ -164,6 +199,44 @@ class Intake:
     complete: bool = False
 
 
+def intake_from(value: Any) -> Intake:
+    """Return the intake that is kept as ``value``; None: nothing was taken over yet.
+
+    Raises:
+        OtherRunError: It was kept by another version.
+    """
+    return Intake() if value is None else Intake(**_checked("intake", value))
+
+
+def kept(value: RunIdentity | Intake) -> dict[str, Any]:
+    """Return what is kept of a run or an intake."""
+    return {**asdict(value), "version": FORMAT}
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLine:
+    """A line of the input that is a message.
+
+    Attributes:
+        line: Its number.
+        thread: Its thread, if it has one.
+        content: The content, as JSON text.
+    """
+
+    line: int
+    thread: str | None
+    content: str
+
+
+def line_from(item: Any) -> JournalLine:
+    """Return the line that a task is.
+
+    Raises:
+        OtherRunError: It was added by another version.
+    """
+    return JournalLine(**_checked("lines", item))
+
+
 def message_id(run: RunIdentity, line: int) -> str:
     """Return the id of a line's message and record: the same on every attempt."""
     return f"{run.id}-{line}"
@@ -173,7 +246,7 @@ def task_of(line: Line, thread_id: str | None, form: str) -> Task:
     """Return the task for a line that is a message."""
     # What json.loads has taken goes as it is: as text it may say what JSON may not (NaN).
     text = line.raw if form == "jsonl" else json.dumps(line.content)
-    item: dict[str, Any] = {"line": line.number, "thread": thread_id, "content": text}
+    item = {**asdict(JournalLine(line.number, thread_id, text)), "version": FORMAT}
     return Task(item, key=str(line.number), thread_id=thread_id and _lane(thread_id))
 
 
@@ -186,11 +259,11 @@ def _lane(thread_id: str) -> str:
 
 def dead_record(run: RunIdentity, letter: DeadLetter) -> Record:
     """Return the record of a message that nobody lived to answer."""
-    line = letter.item["line"]
+    line = line_from(letter.item)
     return {
-        "line": line,
-        "id": message_id(run, line),
-        "thread_id": letter.item["thread"],
+        "line": line.line,
+        "id": message_id(run, line.line),
+        "thread_id": line.thread,
         "status": "dead",
         "content": None,
         "error": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rxlanggraph.cli.journal import QUEUE, RunIdentity, dead_record
+from rxlanggraph.cli.journal import QUEUE, RunIdentity, dead_record, line_from
 from rxlanggraph.cli.journal_place import Patience
 from rxlanggraph.cli.records import to_line
 from rxlanggraph.state import DeadLetter, SyncState
@@ -56,7 +56,7 @@ class Answers:
         rest = [key for key in keys if key not in good]
         if rest and any_failed:
             dead = self._patiently(lambda: self._state.dead_letters(QUEUE, keys=rest))
-            answers |= {letter.item["line"]: self._failure(letter) for letter in dead}
+            answers |= {line_from(letter.item).line: self._failure(letter) for letter in dead}
         return answers
 
     def _failure(self, letter: DeadLetter) -> Answer:

@@ -12,14 +12,14 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import cast
 
 from rxlanggraph.cli.errors import InputError
 from rxlanggraph.cli.feed import thread_or_problem
-from rxlanggraph.cli.journal import INTAKE, QUEUE, Intake, RunIdentity, task_of
+from rxlanggraph.cli.journal import INTAKE, QUEUE, Intake, RunIdentity, intake_from, kept, task_of
 from rxlanggraph.cli.journal_place import Patience
 from rxlanggraph.cli.lines import Line
 from rxlanggraph.cli.sources import Format, Source, format_of, open_source
@@ -108,7 +108,7 @@ def _stamp(descriptor: int) -> tuple[int, int]:
 def intake_of(state: SyncState) -> tuple[Intake, int]:
     """Return how far the input was taken over, and the version of that."""
     value, version = state.get(INTAKE)
-    return (Intake() if value is None else Intake(**value)), version
+    return intake_from(value), version
 
 
 @dataclass(slots=True)
@@ -222,7 +222,7 @@ class Adder:
     def _note(self, intake: Intake, version: int, lease: Lease) -> bool:
         # Only behind what is noted: a server that came back without its last second would have
         # a gap otherwise.
-        return self._state.compare_and_set(INTAKE, asdict(intake), version, token=lease)
+        return self._state.compare_and_set(INTAKE, kept(intake), version, token=lease)
 
     def _batches(self, source: Source, after: int) -> Iterator[_Batch]:
         batch = _Batch()

@@ -10,28 +10,33 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from rxlanggraph.cli.errors import CommandError, OtherRunError
-from rxlanggraph.cli.journal import QUEUE, RUN, RunIdentity, dead_record
+from rxlanggraph.cli.journal import QUEUE, RUN, RunIdentity, dead_record, run_from
 from rxlanggraph.cli.journal_place import Place, journal_errors, place_of
 from rxlanggraph.cli.journal_watch import Progress, look
 from rxlanggraph.state import DeadLetter, open_state
 from rxlanggraph.state.opening import is_prepared
 
-__all__ = ["status_of", "table_of"]
+__all__ = ["SHOWN", "status_of", "table_of"]
 
 Status = dict[str, Any]
 
-_SHOWN = 20
-"""How many failed lines the table has; all are in the JSON."""
+# Failed lines in the table; all are in the JSON.
+SHOWN: Final = 20
 
 
-def status_of(where: str) -> Status:
+def status_of(where: str, shown: int | None = None) -> Status:
     """Return the status of a journal, as data. Blocks; no loop may run in this thread.
 
     What is no journal stays as it is: nothing is made in it.
+
+    Args:
+        where: The journal.
+        shown: How many of the lines that have failed or died it tells of; None: of all. The others
+            are counted, and not read.
 
     Raises:
         CommandError: There is none, or it cannot be opened.
@@ -42,7 +47,7 @@ def status_of(where: str) -> Status:
         if not asyncio.run(is_prepared(place.url)):
             raise _none(place)
         with _readable(place) as url:
-            return asyncio.run(_status_of(place, url))
+            return asyncio.run(_status_of(place, url, shown))
 
 
 @contextlib.contextmanager
@@ -70,14 +75,18 @@ def _readable(place: Place) -> Iterator[str]:
         yield f"sqlite:///{quote(str(copy))}"
 
 
-async def _status_of(place: Place, url: str) -> Status:
+async def _status_of(place: Place, url: str, shown: int | None) -> Status:
     async with open_state(url, namespace=place.namespace) as state:
         value = (await state.get(RUN)).value
         if value is None:
             raise _none(place)
         progress = await look(state)
-        letters = await state.dead_letters(QUEUE)
-    return _described(place, RunIdentity(**value), progress, letters)
+        letters = []
+        async for letter in state.iter_dead_letters(QUEUE):
+            letters.append(letter)
+            if len(letters) == shown:
+                break
+    return _described(place, run_from(value), progress, letters)
 
 
 def _none(place: Place) -> OtherRunError:
@@ -103,8 +112,8 @@ def _described(
         "lines": account.read,
         "answered": account.finished,
         "ok": account.ok,
-        "failed": len(failed),
-        "dead": len(dead),
+        "failed": stats.dead - stats.expired,
+        "dead": stats.expired,
         "broken": account.broken,
         "in_flight": stats.claimed,
         "waiting": stats.waiting + stats.delayed,
@@ -147,9 +156,10 @@ def table_of(status: Status) -> str:
     if workers:
         parts.append(_columns([("worker", "in flight"), *workers]))
     if failures:
-        parts.append(_columns(_failures(failures[:_SHOWN])))
-    if len(failures) > _SHOWN:
-        parts.append(f"and {len(failures) - _SHOWN:,} more; --json has all of them")
+        parts.append(_columns(_failures(failures)))
+    more = status["failed"] + status["dead"] - len(failures)
+    if more > 0:
+        parts.append(f"and {more:,} more; --json has all of them")
     return "\n\n".join(parts)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from rxlanggraph.cli.errors import JournalError
-from rxlanggraph.cli.journal import INTAKE, QUEUE, Intake
+from rxlanggraph.cli.journal import INTAKE, QUEUE, Intake, intake_from
 from rxlanggraph.cli.journal_place import Patience
 from rxlanggraph.cli.ledger import Account
 from rxlanggraph.state import QueueStats, State
@@ -67,7 +67,7 @@ async def look(state: State) -> Progress:
     # In this order: when the intake is complete, no task comes after the count.
     value = (await state.get(INTAKE)).value
     stats = await state.stats(QUEUE)
-    return Progress(Intake() if value is None else Intake(**value), stats)
+    return Progress(intake_from(value), stats)
 
 
 class Watch:

@@ -16,7 +16,7 @@ from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.cli.job import JobOptions
-from rxlanggraph.cli.journal import QUEUE, RunIdentity, message_id
+from rxlanggraph.cli.journal import QUEUE, RunIdentity, line_from, message_id
 from rxlanggraph.cli.journal_place import Patience
 from rxlanggraph.cli.lines import Line
 from rxlanggraph.cli.records import result_record, to_line
@@ -130,7 +130,8 @@ class Crew:
             if result is None or (result.status == "cancelled" and self._cancelling):
                 await self._patiently(claim.release)
                 return
-            encoded, record = to_line(result_record(Line(claim.item["line"], "", 0), result))
+            line = Line(line_from(claim.item).line, "", 0)
+            encoded, record = to_line(result_record(line, result))
             text = encoded.decode().rstrip("\n")
             if record["status"] == "ok":
                 await self._patiently(lambda: claim.complete(text))
@@ -143,12 +144,12 @@ class Crew:
 
     async def _result(self, claim: Claim) -> StreamMessage | None:
         """Run the graph; None if somebody has cancelled that: there is no answer yet."""
-        number = claim.item["line"]
+        line = line_from(claim.item)
         message = StreamMessage(
-            json.loads(claim.item["content"]),
-            thread_id=claim.item["thread"],
-            metadata={"line": number, "attempt": claim.attempt},
-            id=message_id(self._run, number),
+            json.loads(line.content),
+            thread_id=line.thread,
+            metadata={"line": line.line, "attempt": claim.attempt},
+            id=message_id(self._run, line.line),
         )
         run = self._bridge.create_future_task(
             self._graph,

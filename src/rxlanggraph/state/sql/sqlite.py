@@ -263,8 +263,8 @@ def _prepare(at: Session) -> Sequence[Any]:
         with at.transaction():
             if not _has_tables(at):  # by another process, before this one held the file
                 _make_tables(at)
-    ((version,),) = at.query("SELECT version FROM rxlanggraph_schema")
-    check_version(version)
+    rows = at.query("SELECT version FROM rxlanggraph_schema")
+    check_version(rows[0][0] if rows else 0)
     return []
 
 

@@ -1,0 +1,41 @@
+Feature: What a journal says of its run, however much that is, and whoever wrote it
+
+  Background:
+    Given a folder with the file "graphs.py"
+      """
+      def double(content):
+          return content["n"] * 2
+
+      """
+    And the file "good.jsonl"
+      """
+      {"n": 1}
+      {"n": 2}
+      """
+    And "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j" has run
+
+  Scenario: The table of a status counts all failures, and reads no more of them than a page
+    Given 250 more lines of "j" have failed, and 2 have killed their workers
+    When I run "rxlanggraph status j", and it is noted how many dead letters are read
+    Then standard output says "250 failed, 2 dead"
+    And standard output says "and 232 more"
+    And no more than 100 dead letters were read
+
+  Scenario: As data a status has all failures
+    Given 250 more lines of "j" have failed, and 2 have killed their workers
+    When I run "rxlanggraph status --json j", and it is noted how many dead letters are read
+    Then the data has 250 failed lines and 2 dead letters
+
+  Scenario Outline: A journal of which another version wrote the <part> is told as that by <command>
+    Given another version has written the <part> of "j"
+    When I run "rxlanggraph <command>"
+    Then the exit status is 2
+    And standard error says "written by another version of rxlanggraph"
+
+    Examples:
+      | part   | command                                                                   |
+      | run    | status j                                                                  |
+      | intake | status j                                                                  |
+      | run    | run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume      |
+      | intake | run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume      |
+      | lines  | run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume      |
