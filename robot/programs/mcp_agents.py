@@ -1,17 +1,20 @@
 """Agents behind a real MCP server. Each says on standard error what becomes of its runs.
 
-Usage: mcp_agents.py TRANSPORT [GRACE [LAST]]. TRANSPORT is stdio, thread (stdio, not in the main
-thread) or http; then it says where it serves. GRACE is what calls in flight have after a signal, on
-http; LAST what the end of it all may take beside that.
+Usage: mcp_agents.py TRANSPORT [GRACE [LAST [OPTIONS]]]. TRANSPORT is stdio, thread (stdio, not in
+the main thread) or http; then it says where it serves. GRACE is what calls in flight have after a
+signal, on http; LAST what the end of it all may take beside that. OPTIONS are more arguments for
+serve_http, as JSON; "descriptors" among them is how many files the process may have open.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import math
 import os
+import resource
 import signal
 import sys
 import threading
@@ -91,6 +94,9 @@ class Obedient(BaseAgent):
     async def do_fail(self, words: str) -> None:
         raise LookupError(words)
 
+    async def do_tell(self, letters: str) -> str:
+        return "x" * int(letters)
+
     async def do_half(self, _: str) -> str:
         return "half of an emoji: \ud83d"
 
@@ -108,8 +114,11 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     agents = [Obedient(name, timeout=EVER) for name in ("ann", "bob")]
     agents.append(Obedient("hasty", timeout=0.2))
-    transport, *seconds = sys.argv[1:]
-    grace, serving._LAST_SECONDS = [*map(float, seconds), 60, serving._LAST_SECONDS][:2]
+    transport, *rest = sys.argv[1:]
+    grace, serving._LAST_SECONDS = [*map(float, rest[:2]), 60, serving._LAST_SECONDS][:2]
+    options = json.loads(rest[2]) if rest[2:] else {}
+    if descriptors := options.pop("descriptors", None):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     say(f"pid {os.getpid()}")
     if transport == "stdio":
         serve_stdio(*agents)
@@ -118,5 +127,5 @@ if __name__ == "__main__":
         thread.start()
         thread.join()
     else:
-        serve_http(*agents, port=0, grace=grace)
+        serve_http(*agents, port=0, grace=grace, **options)
     say("returned")

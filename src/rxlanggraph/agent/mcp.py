@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import socket
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from reprlib import repr as shortened
 from typing import Annotated, Any
 
@@ -21,10 +23,20 @@ from pydantic import Field
 
 from rxlanggraph.agent.base import BaseAgent
 from rxlanggraph.agent.checks import check_seconds, check_timeout, check_whole
+from rxlanggraph.agent.mcp_access import access_for
 from rxlanggraph.agent.mcp_calls import CONVERSATION, Calls, ClientWatch, Target
+from rxlanggraph.agent.mcp_connections import Connections, LimitedConnection
 from rxlanggraph.agent.mcp_conversations import Conversations
 from rxlanggraph.agent.mcp_encoding import answer_encodable
-from rxlanggraph.agent.mcp_sdk import Config, Context, MCPServer, Server, validate_tool_name
+from rxlanggraph.agent.mcp_sdk import (
+    AuthSettings,
+    Config,
+    Context,
+    MCPServer,
+    Server,
+    TokenVerifier,
+    validate_tool_name,
+)
 from rxlanggraph.agent.pool import AgentPool
 from rxlanggraph.agent.serving import ending_input, serve_until_signalled
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
@@ -36,6 +48,9 @@ MAX_CONVERSATIONS = 1000
 """A guess: at some ten kilobytes each, what a small server has memory for."""
 
 CONVERSATION_TIMEOUT = 1800.0
+_WAITING_TO_BE_ACCEPTED = 2048
+"""As uvicorn has it; the kernel may allow for fewer."""
+
 _FLUSH_SECONDS = 2
 """What a client has that reads its answer slowly, once all calls are answered. A guess."""
 
@@ -77,10 +92,18 @@ def mcp_server(
             the protocol does not allow; or a number is out of its range.
         InvalidTypeError: Something is neither a `BaseAgent` nor an `AgentPool`.
     """
+    calls = _calls(share_conversation, max_conversations, conversation_timeout)
+    return _server_of(agents, name, calls)
+
+
+def _calls(
+    shared: bool,
+    max_conversations: int = MAX_CONVERSATIONS,
+    conversation_timeout: float = CONVERSATION_TIMEOUT,
+) -> Calls:
     check_whole("max_conversations", max_conversations, least=1)
     check_timeout(conversation_timeout, "conversation_timeout")
-    conversations = Conversations(max_conversations, conversation_timeout)
-    return _server_of(agents, name, Calls(conversations, shared=share_conversation))
+    return Calls(Conversations(max_conversations, conversation_timeout), shared=shared)
 
 
 def _server_of(
@@ -192,15 +215,29 @@ def serve_http(
     port: int = 8000,
     name: str = "rxlanggraph",
     grace: float = 5.0,
+    allowed_hosts: Collection[str] | None = None,
+    allowed_origins: Collection[str] | None = None,
+    token: str | TokenVerifier | None = None,
+    auth: AuthSettings | None = None,
+    max_connections: int = 1000,
+    header_timeout: float = 10.0,
+    body_timeout: float = 30.0,
+    max_sessions: int = 1000,
+    session_timeout: float = 1800.0,
     share_conversation: bool = False,
+    max_conversations: int = MAX_CONVERSATIONS,
+    conversation_timeout: float = CONVERSATION_TIMEOUT,
 ) -> None:
     """Serve agents over streamable HTTP, at ``http://HOST:PORT/mcp``.
 
     Blocks until SIGINT or SIGTERM: then no new call is taken, those in flight may end, and it
     returns. A second signal cancels them at once. What holds that up for good is ended with the
     process, by SIGALRM, 15 seconds after the grace (not on Windows). Signals are heard in the main
-    thread only. Nobody has to prove who they are: beyond this machine, put a proxy in front that
-    asks them.
+    thread only.
+
+    A request is answered if it names an allowed host, and, if it comes from a page in a browser,
+    an allowed origin; with a ``token``, if it has that, too. There is no TLS: beyond this machine,
+    put a proxy in front.
 
     A client that disconnects has given up its call, also where the protocol (before 2026) would
     let it come back for the answer: none is kept.
@@ -212,29 +249,53 @@ def serve_http(
         name: What the server calls itself.
         grace: Seconds that calls in flight have after the first signal. What is left then is
             cancelled, and answered with an error.
+        allowed_hosts: The names under which the server may be asked (status 421 otherwise), each
+            with a port or for any. None stands for ``localhost``, ``127.0.0.1``, ``[::1]``, and
+            ``host``, unless that stands for all addresses.
+        allowed_origins: Those of pages that may ask, such as ``https://example.com`` (status 403
+            otherwise). None stands for pages on allowed hosts.
+        token: What each request has to bring, as ``Authorization: Bearer TOKEN`` (status 401
+            otherwise); or one of the SDK's token verifiers. None lets all in.
+        auth: The SDK's settings for a token verifier: where clients get tokens, and the scopes.
+        max_connections: How many connections there are at most; fewer where the process may not
+            have twice as many file descriptors, and 64. For another one, that goes which has let
+            the server wait for longest; where the server is at work for all, it has status 503.
+        header_timeout: Seconds that a client has for a request's header.
+        body_timeout: Seconds that it has more for the body, of 4 MiB at most; and for reading what
+            it is sent.
+        max_sessions: How many sessions there are at most (status 503 otherwise).
+        session_timeout: Seconds without a request after which a session is ended.
         share_conversation: As for `mcp_server`.
+        max_conversations: As for `mcp_server`.
+        conversation_timeout: As for `mcp_server`.
 
     Raises:
-        InvalidArgumentError: As `mcp_server`; or ``grace`` is no number of seconds from 0.
-        InvalidTypeError: As `mcp_server`.
+        InvalidArgumentError: As `mcp_server`; or another number, name or token is out of its range.
+        InvalidTypeError: As `mcp_server`; or hosts, origins, token or auth are something else.
         BlockingCallError: Called in a running loop's thread.
         OSError: The address cannot be listened on.
     """
     check_seconds("grace", grace)
-    calls = Calls(Conversations(MAX_CONVERSATIONS, CONVERSATION_TIMEOUT), shared=share_conversation)
-    app = ClientWatch(_server_of(agents, name, calls).streamable_http_app(host=host))
-    http: Any = Server(
-        Config(
-            app,
-            log_config=None,  # the program's own logging
-            ws="none",
-            timeout_graceful_shutdown=_FLUSH_SECONDS,
+    check_whole("max_connections", max_connections, least=1)
+    check_whole("max_sessions", max_sessions, least=1)
+    check_timeout(header_timeout, "header_timeout")
+    check_timeout(body_timeout, "body_timeout")
+    check_timeout(session_timeout, "session_timeout")
+    access = access_for(host, allowed_hosts, allowed_origins, token, auth)
+    calls = _calls(share_conversation, max_conversations, conversation_timeout)
+    app = ClientWatch(
+        _server_of(agents, name, calls, **access.auth).streamable_http_app(
+            transport_security=access.security,
+            max_sessions=max_sessions,
+            session_idle_timeout=None if session_timeout == math.inf else session_timeout,
         )
     )
-    http.capture_signals = nullcontext  # it would stop at once, and raise the signal once more
+    connections = Connections(max_connections, header_timeout, body_timeout)
+    http = _http_server(app, connections)
 
     async def stop() -> None:
         await calls.stop(grace)
+        connections.drop_awaited()
         http.should_exit = True
 
     # Listened on here, because uvicorn leaves the interpreter where it cannot.
@@ -244,6 +305,36 @@ def serve_http(
         async def serve() -> None:
             shown = f"[{host}]" if ":" in host else host
             _log.info("serving agents at http://%s:%d/mcp", shown, listener.getsockname()[1])
+            if access.is_open:
+                _log.warning("whoever reaches %s may ask the agents; pass a token", shown)
             await http.serve([listener])
 
         serve_until_signalled(serve, stop=stop, hurry=calls.cancel, grace=grace)
+
+
+def _http_server(app: ClientWatch, connections: Connections) -> Any:
+    return _HttpServer(
+        Config(
+            app,
+            http=partial(LimitedConnection, connections),  # type: ignore[arg-type] # makes one
+            log_config=None,  # the program's own logging
+            ws="none",
+            # How many asyncio accepts before it tells of the first: no more than can be borne.
+            backlog=max(4, min(128, int(connections.limit) // 4)),
+            timeout_graceful_shutdown=_FLUSH_SECONDS,
+        )
+    )
+
+
+class _HttpServer(Server):  # type: ignore[misc,unused-ignore] # where uvicorn is not
+    """uvicorn's, which leaves signals alone."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Capture none: it would stop at once, and raise the signal once more."""
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen; more wait to be accepted in the kernel than are accepted at once."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_WAITING_TO_BE_ACCEPTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine, Iterator
 from contextvars import ContextVar
@@ -221,6 +222,10 @@ def _readable(answer: Any) -> Any:
         return answer
 
 
+class _GoneError(Exception):
+    """A client has gone before it had sent its request."""
+
+
 class ClientWatch:
     """In front of the SDK's HTTP app: tells a call when its client has gone, and offers no stream.
 
@@ -228,15 +233,16 @@ class ClientWatch:
     server from ending; agents say nothing unasked, and the protocol lets them say so.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, path: str = "/mcp") -> None:
         self._app = app
+        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; on the server's loop, in a task of the request's own."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if scope["method"] == "GET":
+        if scope["method"] == "GET" and scope["path"] == self._path:
             refusal = PlainTextResponse("no stream here: POST", 405, {"Allow": "POST, DELETE"})
             await refusal(scope, receive, send)
             return
@@ -245,10 +251,19 @@ class ClientWatch:
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         _request.set(_Request(task, gone))
 
+        whole = False
+
         async def heard() -> Message:
+            nonlocal whole
             message = await receive()
-            if message["type"] == "http.disconnect" and not gone.done():
-                gone.set_result(None)
+            if message["type"] == "http.disconnect":
+                if not gone.done():
+                    gone.set_result(None)
+                if not whole:
+                    raise _GoneError  # the SDK would log each with a traceback
+            elif not message.get("more_body", False):
+                whole = True
             return message
 
-        await self._app(scope, heard, send)
+        with contextlib.suppress(_GoneError):
+            await self._app(scope, heard, send)

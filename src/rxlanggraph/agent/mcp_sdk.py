@@ -5,18 +5,23 @@ from __future__ import annotations
 from rxlanggraph.errors import MissingExtraError
 
 try:
+    import h11
     from anyio import CancelScope, move_on_after
     from mcp.server import MCPServer
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+    from mcp.server.auth.provider import AccessToken, TokenVerifier
+    from mcp.server.auth.settings import AuthSettings
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.mcpserver import Audio, Context, Image
     from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.transport_security import TransportSecuritySettings
     from mcp.shared.exceptions import MCPError
     from mcp.shared.tool_name_validation import validate_tool_name
     from mcp_types import INTERNAL_ERROR, CallToolResult, ContentBlock, TextContent
     from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
     from starlette.responses import PlainTextResponse
     from uvicorn import Config, Server
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
     raise MissingExtraError(
         "serving agents over MCP needs the MCP SDK, version 2 or later; "
@@ -26,7 +31,9 @@ except ImportError as error:
 __all__ = [
     "HANDSHAKE_PROTOCOL_VERSIONS",
     "INTERNAL_ERROR",
+    "AccessToken",
     "Audio",
+    "AuthSettings",
     "AuthenticatedUser",
     "CallNext",
     "CallToolResult",
@@ -34,6 +41,7 @@ __all__ = [
     "Config",
     "ContentBlock",
     "Context",
+    "H11Protocol",
     "HandlerResult",
     "Image",
     "MCPError",
@@ -42,8 +50,11 @@ __all__ = [
     "Server",
     "ServerRequestContext",
     "TextContent",
+    "TokenVerifier",
     "ToolError",
+    "TransportSecuritySettings",
     "authorization_context",
+    "h11",
     "move_on_after",
     "validate_tool_name",
 ]

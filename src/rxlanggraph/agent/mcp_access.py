@@ -1,0 +1,160 @@
+"""Access: who may ask the agents of an HTTP server, and from which pages.
+
+What breaks without it: a page in a browser asks any server on its machine, or on its network, under
+a name of its own that it has resolved to that server's address (DNS rebinding). Checking the host
+that a request names, and the origin of its page, is what the SDK does for three addresses only.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from reprlib import repr as shortened
+from typing import Any
+
+from rxlanggraph.agent.mcp_sdk import (
+    AccessToken,
+    AuthSettings,
+    TokenVerifier,
+    TransportSecuritySettings,
+)
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+
+__all__ = ["Access", "access_for"]
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
+_ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST.pattern}", re.ASCII | re.IGNORECASE)
+_EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 # to be told from the others
+
+
+@dataclass(frozen=True)
+class Access:
+    """What is checked of each request; in the SDK's terms.
+
+    Attributes:
+        security: The hosts and origins.
+        auth: For the SDK's server: who verifies tokens, and the settings around it; or nothing.
+        is_open: Whether whoever reaches the server may ask, and others than this machine reach it.
+    """
+
+    security: TransportSecuritySettings
+    auth: dict[str, Any]
+    is_open: bool
+
+
+def access_for(
+    host: str,
+    allowed_hosts: Collection[str] | None,
+    allowed_origins: Collection[str] | None,
+    token: str | TokenVerifier | None,
+    auth: AuthSettings | None,
+) -> Access:
+    """Check the arguments of `serve_http` of these names. Any thread; never blocks.
+
+    Raises:
+        InvalidArgumentError, InvalidTypeError: One is not as described there.
+    """
+    hosts = _names("allowed_hosts", allowed_hosts)
+    if hosts is None:
+        own = () if host in _EVERY_ADDRESS or host in _LOOPBACK else (host,)
+        hosts = (*_LOOPBACK, *own)
+    hosts = tuple(map(_bracketed, hosts))
+    origins = _names("allowed_origins", allowed_origins)
+    if origins is None:
+        origins = tuple(f"{scheme}://{name}" for name in hosts for scheme in ("http", "https"))
+        origins = tuple(_with_any_port(origins))
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=list(_with_any_port(hosts)),
+        allowed_origins=list(origins),
+    )
+    return Access(security, _auth(token, auth), token is None and not _is_loopback(host))
+
+
+def _names(argument: str, names: Any) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise InvalidTypeError(f"{argument} must be a list of names, not {shortened(names)}")
+    form = _ORIGIN if argument == "allowed_origins" else _HOST
+    for name in names:
+        if not isinstance(name, str) or form.fullmatch(name) is None:
+            example = "'https://example.com:8443'" if form is _ORIGIN else "'example.com:8443'"
+            raise InvalidArgumentError(
+                f"{argument} must hold names such as {example}, not {shortened(name)}"
+            )
+    return tuple(name.lower() for name in names)
+
+
+def _bracketed(host: str) -> str:
+    """An IPv6 address as it stands in a URL."""
+    return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
+
+
+def _with_any_port(names: Collection[str]) -> Iterator[str]:
+    """In the SDK's terms; a name without a port stands for itself with any."""
+    for name in names:
+        yield name
+        if not name.rpartition(":")[2].isdecimal():
+            yield f"{name}:*"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+# -- tokens ----------------------------------------------------------------------------------------
+
+
+class _OneToken:
+    """Lets in who has the token. For the SDK, a verifier of tokens."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Compare in a time that tells nothing of how much is right."""
+        if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
+            return AccessToken(token=token, client_id="token", scopes=[])
+        return None
+
+
+def _auth(token: object, auth: object) -> dict[str, Any]:
+    if token is None:
+        if auth is not None:
+            raise InvalidArgumentError("auth needs a token: pass the SDK's token verifier")
+        return {}
+    if isinstance(token, str):
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            # Without the token, which is nobody's business.
+            raise InvalidArgumentError(
+                "token must be one or more visible ASCII characters; "
+                "is the environment variable empty that it comes from?"
+            )
+        if auth is not None:
+            raise InvalidArgumentError("auth is for a token verifier, not for a token")
+        verifier: Any = _OneToken(token)
+    elif callable(getattr(token, "verify_token", None)):
+        verifier = token
+    else:
+        raise InvalidTypeError(
+            f"token must be a string or one of the SDK's token verifiers, not a "
+            f"{type(token).__name__}"
+        )
+    if not isinstance(auth, AuthSettings | None):
+        raise InvalidTypeError(f"auth must be the SDK's AuthSettings, not {shortened(auth)}")
+    return {"token_verifier": verifier, "auth": auth or _no_issuer()}
+
+
+def _no_issuer() -> AuthSettings:
+    """The SDK insists on an issuer; without a resource it shows it to nobody."""
+    return AuthSettings.model_validate(
+        {"issuer_url": "https://issuer.invalid", "resource_server_url": None}
+    )

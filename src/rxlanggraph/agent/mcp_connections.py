@@ -1,0 +1,175 @@
+"""Connections: as many as there is room for, and none that keeps its place by idling.
+
+What breaks without it: uvicorn waits for ever for the rest of a request. Clients that never send it
+take all file descriptors that the process may have, and nobody else is accepted.
+
+All of it is confined to the server's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import sys
+from collections import OrderedDict
+from typing import Any
+
+from rxlanggraph.agent.mcp_sdk import H11Protocol, h11
+
+__all__ = ["Connections", "LimitedConnection"]
+
+_log = logging.getLogger("rxlanggraph")
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\n"
+    b"Retry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+_OTHER_DESCRIPTORS = 64
+_FEWEST = 8
+
+
+class Connections:
+    """The connections of one server.
+
+    When there is no room for another one, the one goes that has kept the server waiting for
+    longest: for a request, or for the rest of it. If the server works for all of them, the new one
+    is refused, with status 503.
+
+    Args:
+        limit: How many there are at most; fewer where the process may not have twice as many file
+            descriptors, since the agents need some, too.
+        header_timeout: Seconds until the header of a request has come.
+        body_timeout: Seconds more until its body has; and until what was written has been read.
+    """
+
+    def __init__(self, limit: int, header_timeout: float, body_timeout: float) -> None:
+        self.limit = min(limit, _affordable())
+        self.timeouts = {"header": header_timeout, "body": body_timeout}
+        self._all: set[LimitedConnection] = set()
+        self._awaited: OrderedDict[LimitedConnection, None] = OrderedDict()  # the longest first
+        self._warned_at = -math.inf
+
+    def has_room(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether there is room for another one; makes some, if it can."""
+        if len(self._all) < self.limit:
+            return True
+        if loop.time() - self._warned_at > 60:  # or a flood would fill the log, too
+            self._warned_at = loop.time()
+            _log.warning("all %d connections are in use", self.limit)
+        if not self._awaited:
+            return False
+        self._awaited.popitem(last=False)[0].drop("to make room")
+        return True
+
+    def drop_awaited(self) -> None:
+        """End those that a request, or the rest of one, is awaited on."""
+        for connection in tuple(self._awaited):
+            connection.drop("the server is stopping")
+
+    def enter(self, connection: LimitedConnection) -> None:
+        """Count it."""
+        self._all.add(connection)
+
+    def leave(self, connection: LimitedConnection) -> None:
+        """Count it no more; idempotent."""
+        self._all.discard(connection)
+        self._awaited.pop(connection, None)
+
+    def turn(self, connection: LimitedConnection, *, awaited: bool) -> None:
+        """Note whose turn it is: the client's, if it is ``awaited``, or the server's."""
+        self._awaited.pop(connection, None)
+        if awaited and connection in self._all:
+            self._awaited[connection] = None
+
+
+class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # where uvicorn is not
+    """uvicorn's connection, with a place among all, and a time for each part of a request."""
+
+    def __init__(self, connections: Connections, **options: Any) -> None:
+        super().__init__(**options)
+        self._connections = connections
+        self._part: str | None = None  # of the request, that is awaited
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a place, or leave."""
+        super().connection_made(transport)
+        if not self._connections.has_room(self.loop):
+            transport.write(_BUSY)
+            transport.close()
+            return
+        self._connections.enter(self)
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place back."""
+        self._connections.leave(self)
+        self._await(None)
+        self._stop_reading_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on."""
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request."""
+        super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        """Have the client read what there is."""
+        super().pause_writing()
+        self._stop_reading_timer()
+        self._unread = self.loop.call_later(
+            self._connections.timeouts["body"], self.drop, "it does not read its answer"
+        )
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        super().resume_writing()
+        self._stop_reading_timer()
+
+    def drop(self, why: str) -> None:
+        """End it, whatever is still to be read or written."""
+        _log.info("an HTTP connection from %s is dropped: %s", self.client, why)
+        self._connections.leave(self)
+        self._await(None)
+        self.transport.abort()
+
+    def _look(self) -> None:
+        """See which part of a request is awaited now."""
+        state = self.conn.their_state
+        part = {h11.IDLE: "header", h11.SEND_BODY: "body"}.get(state)
+        if part != self._part and not self.transport.is_closing():
+            self._connections.turn(self, awaited=part is not None)
+            self._await(part)
+
+    def _await(self, part: str | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._part = part
+        if part is not None:
+            seconds = self._connections.timeouts[part]
+            why = f"the {part} of a request has not come in {seconds:g} s"
+            self._timer = self.loop.call_later(seconds, self.drop, why)
+
+    def _stop_reading_timer(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+
+def _affordable() -> float:
+    """How many connections the process can have, and as many descriptors for its agents."""
+    if sys.platform == "win32":
+        return math.inf
+    import resource  # noqa: PLC0415 # not on Windows
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return math.inf
+    return max(_FEWEST, (soft - _OTHER_DESCRIPTORS) // 2)
