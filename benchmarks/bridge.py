@@ -10,10 +10,17 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from .harness import Ratio, empty, one_node_graph, paired
+from .harness import Ratio, busy, empty, one_node_graph, paired
 from .peers import PEERS
 
 IN_FLIGHT = 3_000
+#: The ways of feeding a bridge that its CPU time is measured in.
+WAYS = (
+    "bridge",
+    "bridge, max_pending=64",
+    "bridge, ordered",
+    "bridge, on an adopted loop",
+)
 
 
 def contents(count: int) -> list[dict[str, int]]:
@@ -31,6 +38,21 @@ def stream_ratio(peer: str, *, messages: int = 2_000, pairs: int = 9) -> Ratio:
             lambda: theirs.stream(graph, inputs),
             pairs=pairs,
             items=messages,
+        )
+
+
+def cpu_ratio(way: str, *, messages: int = 2_000, pairs: int = 9) -> Ratio:
+    """The CPU time of one of our ways over that of the floor, on the same compiled graph."""
+    graph, inputs = one_node_graph(), contents(messages)
+    with ExitStack() as stack:
+        ours = stack.enter_context(PEERS[way]())
+        floor = stack.enter_context(PEERS["floor"]())
+        return paired(
+            lambda: ours.stream(graph, inputs),
+            lambda: floor.stream(graph, inputs),
+            pairs=pairs,
+            items=messages,
+            clock=busy,
         )
 
 

@@ -158,28 +158,53 @@ class Floor(Today):
 
 
 class Bridge(Peer):
-    """Ours."""
+    """Ours, with options of the bridge and of its operator."""
 
-    def __init__(self, max_concurrency: int = 16) -> None:
+    def __init__(
+        self, max_concurrency: int = 16, *, max_pending: int | None = None, ordered: bool = False
+    ) -> None:
         super().__init__()
         self._bound = max_concurrency
+        self._pending = max_pending
+        self._ordered = ordered
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self.bridge = self.enter_context(RxPyLangGraphBridge(max_concurrency=self._bound))
+        self.bridge = self.enter_context(
+            RxPyLangGraphBridge(max_concurrency=self._bound, max_pending=self._pending)
+        )
         return self
 
     def submit(self, target: Target, content: Any) -> Future[Any]:
         return self.bridge.create_future_task(target, content)
 
     def stream(self, target: Any, contents: Sequence[Any]) -> None:
-        operator = self.bridge.invoke(target, max_concurrency=self._bound)
+        operator = self.bridge.invoke(target, max_concurrency=self._bound, ordered=self._ordered)
         drain(rx.from_iterable(contents).pipe(operator), len(contents))
+
+
+class AdoptedBridge(Today):
+    """Ours on a loop that is the program's, and fed on that loop."""
+
+    def stream(self, target: Any, contents: Sequence[Any]) -> None:
+        self.thread.run(self._stream(target, contents))
+
+    async def _stream(self, target: Any, contents: Sequence[Any]) -> None:
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        async with RxPyLangGraphBridge(loop, max_concurrency=16) as bridge:
+            rx.from_iterable(contents).pipe(bridge.invoke(target, max_concurrency=16)).subscribe(
+                on_error=ended.set_exception, on_completed=lambda: ended.set_result(None)
+            )
+            await ended
 
 
 #: What a peer is called in the results.
 PEERS: dict[str, Callable[[], Peer]] = {
     "bridge": Bridge,
+    "bridge, max_pending=64": lambda: Bridge(max_pending=64),
+    "bridge, ordered": lambda: Bridge(ordered=True),
+    "bridge, on an adopted loop": AdoptedBridge,
     "floor": Floor,
     "today": Today,
     "bare-fix": BareFix,

@@ -42,6 +42,8 @@ def rows(million: bool) -> Iterator[Row]:
     """All that is measured, in the order of the table."""
     for peer, target in (("floor", 1.03), ("pool", None), ("portal", None), ("today", None)):
         yield Row(f"bridge at 16 / {peer}, 2,000 messages", target, _stream(peer, 2_000))
+    for way in bridge.WAYS:
+        yield Row(f"CPU time of {way} / floor", 1.1, _cpu(way))
     yield Row("bridge at 16 / today, 3,000 in flight", 0.4, _stream("today", 3_000))
     yield Row("backlog of 100,000 (quick: 20,000) / 1,000, graph", 1.1, _backlog)
     yield Row("backlog of 100,000 / of 1,000, empty", 1.1, _empty_backlog)
@@ -97,6 +99,10 @@ def _state_rows() -> Iterator[Row]:
 
 def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
     return lambda quick: bridge.stream_ratio(peer, messages=messages, pairs=5 if quick else 15)
+
+
+def _cpu(way: str) -> Callable[[bool], Ratio]:
+    return lambda quick: bridge.cpu_ratio(way, pairs=5 if quick else 15)
 
 
 def _backlog(quick: bool) -> Ratio:
