@@ -50,7 +50,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def busy(work: Callable[[], Any]) -> float:
-    """Run `work` once, as `timed` does, and return the seconds of CPU time that all threads took."""
+    """Run `work` once, as `timed` does, and return the CPU seconds of all threads."""
     gc.collect()
     start = time.process_time()
     work()

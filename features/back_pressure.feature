@@ -1,0 +1,46 @@
+Feature: max_pending bounds what waits, whatever thread it comes from, and never blocks the loop
+
+  Scenario Outline: Two stages of one bridge work with max_pending=<pending>, and never hold more
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=<pending>
+    When 60 messages go through two stages of that bridge
+    Then all 60 come out, and never more than <bound> were in flight
+
+    Examples:
+      | pending | bound |
+      | 1       | 5     |
+      | 2       | 6     |
+      | 8       | 12    |
+
+  Scenario: Stages that share a thread do not wait for each other for ever
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=2
+    When 60 messages of one thread go through two stages of that bridge
+    Then all 60 come out, and never more than 6 were in flight
+
+  Scenario: A result that leads to many messages is worked off before the next one is made
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=2
+    When 20 messages go through a stage, a flat_map to 10 messages each, and a second stage
+    Then all 200 come out, and never more than 40 were in flight
+
+  Scenario: What a result leads to on the loop later on is let in too
+    Given an open bridge on an adopted loop with max_concurrency=2, max_pending=1
+    When 20 messages go through a stage, a step of the loop, and a second stage
+    Then all 20 come out, and never more than 5 were in flight
+
+  Scenario: A blocked submitter is woken when half of the room is free, not for each place
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=8
+    When a source sends 20 messages that wait, and blocks
+    And 3 of the runs end
+    Then the source is still blocked
+    When 1 of the runs ends
+    Then the source has sent 4 more, and blocks again
+
+  Scenario: Whoever may not block gets no place that somebody waits for
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=4
+    When a source sends 20 messages that wait, and blocks
+    And 1 of the runs ends
+    Then a message from the loop's own thread is refused with BlockingCallError
+
+  Scenario: The loop's own thread never waits, however many threads compete for the room
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When 4 threads and the loop's own thread submit 300 messages each
+    Then each one is answered or was refused with BlockingCallError, and only on the loop
