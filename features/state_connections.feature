@@ -76,3 +76,16 @@ Feature: However a connection dies, a call is made again or told in the document
       | PostgreSQL | before the reply | RST      |
       | PostgreSQL | before the reply | nonsense |
       | PostgreSQL | mid-reply        | RST      |
+
+  @valkey @postgresql
+  Scenario Outline: What <backend> will refuse again and again is told as that, and leaves the rest alone
+    Given a store that refuses one key, in <backend>
+    When that key is set, while 20 others are set
+    Then an InvalidArgumentError says "<why>"
+    And the 20 others are there
+
+    Examples:
+      | backend    | why              |
+      | SQLite     | refuses the call |
+      | PostgreSQL | refuses the call |
+      | Valkey     | WRONGTYPE        |

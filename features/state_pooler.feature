@@ -61,8 +61,3 @@ Feature: Shared state works behind a pooler of PostgreSQL connections, or says w
     Given a PostgreSQL database that is encoded in LATIN1
     When a state is opened there
     Then an InvalidArgumentError says "ENCODING 'UTF8'"
-
-  Scenario: A value that the database refuses is told as that, at once
-    Given a PostgreSQL database that takes no value longer than 1000 characters
-    When a value of 2000 characters is set there
-    Then an InvalidArgumentError says "refuses the call"

@@ -11,6 +11,8 @@ from support.dying_connections import (
     open_through_death,
     use_through_deaths,
 )
+from support.refused_values import FORBID, set_forbidden
+from support.sql_openings import open_at
 from support.tasks import run
 
 
@@ -27,6 +29,23 @@ def call_while_connection_dies(context: Context, moment: str, end: str) -> None:
 @when("a state is opened there while its connection dies {moment}, by {end}")
 def open_while_connection_dies(context: Context, moment: str, end: str) -> None:
     context.error = run(open_through_death(context.url, moment, end))
+
+
+@given("a store that refuses one key, in {backend}")
+def given_forbidden_key(context: Context, backend: str) -> None:
+    context.url = servers.fresh_url(context, backend)
+    assert run(open_at(context.url)) is None
+    FORBID[backend](context.url)
+
+
+@when("that key is set, while {others:d} others are set")
+def set_forbidden_beside_others(context: Context, others: int) -> None:
+    context.error, context.there = run(set_forbidden(context.url, others))
+
+
+@then("the {count:d} others are there")
+def others_are_there(context: Context, count: int) -> None:
+    assert context.there == count, context.there
 
 
 @then("each call was answered, as if nothing had happened")

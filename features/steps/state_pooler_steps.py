@@ -54,14 +54,6 @@ def given_encoding(context: Context, encoding: str) -> None:
         context.url = context.url.replace(connection.info.dbname, name)
 
 
-@given("a PostgreSQL database that takes no value longer than {size:d} characters")
-def given_small_values(context: Context, size: int) -> None:
-    context.url = postgres_server.fresh_url()
-    assert run(open_at(context.url)) is None
-    with plain(context.url) as connection:
-        connection.execute(f"ALTER TABLE rxlanggraph_entries ADD CHECK (length(item) <= {size})")
-
-
 @when("{way} counts {count:d} times, by several tasks at once")
 def count_behind_pooler(context: Context, way: str, count: int) -> None:
     context.counted = run(pooled.count_behind(context.url, context.mode, way, count))
@@ -88,11 +80,6 @@ def open_there(context: Context) -> None:
 @when("a state is opened there while somebody else has that session")
 def open_without_session(context: Context) -> None:
     context.error = run(pooled.error_with_no_session(context.url))
-
-
-@when("a value of {size:d} characters is set there")
-def set_value_of_size(context: Context, size: int) -> None:
-    context.error = run(pooled.error_of_setting(context.url, "x" * size))
 
 
 @then("it has counted {count:d} times")

@@ -15,6 +15,7 @@ from support.listening import listening
 from support.patching import patch
 from support.redis_connections import Seen
 from support.redis_servers import Outlived
+from support.refused_values import ended_with
 from support.tasks import run
 from support.valkey_cluster import Cluster
 from support.valkey_server import LocalValkey
@@ -254,7 +255,7 @@ def count_and_fill_memory(context: Context) -> None:
 
 @when("a state is opened in that namespace")
 def open_in_namespace(context: Context) -> None:
-    context.error = run(redis_servers.ended_with(redis_servers.use(context.url)))
+    context.error = run(ended_with(redis_servers.use(context.url)))
 
 
 @when("{what} is sent to it that is larger than that")
@@ -432,7 +433,7 @@ def server_has_version_alone(context: Context) -> None:
 
 @when("a state is opened at the Redis URL {url}")
 def open_at_redis_url(context: Context, url: str) -> None:
-    context.error = run(redis_servers.ended_with(redis_servers.use(url)))
+    context.error = run(ended_with(redis_servers.use(url)))
 
 
 @then("neither the error nor its causes show anything of the password")

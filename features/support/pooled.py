@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import psycopg
 from psycopg.errors import InvalidSqlStatementName
@@ -13,13 +12,12 @@ from psycopg.errors import InvalidSqlStatementName
 from rxlanggraph.state import open_state
 from support.dying_connections import Outcome, call_all
 from support.pooler import Mode, Pooler
-from support.sql_ways import NAMESPACE
+from support.refused_values import ended_with
 
 __all__ = [
     "WAYS",
     "count_behind",
     "error_of_opening",
-    "error_of_setting",
     "error_with_no_session",
     "use_behind",
 ]
@@ -82,20 +80,6 @@ async def error_with_no_session(url: str) -> Exception | None:
     ):
         await other.execute("SELECT 1")
         return await ended_with(_open(pooler.url))
-
-
-async def error_of_setting(url: str, text: str) -> Exception | None:
-    async with open_state(url, namespace=NAMESPACE) as state:
-        return await ended_with(state.set("value", text))
-
-
-async def ended_with(call: Awaitable[Any]) -> Exception | None:
-    """The error that a call ends with."""
-    try:
-        await call
-    except Exception as error:
-        return error
-    return None
 
 
 async def _open(url: str) -> None:

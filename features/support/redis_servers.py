@@ -17,6 +17,7 @@ from support.redis_connections import purging
 from support.redis_proxy import Proxy
 from support.redis_ways import NAMESPACE, opened, plain
 from support.redis_writes import QUEUE, WRITES, prepare, seen
+from support.refused_values import ended_with
 from support.tasks import PATIENCE
 from support.valkey_cluster import Cluster, Node
 from support.valkey_server import LocalValkey
@@ -29,7 +30,6 @@ __all__ = [
     "count_through_a_move",
     "count_when_busy",
     "count_without",
-    "ended_with",
     "lock_twice",
     "outlive",
     "pause_and_count",
@@ -241,15 +241,6 @@ async def send_too_much(url: str, what: str) -> tuple[BaseException | None, int]
         ended = await ended_with(calls[what]())
         async with asyncio.timeout(1.0):
             return ended, await state.increment_counter("counter")
-
-
-async def ended_with(call: Awaitable[object]) -> Exception | None:
-    """The error that a call ends with."""
-    try:
-        await call
-    except Exception as error:
-        return error
-    return None
 
 
 # -- clusters --------------------------------------------------------------------------------------

@@ -52,9 +52,9 @@ _INSISTENCE = 2
 # What a server says that does nothing for now: it reads its data, or has a fail-over on its hands.
 # MOVED (an AskError too) and ASK: the namespace is on another node, or on its way to one.
 _NOT_NOW = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError, AskError)
-# What it will say again: to a command that it has not, and to an argument that is too long, where
-# it takes less than when the state was opened.
-_NEVER = ("unknown command", "Protocol error")
+# What it will say again: to a command that it has not, to a key that somebody else uses otherwise,
+# and to an argument that is too long, where it takes less than when the state was opened.
+_NEVER = ("unknown command", "WRONGTYPE", "Protocol error")
 
 
 class Connection(Protocol):

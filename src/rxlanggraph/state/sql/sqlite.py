@@ -191,6 +191,10 @@ class SqliteDatabase:
             return outcome
         if is_busy(outcome):
             raise Refused from outcome
+        if isinstance(outcome, sqlite3.DataError | sqlite3.IntegrityError):  # now and later
+            raise InvalidArgumentError(
+                f"the SQLite file {self._path!r} refuses the call: {outcome}"
+            ) from outcome
         if isinstance(outcome, sqlite3.Error | MovedError | CommitError):
             raise self._unavailable(outcome) from outcome
         raise outcome
