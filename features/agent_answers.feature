@@ -95,3 +95,43 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
       | a timeout of zero        | InvalidArgumentError | above 0                |
       | an unknown busy policy   | InvalidArgumentError | 'enqueue'              |
 
+
+  # -- what is no text ---------------------------------------------------------------------------
+
+  Scenario Outline: A chain that ends in <a value> answers with it, and the memory has the request alone
+    Given a runnable agent whose chain ends in <a value>
+    When it is asked "hello"
+    Then the answer is that very <a value>, and its memory is
+      | role | content |
+      | user | hello   |
+
+    Examples:
+      | a value                       |
+      | a pair of strings             |
+      | a tuple of three              |
+      | a mapping with messages       |
+      | a mapping with a role         |
+      | a mapping with no known role  |
+      | None                          |
+
+  Scenario Outline: The answer of <an agent> is the structured response that it was told to give
+    Given an agent over LangChain's own that answers by <an agent>
+    When it is asked twice for the weather
+    Then each answer is the structured response of its own run, and the memory has the messages
+
+    Examples:
+      | an agent                  |
+      | a tool strategy           |
+      | a tool strategy, and remembers |
+
+  Scenario Outline: Calls of tools that <cannot be made> are an error of <who>
+    Given an agent with <who> that calls tools that <cannot be made>
+    When it is asked for that
+    Then it raises an AgentError that says "<words>", and remembers nothing
+
+    Examples:
+      | cannot be made | who             | words              |
+      | cannot be read | a chat model    | cannot be read (look |
+      | cannot be read | a graph         | cannot be read (look |
+      | nobody makes   | a chat model    | nobody to call them |
+      | nobody makes   | a graph         | nobody to call them |

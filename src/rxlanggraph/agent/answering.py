@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from reprlib import repr as shortened
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -14,13 +16,34 @@ from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 
 from rxlanggraph.agent.graph_thread import GraphThread, delete_thread, keeps_threads
-from rxlanggraph.agent.messages import Message, from_langchain, is_message, to_langchain
-from rxlanggraph.errors import AgentError, InvalidTypeError
+from rxlanggraph.agent.messages import Message, from_langchain, to_langchain
+from rxlanggraph.errors import AgentError, InvalidArgumentError, InvalidTypeError
 
-__all__ = ["Answer", "Answerer", "OnFailure", "answerer_for"]
+__all__ = ["Answer", "Answerer", "OnFailure", "Question", "answerer_for"]
+
+_MOST_TOLD = 1000  # of an agent that answers on many threads, those that were asked last
 
 OnFailure: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, None]]], object]"
 """Takes what is to be done if the run does not end well."""
+
+
+class Question(NamedTuple):
+    """What is asked in one step."""
+
+    request: Any
+    """What the run was asked."""
+
+    messages: Sequence[Message]
+    """What the agent remembers, the request included if that is one of messages."""
+
+    beginning: object
+    """What they began with; see `Memory.beginning`."""
+
+    config: RunnableConfig
+    """LangGraph's."""
+
+    on_failure: OnFailure
+    """To be told how to take back what is changed elsewhere."""
 
 
 class Answer(NamedTuple):
@@ -39,17 +62,8 @@ class Answerer(Protocol):
     of_messages: bool
     """Whether requests are messages, which the agent remembers."""
 
-    async def answer(
-        self,
-        request: Any,
-        messages: Sequence[Message],
-        config: RunnableConfig,
-        on_failure: OnFailure,
-    ) -> Answer:
-        """Answer ``request``, the last of ``messages``. On the loop of the run; cancellable.
-
-        What it changes elsewhere, ``on_failure`` is told how to take back.
-        """
+    async def answer(self, asked: Question) -> Answer:
+        """Answer what is asked. On the loop of the run; cancellable."""
 
     async def forget(self, thread_id: str) -> None:
         """Forget what it remembers itself under ``thread_id``."""
@@ -91,14 +105,8 @@ class _Model:
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    async def answer(
-        self,
-        request: Any,
-        messages: Sequence[Message],
-        config: RunnableConfig,
-        on_failure: OnFailure,
-    ) -> Answer:
-        return _reply(await self._model.ainvoke(to_langchain(messages), config))
+    async def answer(self, asked: Question) -> Answer:
+        return _reply(await self._model.ainvoke(to_langchain(asked.messages), asked.config))
 
     async def forget(self, thread_id: str) -> None:
         """Remember nothing, ever."""
@@ -112,14 +120,8 @@ class _Function:
     def __init__(self, function: Callable[[Sequence[Message]], Any]) -> None:
         self._function = function
 
-    async def answer(
-        self,
-        request: Any,
-        messages: Sequence[Message],
-        config: RunnableConfig,
-        on_failure: OnFailure,
-    ) -> Answer:
-        reply = self._function(messages)
+    async def answer(self, asked: Question) -> Answer:
+        reply = self._function(asked.messages)
         if not inspect.isawaitable(reply):
             raise InvalidTypeError(
                 f"{self._function!r} is no async function: it returned {reply!r}; a sync one "
@@ -132,19 +134,46 @@ class _Function:
 
 
 def _reply(reply: Any) -> Answer:
-    if isinstance(reply, AIMessage) and reply.tool_calls:
+    _check_calls(reply)
+    if isinstance(reply, str):
+        reply = Message("assistant", reply)
+    elif isinstance(reply, BaseMessage) or _is_spoken(reply):
+        reply = Message.of(reply)
+    if not isinstance(reply, Message):  # of a chain that ends in a parser: an answer, no message
+        return Answer(reply, ())
+    return Answer(reply.content, (reply,))
+
+
+def _is_spoken(reply: Any) -> bool:
+    """Whether it is a message as a mapping, and not the answer of a chain that looks like one."""
+    if not isinstance(reply, Mapping) or not {"role", "content"} <= reply.keys():
+        return False
+    try:
+        Message.of(reply)
+    except (InvalidArgumentError, InvalidTypeError):
+        return False
+    return True
+
+
+def _check_calls(reply: Any) -> None:
+    """Refuse an answer that is not one: calls that nobody makes, or that nobody can read."""
+    if not isinstance(reply, AIMessage):
+        return
+    if reply.invalid_tool_calls:
+        told = "; ".join(
+            f"{call['name']}: {call['error'] or shortened(call['args'])}"
+            for call in reply.invalid_tool_calls
+        )
+        raise AgentError(
+            f"the model asks for tools in a form that cannot be read ({told}): ask it again, or "
+            "raise the number of tokens that it may answer with"
+        )
+    if reply.tool_calls:
         names = ", ".join(call["name"] for call in reply.tool_calls)
         raise AgentError(
             f"the model asks for tools ({names}), and there is nobody to call them: give the agent "
             "a graph that does, such as langchain.agents.create_agent(), or a step of its own"
         )
-    if isinstance(reply, str):
-        reply = Message("assistant", reply)
-    elif is_message(reply):
-        reply = Message.of(reply)
-    if not isinstance(reply, Message):  # of a chain that ends in a parser: an answer, no message
-        return Answer(reply, ())
-    return Answer(reply.content, (reply,))
 
 
 class _Graph:
@@ -152,48 +181,102 @@ class _Graph:
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph
+        # By thread_id, the one that was asked last at the end. Owned by the run that is in.
+        self._told: OrderedDict[Any, _Told] = OrderedDict()
         self.of_messages = "messages" in getattr(graph, "channels", ())
 
-    async def answer(
-        self,
-        request: Any,
-        messages: Sequence[Message],
-        config: RunnableConfig,
-        on_failure: OnFailure,
-    ) -> Answer:
+    async def answer(self, asked: Question) -> Answer:
         if not keeps_threads(self._graph):
-            return await self._ask(request, messages, config, frozenset())
+            return await self._ask(asked, asked.messages)
         with _own_thread():
-            thread = GraphThread(self._graph, config)
-            kept = _ids_in((await thread.settle()).values)
-            on_failure(thread.put_back)
-            answer = await self._ask(request, messages, config, kept)
-            _check_ended(await thread.head())
+            thread, told = GraphThread(self._graph, asked.config), self._told_of(asked)
+            anew = told is not None and told.beginning is not asked.beginning
+            rest = await (thread.begin_anew() if anew else thread.settle())
+
+            async def take_back() -> None:
+                self._remember(asked, told)
+                await thread.put_back()
+
+            asked.on_failure(take_back)
+            kept = _ids_in(rest.values)
+            news = _news(asked.messages, kept, None if anew or told is None else told.ids)
+            answer = await self._ask(asked, news, kept, thread)
+            ids = frozenset(message.id for message in (*asked.messages, *answer.messages))
+            self._remember(asked, _Told(asked.beginning, ids))
             return answer
 
     async def _ask(
         self,
-        request: Any,
-        messages: Sequence[Message],
-        config: RunnableConfig,
-        kept: Collection[str],
+        asked: Question,
+        news: Sequence[Message],
+        kept: Collection[str] = (),
+        thread: GraphThread | None = None,
     ) -> Answer:
+        sent = {"messages": to_langchain(news)} if self.of_messages else asked.request
+        state = _uninterrupted(await self._graph.ainvoke(sent, asked.config))
+        if thread is not None:
+            _check_ended(await thread.head())
         if not self.of_messages:
-            return Answer(_uninterrupted(await self._graph.ainvoke(request, config)), ())
-        news = list(messages[_spoken(messages) :] if kept else messages)
-        state = _uninterrupted(await self._graph.ainvoke({"messages": to_langchain(news)}, config))
-        if "messages" not in state:  # the graph has an output schema of its own
             return Answer(state, ())
+        if "messages" not in state:  # the graph has an output schema of its own
+            return Answer(_structured(state, state), ())
         said = from_langchain(state["messages"])
-        known = {*kept, *(message.id for message in messages)}
+        known = {*kept, *(message.id for message in asked.messages)}
         last = max((place for place, message in enumerate(said) if message.id in known), default=-1)
         replies = tuple(said[last + 1 :])
-        return Answer(replies[-1].content if replies else None, replies)
+        if not replies:
+            return Answer(_structured(state, None), ())
+        _check_calls(state["messages"][-1])
+        return Answer(_structured(state, replies[-1].content), replies)
 
     async def forget(self, thread_id: str) -> None:
         """Delete the thread from the checkpointer, if there is one."""
+        self._told.pop(thread_id, None)
         if keeps_threads(self._graph):
             await delete_thread(self._graph.checkpointer, thread_id)
+
+    def _told_of(self, asked: Question) -> _Told | None:
+        # Of a graph without messages, no memory tells that it is to begin anew.
+        return self._told.get(_thread_of(asked)) if self.of_messages else None
+
+    def _remember(self, asked: Question, told: _Told | None) -> None:
+        thread_id = _thread_of(asked)
+        self._told.pop(thread_id, None)
+        if told is not None:
+            self._told[thread_id] = told
+            if len(self._told) > _MOST_TOLD:
+                self._told.popitem(last=False)
+
+
+class _Told(NamedTuple):
+    """What a thread knows of a memory, whether or not the graph has left it there."""
+
+    beginning: object
+    ids: frozenset[str]
+
+
+def _thread_of(asked: Question) -> Any:
+    return asked.config["configurable"]["thread_id"]
+
+
+def _news(
+    messages: Sequence[Message], kept: Collection[str], told: Collection[str] | None
+) -> list[Message]:
+    """Those of ``messages`` that a thread which has ``kept`` is to be sent."""
+    if not kept:
+        return list(messages)
+    if told is None:  # by this process: what is in front of all that it has, it had
+        known = (place for place, message in enumerate(messages) if message.id in kept)
+        first = next(known, None)
+        messages = messages[_spoken(messages) if first is None else first :]
+        told = ()
+    return [each for each in messages if each.id not in told and each.id not in kept]
+
+
+def _structured(state: Any, otherwise: Any) -> Any:
+    """The answer of an agent of LangChain's that was told what it is to look like."""
+    answer = state.get("structured_response") if isinstance(state, Mapping) else None
+    return otherwise if answer is None else answer
 
 
 @contextlib.contextmanager

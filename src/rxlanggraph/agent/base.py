@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-from rxlanggraph.agent.answering import answerer_for
+from rxlanggraph.agent.answering import Question, answerer_for
 from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
 from rxlanggraph.agent.content import text_of
 from rxlanggraph.agent.conversations import current_conversation
 from rxlanggraph.agent.guard import BusyPolicy, RunGuard
 from rxlanggraph.agent.memory import Memory
-from rxlanggraph.agent.messages import Message, is_message, requested
+from rxlanggraph.agent.messages import Message, is_message, new_id, requested
 from rxlanggraph.agent.output import OutputQueue
 from rxlanggraph.agent.run_stream import RunStream
 from rxlanggraph.agent.runs import Kept, Run, carry_out, current_run, deadline, is_within
@@ -372,12 +373,11 @@ class BaseAgent:
         """
         if self._answerer is None:
             return None
-        messages = self.memory.get_messages()
+        run, memory = current_run(self) or Run(self, None), self.memory
+        beginning, messages = memory.beginning, memory.get_messages()
+        asked = Question(run.request, messages, beginning, self._config(), run.on_failure)
         with self.state_context(AgentState.THINKING):
-            run = current_run(self) or Run(self, None)
-            answer = await self._answerer.answer(
-                run.request, messages, self._config(), run.on_failure
-            )
+            answer = await self._answerer.answer(asked)
         self.memory.add_all(answer.messages)
         await self.output_queue.put(answer.value)
         return answer.value
@@ -485,12 +485,20 @@ class BaseAgent:
         if run.kept is not None:
             await run.kept.load()
         if self._remembers(run.request):
-            self.memory.add_all(requested(run.request))
+            self._ask(requested(run.request))
         answer = await self._steps()
         if run.kept is not None:
             run.on_failure(run.kept.take_back)
             await run.kept.keep()
         return answer
+
+    def _ask(self, messages: tuple[Message, ...]) -> None:
+        """Remember what is asked, each message once; but what is asked once more, anew."""
+        known = {message.id for message in self.memory.get_messages()}
+        new = [message for message in messages if message.id not in known]
+        if messages and messages[-1].id in known:
+            new.append(replace(messages[-1], id=new_id()))
+        self.memory.add_all(new)
 
     def _config(self) -> RunnableConfig:
         run = current_run(self)

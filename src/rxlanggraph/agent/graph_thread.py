@@ -60,6 +60,15 @@ class GraphThread:
             await self._go_to(rest)
         return head if rest is None else rest
 
+    async def begin_anew(self) -> StateSnapshot:
+        """Return the state of a thread on which nothing was said; have it be so."""
+        head = await self.head()
+        if head.values:
+            await self._go_to(None)
+            head = await self.head()
+        self._rest = head
+        return head
+
     async def head(self) -> StateSnapshot:
         """Return the state in which it is."""
         state: StateSnapshot = await self._graph.aget_state(self._config)

@@ -71,6 +71,7 @@ class Memory:
         self._bounds = bounds_of(max_messages, max_tokens, token_counter)
         self._lock = fork_safe_rlock()  # see the top of the module; guards the rest, and each Turn
         self._entries: Entries = {}
+        self._beginning = object()
         # To count at each addition would make each take as long as there are messages: it is done
         # when they have become a quarter more.
         self._trim_at = _next_trim(max_messages or 0) if self._bounds else math.inf
@@ -137,6 +138,9 @@ class Memory:
     def load(self, messages: Iterable[MessageLike]) -> None:
         """Have these messages in the place of all others. Any thread; never blocks.
 
+        The thread of an agent's graph begins anew with them, with the agent's next run; unless it
+        has not been asked in this process yet.
+
         At once, also within a `Turn`, of which what was added until then is dropped.
 
         Raises:
@@ -149,9 +153,23 @@ class Memory:
             if turn is not None:
                 turn._drop()
             self._entries = loaded
+            self._beginning = object()
+
+    @property
+    def beginning(self) -> object:
+        """Stands for what it was loaded with last, or made: the same until `load` or `clear`.
+
+        Any thread; never blocks.
+        """
+        with self._lock:
+            return self._beginning
 
     def clear(self) -> None:
-        """Forget everything, as ``load(())`` does."""
+        """Forget everything, as ``load(())`` does.
+
+        The thread of an agent's graph begins anew with the agent's next run. What its checkpointer
+        has of it stays there; see `AgentPool.forget` and `BaseAgent.forget_thread`.
+        """
         self.load(())
 
     def copy(self) -> Self:

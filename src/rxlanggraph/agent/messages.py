@@ -32,6 +32,7 @@ __all__ = [
     "as_messages",
     "from_langchain",
     "is_message",
+    "new_id",
     "requested",
     "to_langchain",
 ]
@@ -41,6 +42,13 @@ Content: TypeAlias = "str | list[str | dict[str, Any]]"
 MessageLike: TypeAlias = "Message | BaseMessage | Mapping[str, Any] | str"
 
 _ROLES = get_args(Role)
+
+
+def new_id() -> str:
+    """Make an id for a message: unique, and sortable by creation. Any thread; never blocks."""
+    return str(uuid7())
+
+
 _CLASSES: dict[str, type[BaseMessage]] = {
     "user": HumanMessage,
     "assistant": AIMessage,
@@ -83,7 +91,7 @@ class Message:
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     tool_call_id: str | None = None
     tool_name: str | None = None
-    id: str = field(default_factory=lambda: str(uuid7()))
+    id: str = field(default_factory=new_id)
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

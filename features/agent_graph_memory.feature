@@ -1,0 +1,60 @@
+Feature: The thread of an agent's graph knows what its memory knows
+
+  Scenario Outline: What others add to the memory <when> reaches the graph with the next request
+    Given an agent over a graph with a checkpointer, which shows what its model sees
+    When a caller asks "one", <role> adds "by the way" <when>, and then asks "two"
+    Then the model sees "by the way" once, before "two", and so does its thread
+
+    Examples:
+      | role          | when                 |
+      | the user      | during that run      |
+      | the user      | after that run       |
+      | the assistant | after that run       |
+      | the assistant | during that run      |
+
+  Scenario: What others add reaches the graph also if the first run after it fails
+    Given an agent over a graph with a checkpointer, which shows what its model sees
+    When a caller asks "one", the user adds "by the way", the caller asks in vain, and then "two"
+    Then the model sees "by the way" once, before "two", and so does its thread
+
+  Scenario: What others add reaches the graph of an agent that another process has made anew
+    Given a pool of agents over a graph with a checkpointer, which keeps in the same checkpointer
+    When a caller asks "one", the user adds "by the way" during that run, and then asks another pool "two"
+    Then the model sees "by the way" once, before "two", and so does its thread
+
+  Scenario: What a graph has taken out of its own thread is not sent to it again
+    Given an agent over a graph that takes each request out once it has answered
+    When a caller asks "one", "two" and "three"
+    Then the model sees each request once
+
+  Scenario Outline: A memory that is <changed> has the thread begin anew with what it holds
+    Given an agent over a graph with a checkpointer, which shows what its model sees
+    When a caller asks "one" and "two", its memory is <changed>, and the caller asks "three"
+    Then the model sees <seen>, and so does its thread
+    And once more, when a run has failed in between
+
+    Examples:
+      | changed            | seen          |
+      | cleared            | three         |
+      | loaded with "else" | else, three   |
+      | another one        | three         |
+
+  Scenario Outline: A request that is tried again is there once: <retried>
+    Given an agent over a graph with a checkpointer, whose model fails at first
+    When a caller asks by means of <retried>
+    Then its memory and its thread have the request once, and its answer
+
+    Examples:
+      | retried                                |
+      | a bridge with retry                    |
+      | a caller who tries the same message again |
+
+  Scenario: A message that is asked once more after its answer is answered anew
+    Given an agent over a graph with a checkpointer, which shows what its model sees
+    When a caller asks the very same message twice
+    Then the model was shown it at the end both times, and the memory has two turns
+
+  Scenario: Who hands over the whole conversation each time has each message in it once
+    Given an agent over a graph with a checkpointer, which shows what its model sees
+    When a caller asks with all that was said before, three times
+    Then its memory and its thread have three turns, and the model saw nothing twice
