@@ -84,6 +84,11 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
     When the program runs its loop again
     Then there is room for 1 message and no more
 
+  Scenario: Whoever waits with "wait" for a run that was cancelled in a pause hears of it in the pause
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
+    When the loop stops with a run in flight, which is cancelled in the pause
+    Then "concurrent.futures.wait" finds it done, and the registry has it
+
   # -- the end
 
   Scenario: A bridge that is closed in a pause reports what has not ended, soon, and that ends when the loop runs
@@ -92,6 +97,12 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
     Then its report names that run, and its future is done
     When the program runs its loop again
     Then that run has ended, the registry is closed, and the loop and its tasks are as they were
+
+  Scenario: Nobody complains where a bridge is closed in a pause, and its program ends the loop in the next breath
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
+    When the loop stops with a run in flight, and the bridge is closed without a limit
+    And the program ends
+    Then that run has ended, and the registry is closed
 
   Scenario: A bridge that is closed in a pause with nothing in flight has no thread left
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it

@@ -384,6 +384,18 @@ def step_room_for(context: Context, count: int) -> None:
     context.host.run(main())
 
 
+@when("the loop stops with a run in flight, which is cancelled in the pause")
+def step_cancel_in_pause(context: Context) -> None:
+    stop_with(context, "a waiting graph")
+    assert context.futures[0].cancel()
+
+
+@then('"concurrent.futures.wait" finds it done, and the registry has it')
+def step_wait_finds_it(context: Context) -> None:
+    assert wait(context.futures, LIMIT).done == set(context.futures)
+    assert context.futures[0] in context.bridge.registry
+
+
 # -- the end ---------------------------------------------------------------------------------------
 
 
@@ -412,6 +424,17 @@ def step_ended_and_as_it_was(context: Context) -> None:
     assert len(context.work.ended) == 1
     assert context.bridge.registry.state == "closed"
     step_loop_as_it_was(context)
+
+
+@when("the program ends")
+def step_program_ends(context: Context) -> None:
+    context.host.close()
+
+
+@then("that run has ended, and the registry is closed")
+def step_ended_and_closed(context: Context) -> None:
+    assert len(context.work.ended) == 1
+    assert context.bridge.registry.state == "closed", context.bridge.registry.snapshot()
 
 
 @then("the loop and its tasks are as they were")

@@ -356,14 +356,16 @@ class Engine:
         """
         self.backlog.turn_away(error)
         for run in self._runs():
-            if not run.done():
+            if run.cancelled():
+                run.settle(None, None)  # `wait` and `as_completed` hear only now that it was
+            elif not run.done():
                 run.cut_off = True
                 run.resolve(run.outcome("error", None, error, None))
                 self.handoff.attend(run)  # it is cancelled, or never begins, when the loop goes on
 
-    def is_idle(self) -> bool:
-        """In any thread: whether nothing is left to do on the loop."""
-        return self.registry.wait_idle(0) and not self.handoff.is_due()
+    def is_due(self) -> bool:
+        """In any thread: whether the loop still has to look at a run."""
+        return self.handoff.is_due()
 
     def seal(self) -> None:
         """Admit nothing more. Any thread; never blocks."""

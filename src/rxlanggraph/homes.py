@@ -53,8 +53,8 @@ class EngineHooks(Protocol):
     def loop_paused(self, error: LoopUnavailableError) -> None:
         """In any thread, again and again: the loop has stopped; give up what waits for it."""
 
-    def is_idle(self) -> bool:
-        """In any thread: whether nothing of the engine's is left to do on the loop."""
+    def is_due(self) -> bool:
+        """In any thread: whether the loop still has to look at a run."""
 
 
 class Home(Protocol):
@@ -287,12 +287,20 @@ class AdoptedLoop:
         routing = route_runs(self._loop)
         try:
             await self._release.wait()
+            await self._end_of_arrivals()
         except asyncio.CancelledError:
             self._hooks.loop_going(LoopUnavailableError(f"the loop of {self._name} is ending"))
             await self._hooks.registry.wait_idle_async(_LAST_ROUND)
+            await self._end_of_arrivals()
             raise
         finally:
             routing.release()
+
+    async def _end_of_arrivals(self) -> None:
+        # Nobody may let the loop turn any more than we do; what comes to look at the arrivals would
+        # be left there, and complained of, before it has begun.
+        for _ in iter(self._hooks.is_due, False):
+            await asyncio.sleep(0)
 
     def _guard_ended(self, _: Future[None]) -> None:
         _set_done(self.left)
@@ -322,7 +330,8 @@ class AdoptedLoop:
         if not self._leaving:
             return False
         # With something left on a paused loop it goes on: nobody else sees it if that is closed.
-        return self._guarding.done() or (not self._loop.is_running() and self._hooks.is_idle())
+        idle = self._hooks.registry.wait_idle(0) and not self._hooks.is_due()
+        return self._guarding.done() or (idle and not self._loop.is_running())
 
     def _ask_whether_it_turns(self) -> threading.Event:
         turned = threading.Event()
