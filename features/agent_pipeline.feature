@@ -101,6 +101,19 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
     When a message without a thread is sent
     Then it has failed with InvalidArgumentError, which says "thread_id="
 
+  Scenario Outline: A pool that is asked by itself takes threads as a bridge does: <config>
+    Given an open bridge on its own loop
+    And a pool of at most 3 agents that keeps memories in this process
+    When the pool itself is asked with config=<config>
+    Then it has <outcome>
+
+    Examples:
+      | config                                                  | outcome                           |
+      | {"configurable": {"thread_id": "t"}}                    | answered                          |
+      | {"thread_id": "t"}                                      | answered                          |
+      | {"configurable": {"thread_id": 7}}                      | refused it with InvalidTypeError, "convert it with str()" |
+      | {"thread_id": "a", "configurable": {"thread_id": "b"}}  | refused it with InvalidArgumentError, "given twice" |
+
   Scenario Outline: <what> is refused, and named
     When a pool is made with <what>
     Then the agent is refused with <error>: "<text>"

@@ -337,3 +337,24 @@ def step_impl(context: Context, what: str) -> None:
         context.error = AgentPool(**{"agent_factory": Made(), **options})
     except Exception as error:
         context.error = error
+
+
+@when("the pool itself is asked with config={config}")
+def the_pool_itself_is_asked(context: Context, config: str) -> None:
+    async def ask() -> Any:
+        try:
+            return await context.pool.ainvoke("hello", eval(config))
+        except Exception as error:
+            return error
+
+    context.answer = run(ask())
+
+
+@then("it has answered")
+def the_pool_has_answered(context: Context) -> None:
+    assert context.answer == 0, context.answer
+
+
+@then('it has refused it with {name}, "{words}"')
+def the_pool_has_refused(context: Context, name: str, words: str) -> None:
+    assert type(context.answer).__name__ == name and words in str(context.answer), context.answer

@@ -174,7 +174,7 @@ class Run(LightFuture[StreamMessage]):
         As with ``asyncio.wrap_future``, cancelling who awaits cancels the run; ``asyncio.shield``
         keeps it. A run that was cancelled raises ``CancelledError``.
         """
-        return asyncio.wrap_future(self).__await__()
+        return asyncio.wrap_future(self, loop=asyncio.get_running_loop()).__await__()
 
     def running(self) -> bool:
         """Whether its coroutine has started and not yet ended. Any thread; never blocks."""

@@ -15,6 +15,7 @@ from rxlanggraph.agent.keeping import Keeper, keeper_for
 from rxlanggraph.agent.line import Line, Place
 from rxlanggraph.agent.messages import Message
 from rxlanggraph.agent.runs import Kept, deadline, is_within
+from rxlanggraph.configs import one_thread, threads_of
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
 from rxlanggraph.forking import announce, fork_safe_rlock
 
@@ -137,18 +138,21 @@ class AgentPool:
 
         Raises:
             AgentBusyError: A run of that same agent asks this, and would wait for itself.
-            InvalidArgumentError: ``config`` names no ``thread_id``.
-            InvalidTypeError: The factory made something else than an agent.
+            InvalidArgumentError: ``config`` names no ``thread_id``, or two.
+            InvalidTypeError: The factory made something else than an agent; the ``thread_id`` is
+                no string, ``config`` no mapping.
             RunTimeoutError: The time was over.
             Exception: Whatever factory, run or keeping raised; the memory is as it was before.
         """
-        thread_id = ((config or {}).get("configurable") or {}).get("thread_id")
-        if thread_id is None:
+        named = one_thread(threads_of(None, config))
+        if named is None:
             raise InvalidArgumentError(
                 "a message for an AgentPool needs a thread_id: whose agent is to answer? "
                 "pass bridge.invoke(pool, thread_id=...)"
             )
-        return await self._answer(thread_id, lambda agent: agent.ainvoke(input, config, reset=True))
+        return await self._answer(
+            named.thread_id, lambda agent: agent.ainvoke(input, config, reset=True)
+        )
 
     async def process_mcp_message(self, content: Any, sender: str, *, thread_id: str) -> Any:
         """Have the agent of ``thread_id`` answer an MCP message, as its method of that name does.
