@@ -18,7 +18,7 @@ Feature: max_pending bounds what waits, whatever thread it comes from, and never
 
   Scenario: A result that leads to many messages is worked off before the next one is made
     Given an open bridge on its own loop with max_concurrency=2, max_pending=2
-    When 20 messages go through a stage, a flat_map to 10 messages each, and a second stage
+    When 20 messages go through a stage, a flat_map to 10 each, and a second stage
     Then all 200 come out, and never more than 40 were in flight
 
   Scenario: What a result leads to on the loop later on is let in too
