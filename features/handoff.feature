@@ -109,9 +109,9 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
 
     Examples:
       | what                                  | remedy                     |
-      | future.result()                       | asyncio.wrap_future        |
-      | future.result(1)                      | asyncio.wrap_future        |
-      | future.exception()                    | asyncio.wrap_future        |
+      | future.result()                       | await future               |
+      | future.result(1)                      | await future               |
+      | future.exception()                    | await future               |
       | bridge.cleanup_tasks()                | cleanup_tasks_async()      |
       | bridge.close()                        | aclose()                   |
       | bridge.aclose()                       | close the bridge from      |

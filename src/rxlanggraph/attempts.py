@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from tenacity import AsyncRetrying, DoAttempt, DoSleep, RetryCallState
 
 from rxlanggraph.configs import Config, configurable_of
+from rxlanggraph.tracebacks import without_machinery
 
 __all__ = ["ThreadAttempts", "retried", "saver_of"]
 
@@ -38,12 +39,12 @@ async def retried(
     cancelling included, goes straight out.
     """
     retry = retry.copy()
-    if not retry.enabled:
-        return await attempt()
     retry.begin()
     state = RetryCallState(retry, attempt, (), {})
     ended = None
     try:
+        if not retry.enabled:
+            return await attempt()
         while True:
             action = await retry.iter(state)
             if isinstance(action, DoAttempt):
@@ -52,6 +53,7 @@ async def retried(
                 except Exception as error:
                     if not may_go_on():
                         raise
+                    without_machinery(error)
                     state.set_exception((type(error), error, error.__traceback__))
             elif isinstance(action, DoSleep):
                 ended = state.outcome
@@ -63,8 +65,9 @@ async def retried(
             else:
                 return action
     finally:
-        # They refer to the exception, and its traceback to this frame.
+        # They refer to the exception or to the run, and the exception's traceback to this frame.
         state.outcome = ended = None
+        del retry, state, attempt, may_go_on
 
 
 def saver_of(graph: Any) -> Any:

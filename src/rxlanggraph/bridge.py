@@ -26,7 +26,7 @@ from rxlanggraph.errors import (
 from rxlanggraph.messages import StreamMessage, passes_through
 from rxlanggraph.operators.invoke import ErrorPolicy, invoke
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
-from rxlanggraph.runs import Group, Run, RunOptions, current_run
+from rxlanggraph.runs import Group, Run, RunOptions, current_run, run_scope
 from rxlanggraph.targets import Graph, as_target
 
 __all__ = ["Retry", "RxPyLangGraphBridge"]
@@ -97,8 +97,9 @@ class RxPyLangGraphBridge(Ending):
             loop, max_concurrency, max_pending, self.name, spare_threads=spare_threads
         )
         # The options of the last plain call, for the next one with the same graph: a mapper makes
-        # the same call for every message. One tuple, replaced whole, by any thread.
-        self._recent: tuple[Graph, RunOptions] = (as_target, self.run_options(as_target))
+        # the same call for every message. Known weakly: they last as long as a run that has them,
+        # and an idle bridge keeps no graph. One reference, replaced whole, by any thread.
+        self._recent: weakref.ref[RunOptions] | None = None
         # A bridge that was dropped unclosed ends its loop; at exit the engine sees to itself.
         weakref.finalize(self, self._engine.abandon).atexit = False
 
@@ -184,13 +185,13 @@ class RxPyLangGraphBridge(Ending):
                 that differ.
         """
         special = (timeout, retry, config, name) != (None, None, None, None) or errors != "raise"
-        known, options = self._recent
-        if special or known is not graph:
+        options = None if special or self._recent is None else self._recent()
+        if options is None or options.graph is not graph:
             options = self.run_options(
                 graph, timeout=timeout, retry=retry, errors=errors, config=config, name=name
             )
             if not special:
-                self._recent = graph, options
+                self._recent = weakref.ref(options)
         return self.submit(options.message_for(message, thread_id), options)
 
     def run_options(
@@ -218,6 +219,7 @@ class RxPyLangGraphBridge(Ending):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
         target = as_target(graph)
         return RunOptions(
+            graph,
             target,
             self.timeout if timeout is None else timeout,
             _retrying(retry),
@@ -241,7 +243,7 @@ class RxPyLangGraphBridge(Ending):
     def new_run(self, message: StreamMessage, options: RunOptions) -> Run:
         """Make a run that sees the caller's contextvars. Any thread; never blocks."""
         run = Run(message, options, context_of_its_own(), self._engine.handoff, self)
-        parent = current_run.get()
+        parent = current_run()
         if parent is not None and not parent.done():
             run.parent = parent
         return run
@@ -282,8 +284,8 @@ class RxPyLangGraphBridge(Ending):
     def _delivers_result(self) -> bool:
         # Callbacks and observers run in the context of the run that ended, as does what they
         # schedule on the loop.
-        run = current_run.get()
-        return run is not None and run.done() and run.is_of(self._engine.handoff)
+        scope = run_scope.get()
+        return scope is not None and scope.is_over(self._engine.handoff)
 
     def hand_over(self, run: Run) -> Run:
         """Register ``run`` and hand it to the loop; never blocks.

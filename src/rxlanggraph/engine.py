@@ -16,6 +16,7 @@ import atexit
 import contextlib
 import os
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -29,10 +30,11 @@ from rxlanggraph.homes import AbsentLoop, AdoptedLoop, Home, OwnedLoop
 from rxlanggraph.locking import letting_go
 from rxlanggraph.messages import Status, StreamMessage, passes_through
 from rxlanggraph.registry import TaskRegistry, Trackable
-from rxlanggraph.runs import Phase, Run, current_run
+from rxlanggraph.runs import Phase, Run, RunScope, run_scope
 from rxlanggraph.stacks import format_frames, format_task, tasks_where
 from rxlanggraph.tasks import TaskStarter, keep_quiet
 from rxlanggraph.threads import WorkerThreads
+from rxlanggraph.tracebacks import without_machinery
 from rxlanggraph.turns import Turns
 from rxlanggraph.usercode import is_interrupt, raise_on_loop
 
@@ -175,7 +177,8 @@ class Engine:
             self._finish(run, run.outcome("cancelled", None, None, None))
 
     async def _execute(self, run: Run) -> None:
-        current_run.set(run)
+        run.scope = RunScope(run)
+        run_scope.set(run.scope)
         run.task = asyncio.current_task()
         content: Any = None
         error: BaseException | None = None
@@ -190,7 +193,7 @@ class Engine:
             if asyncio._get_running_loop() is None:
                 raise  # GeneratorExit, from a loop that was closed over us: see loop_gone()
             status = "timed_out" if caught is run.timeout_error else "error"
-            error = caught
+            error = without_machinery(caught)
         run.task = None
         result = run.outcome(status, content, error, monotonic() - run.since)
         if run.threaded and self._wait_for_threads(run, result):
@@ -202,7 +205,8 @@ class Engine:
             self._finish(run, result)
         if isinstance(error, KeyboardInterrupt | SystemExit) and not self.home.owned:
             raise_on_loop(error)  # as asyncio has it; a loop of ours is nobody else's to end
-        del content, error  # the error's traceback refers to this frame, and the frame to it
+        # The error's traceback refers to this frame, as what called its own, and these to it.
+        del run, content, error, result
 
     def _cancelled_by(
         self, run: Run, caught: asyncio.CancelledError
@@ -243,11 +247,11 @@ class Engine:
 
     async def _timed_attempt(self, run: Run, attempt: Callable[[], Awaitable[Any]]) -> Any:
         options = run.options
-        if options.timeout is None:
-            return await attempt()
         loop = asyncio.get_running_loop()
         run.expired = False
-        run.timer = loop.call_later(options.timeout, self._expire, run)
+        if options.timeout is not None:
+            # In a context of its own: a handle keeps that for its whole time, also cancelled.
+            run.timer = loop.call_later(options.timeout, self._expire, run, context=Context())
         try:
             return await attempt()
         except asyncio.CancelledError:
@@ -259,7 +263,9 @@ class Engine:
             assert run.timeout_error is not None
             raise run.timeout_error from None
         finally:
-            run.timer.cancel()
+            if run.timer is not None:
+                run.timer.cancel()
+            del run, attempt  # what fails refers to this frame
 
     async def _threads_ended(self, run: Run) -> None:
         # The next attempt must not overlap with what the last one left behind in a thread.
@@ -279,7 +285,8 @@ class Engine:
             else:
                 # A stuck attempt cannot be followed by another; after as long again, give up.
                 loop = asyncio.get_running_loop()
-                run.timer = loop.call_later(run.options.timeout or 0, self._give_up, run)
+                time = run.options.timeout or 0
+                run.timer = loop.call_later(time, self._give_up, run, context=Context())
 
     def _give_up(self, run: Run) -> None:
         self._resolve_early(run, "timed_out")
@@ -320,6 +327,9 @@ class Engine:
             self.backlog.leave(run)
         self.registry.leave(run, run.counts_as(result.status), run.resolve, result)
         run.owner = run.parent = None
+        if run.scope is not None:
+            run.scope.run = None
+            run.scope = None
 
     def loop_going(self, error: LoopUnavailableError) -> None:
         """On the loop: take nothing more, cancel what runs, and resolve what has not started."""
@@ -431,7 +441,7 @@ class Engine:
             return ""
         parts = []
         if task.task is not None:
-            started = tasks_where(task.task.get_loop(), current_run, task)
+            started = tasks_where(task.task.get_loop(), run_scope, task.scope)
             tasks = [task.task, *(each for each in started if each is not task.task)]
             parts += [format_task(each, self.home.thread_id) for each in tasks]
         parts.append(format_frames(self.threads.frames(task)))

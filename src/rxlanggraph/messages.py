@@ -47,7 +47,8 @@ class StreamMessage:
         metadata: Anything to carry along. It is copied and read-only from then on; a result has
             its source's metadata.
         id: Unique, and sortable by creation (a UUIDv7, RFC 9562).
-        source: In a result, the message that it answers.
+        source: In a result, the message that it answers; if that is a result too, without a source
+            of its own, so that results which are fed back do not keep all that came before.
         status: How the run ended. A message that is no result has ``"ok"``.
         error: The exception of a run that did not end well, otherwise None.
         duration: Seconds that the run took, from its start, waiting for its turn not included.
@@ -90,7 +91,8 @@ class StreamMessage:
         """Make a message; without an ``id`` it gets a new one. Any thread; never blocks.
 
         Raises:
-            InvalidTypeError: ``thread_id`` or ``id`` is no string, ``metadata`` no mapping.
+            InvalidTypeError: ``thread_id`` or ``id`` is no string, ``metadata`` no mapping, or
+                ``source`` no message.
             InvalidArgumentError: ``status`` is none of the six.
         """
         if id is not None and not isinstance(id, str):
@@ -112,7 +114,7 @@ class StreamMessage:
         self._thread_id = thread_id
         self._metadata = metadata
         self._id = str(uuid7()) if id is None else id
-        self._source = source
+        self._source = None if source is None else _light(source)
         self._status = status
         self._error = error
         self._duration = duration
@@ -212,6 +214,13 @@ def passes_through(item: Any) -> TypeGuard[StreamMessage]:
     the graph had when it asked, and acting on that would forestall the answer.
     """
     return isinstance(item, StreamMessage) and item.status != "ok"
+
+
+def _light(source: object) -> StreamMessage:
+    """``source``, without a source of its own."""
+    if not isinstance(source, StreamMessage):
+        raise InvalidTypeError(f"source must be a StreamMessage or None, not {source!r}")
+    return source if source.source is None else source.replace(source=None)
 
 
 def _restore(fields: dict[str, Any]) -> StreamMessage:

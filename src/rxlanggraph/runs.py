@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from tenacity import AsyncRetrying
 
     from rxlanggraph.configs import Config
-    from rxlanggraph.targets import Target
+    from rxlanggraph.targets import Graph, Target
 
-__all__ = ["Group", "Phase", "Run", "RunOptions", "current_run"]
+__all__ = ["Group", "Phase", "Run", "RunOptions", "RunScope", "current_run", "run_scope"]
 
 
 _COUNTS_AS: dict[Status, Outcome] = {
@@ -62,10 +62,11 @@ class Group:
     waiting: deque[Run] = field(default_factory=deque)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class RunOptions:
     """What is the same for all runs of one call or operator."""
 
+    graph: Graph
     target: Target
     timeout: float | None = None
     retry: AsyncRetrying | None = None
@@ -136,6 +137,7 @@ class Run(LightFuture[StreamMessage]):
         self.owner: object = owner
         # Confined to the loop's thread:
         self.phase = Phase.NEW
+        self.scope: RunScope | None = None  # from its start to its end
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.expired = False
@@ -189,7 +191,10 @@ class Run(LightFuture[StreamMessage]):
             CancelledError: The run was cancelled.
         """
         self._refuse_own_loop("result", timeout)
-        return super().result(timeout)
+        try:
+            return super().result(timeout)
+        finally:
+            del self  # as there
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the exception. Blocks; see ``concurrent.futures.Future.exception``.
@@ -201,10 +206,6 @@ class Run(LightFuture[StreamMessage]):
         """
         self._refuse_own_loop("exception", timeout)
         return super().exception(timeout)
-
-    def is_of(self, crossing: _Crossing) -> bool:
-        """Whether it runs on the bridge of ``crossing``. Any thread; never blocks."""
-        return self._crossing is crossing
 
     def get_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that it runs on. Any thread; never blocks."""
@@ -274,5 +275,31 @@ class Run(LightFuture[StreamMessage]):
         return _COUNTS_AS[status]
 
 
-current_run: ContextVar[Run | None] = ContextVar("rxlanggraph_current_run", default=None)
-"""The run in whose context this code executes: how a worker thread is known to be part of it."""
+class RunScope:
+    """What a context knows of the run that its code is part of.
+
+    A context is kept by whoever copied it, for as long as they like: so this lets go of the run
+    when that has ended.
+    """
+
+    __slots__ = ("_crossing", "run")
+
+    def __init__(self, run: Run) -> None:
+        self._crossing = run._crossing
+        # Until it has left the registry. One reference, replaced whole, by whoever takes it out.
+        self.run: Run | None = run
+
+    def is_over(self, crossing: _Crossing) -> bool:
+        """Whether the run was one of the bridge of ``crossing``, and is done. Any thread."""
+        run = self.run
+        return self._crossing is crossing and (run is None or run.done())
+
+
+run_scope: ContextVar[RunScope | None] = ContextVar("rxlanggraph_run_scope", default=None)
+"""Of the run in whose context this code executes: how a worker thread is known to be part of it."""
+
+
+def current_run() -> Run | None:
+    """The run in whose context this code executes, unless it has left the registry. Any thread."""
+    scope = run_scope.get()
+    return None if scope is None else scope.run

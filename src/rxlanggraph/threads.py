@@ -273,7 +273,7 @@ class WorkerThreads(Executor):
 
 def active_run() -> Run | None:
     """The run in whose context this code executes, unless that has ended. On its loop."""
-    run = current_run.get()
+    run = current_run()
     return run if run is not None and run.phase is Phase.RUNNING else None
 
 

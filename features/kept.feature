@@ -1,0 +1,80 @@
+Feature: Nothing is kept for no reason
+
+  Where it says that something is freed, the cyclic collector is off: it was freed by its last owner.
+
+  Scenario: A result that is fed back knows its source, but not its source's source
+    Given an open bridge on its own loop
+    When 200 results of an async function are each fed back to it
+    Then the last one's source is the message it answers, without a source of its own
+    And it is pickled in less than 1000 bytes
+
+  Scenario: Twenty thousand results that were made of each other keep two messages
+    When 20000 results are made, each with the one before as its source
+    Then 2 messages are left, and the last one can be pickled
+
+  Scenario: The source of a result is the very message that was sent
+    Given an open bridge on its own loop
+    When one message goes to an async function
+    Then its result's source is that very message
+
+  Scenario: A source that is no message is refused
+    When a result of "hello" is made
+    Then InvalidTypeError says "source must be a StreamMessage or None, not 'hello'"
+
+  Scenario Outline: An idle bridge keeps nothing of <kind> that it ran last
+    Given an open bridge on its own loop
+    When the last run of "<kind>" succeeds, with no options
+    And the last run of "<kind>" succeeds, with "timeout=60"
+    Then nothing is kept of it
+
+    Examples:
+      | kind              |
+      | an async function |
+      | a sync function   |
+      | an async node     |
+      | a sync node       |
+
+  Scenario Outline: Of a run of <kind> that failed nothing is kept, whatever the policies
+    Given an open bridge on its own loop
+    When the last run of "<kind>" fails, with no options
+    And the last run of "<kind>" fails, with "timeout=60"
+    And the last run of "<kind>" fails, with "retry=fast"
+    And the last run of "<kind>" fails, with "timeout=60, retry=fast"
+    And the last result of "<kind>" fails, with errors="raise"
+    And the last result of "<kind>" fails, with errors="emit"
+    And the last result of "<kind>" fails, with errors="skip"
+    Then nothing is kept of it
+
+    Examples:
+      | kind              |
+      | an async function |
+      | a sync function   |
+      | an async node     |
+      | a sync node       |
+
+  Scenario Outline: Of a run of <kind> that was cut short nothing is kept
+    Given an open bridge on its own loop
+    When the last run of "<kind>" waits, with no options
+    And the last run of "<kind>" waits, with "timeout=0.01"
+    And the last run of "<kind>" waits, with "timeout=0.01, retry=fast"
+    Then nothing is kept of it
+
+    Examples:
+      | kind              |
+      | an async function |
+      | an async node     |
+
+  @tdd_expected_fail
+  Scenario Outline: Plain LangGraph, <kind> that failed is kept until the collector comes
+    When a graph of <kind> fails without a bridge
+    Then nothing is kept of it
+
+    Examples:
+      | kind          |
+      | an async node |
+      | a sync node   |
+
+  Scenario: The traceback of a failed run begins with what LangGraph did, and keeps its user's locals
+    Given an open bridge on its own loop
+    When a graph fails whose node has a local of its own
+    Then the traceback shows LangGraph's lines and that local, and no line of the bridge
