@@ -3,8 +3,14 @@ Feature: A journal is where its name says, and what is none stays as it is
   Background:
     Given a folder with the file "graphs.py"
       """
+      import pathlib
+
       def double(content):
           return content["n"] * 2
+
+      def telling_modes(content):
+          modes = {path.name: path.stat().st_mode & 0o777 for path in pathlib.Path().glob("j*")}
+          pathlib.Path("modes").write_text(repr(modes))
 
       """
     And the file "good.jsonl"
@@ -98,19 +104,117 @@ Feature: A journal is where its name says, and what is none stays as it is
       | --rate 0.00000000000001/h    |
       | -j 10001                     |
 
-  Scenario Outline: No message shows a password: <url>
-    When I run "rxlanggraph status <url>"
-    Then standard error says "***"
-    And standard error has neither "SEC" nor "RET"
+  Scenario Outline: No message shows a password, and no file is made of it: <url>
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal '<url>' --resume"
+    Then nothing that was said has "SEC" or "RET"
+    And no file is named after "<url>"
+    When I run "rxlanggraph status '<url>'"
+    Then the exit status is not 0
+    And nothing that was said has "SEC" or "RET"
 
-    Examples:
+    Examples: As they are written
       | url                                                     |
+      | redis://u:SEC%20RET@127.0.0.1:1/0                       |
+      | redis://SECRET@127.0.0.1:1/0                            |
       | redis://127.0.0.1:1/0?password=SECRET                   |
       | postgresql://127.0.0.1:1/db?user=u&password=SEC@RET     |
+
+    Examples: Not escaped
+      | url                                                     |
       | redis://u:SEC@RET@127.0.0.1:1/0                         |
       | postgresql://u:SEC@RET@127.0.0.1:1/db                   |
       | postgresql://u:SEC/RET@127.0.0.1:1/db                   |
+      | postgresql://u:SEC?RET@127.0.0.1:1/db                   |
+      | postgresql://u:SEC%RET@127.0.0.1:1/db                   |
+      | postgresql://u:SEC RET@127.0.0.1:1/db                   |
+      | postgresql://127.0.0.1:1/db?password=SEC&RET            |
+      | postgresql://127.0.0.1:1/db?password=SEC&RET=1          |
+      | postgresql://127.0.0.1:1/db?sslpassword=SEC#RET         |
+      | redis://127.0.0.1:1/0?password=SEC&RET=1                |
       | redis://u:SEC#RET@127.0.0.1:1/0                         |
+      | redis://u:SEC#RET                                       |
+
+    Examples: Without a host, or without slashes
+      | url                                                     |
+      | postgresql://u:SECRET                                   |
+      | postgresql://u:SECRET/db                                |
+      | postgresql://u:SECRET@                                  |
+      | redis://:SECRET@                                        |
+      | redis://:SECRET/0                                       |
+      | redis:u:SECRET@127.0.0.1:1/0                            |
+      | redis:/u:SECRET@127.0.0.1:1/0                           |
+      | postgresql:u:SECRET@127.0.0.1:1/db                      |
+      | postgresql+psycopg:u:SECRET@127.0.0.1:1/db              |
+      | u:SECRET@127.0.0.1:1/db                                 |
+
+    Examples: Of something else
+      | url                                                     |
+      | mysql://u:SECRET@127.0.0.1:1/db                         |
+      | sqlite://u:SECRET@127.0.0.1:1/db                        |
+      | unix://u:SECRET@/nowhere/socket                     |
+
+  Scenario: A file may be called like a server: its path says that it is one
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal redis:a@b"
+    Then the exit status is 2
+    And standard error says "for a file of that name write ./"
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal ./redis:a@b"
+    Then the exit status is 0
+
+  Scenario: A journal is for its owner alone, and so is what SQLite keeps beside it
+    When I run "rxlanggraph run graphs.py:telling_modes -i good.jsonl -o out.jsonl --journal j"
+    Then the exit status is 0
+    And while it ran, each file of the journal had the mode 0600
+
+  Scenario Outline: A password in the environment becomes that of the URL, escaped, where that has none: <url>
+    Given the password is in RXLANGGRAPH_JOURNAL_PASSWORD
+    Then the journal "<url>" is at "<whole>"
+
+    Examples:
+      | url                              | whole                                            |
+      | redis://host:1/0                 | redis://:{password}@host:1/0                     |
+      | redis://user@host:1/0            | redis://user:{password}@host:1/0                 |
+      | redis://host/0?socket_timeout=1  | redis://:{password}@host/0?socket_timeout=1      |
+      | unix://user@/socket?db=1         | unix://user:{password}@/socket?db=1              |
+      | unix:///socket                   | unix://:{password}@/socket                       |
+      | postgresql:///db                 | postgresql://:{password}@/db                     |
+      | postgresql://one:1,two:2/db#run  | postgresql://:{password}@one:1,two:2/db          |
+      | postgresql://user@[::1]/db       | postgresql://user:{password}@[::1]/db            |
+      | redis://user:own@host            | redis://user:own@host                            |
+      | postgresql://host/db?password=x  | postgresql://host/db?password=x                  |
+
+  @valkey
+  Scenario Outline: The password of a server may come from <where>, and is not in the list of processes then
+    Given a server with a user whose password is "p@ss/w#rd%?&"
+    And the password is in <where>
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal <journal>"
+    Then the exit status is 0
+    And standard error does not say "list of processes"
+    When I run "rxlanggraph status <journal>"
+    Then the exit status is 0
+
+    Examples:
+      | where                                         | journal          |
+      | RXLANGGRAPH_JOURNAL_PASSWORD                  | {journal}        |
+      | the file of RXLANGGRAPH_JOURNAL_PASSWORD_FILE | {journal}#other  |
+
+  @valkey
+  Scenario: A password in the command line works, with a warning that others can see it
+    Given a server with a user whose password is "p@ss/w#rd%?&"
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal {whole}"
+    Then the exit status is 0
+    And standard error says "list of processes"
+    And standard error says "RXLANGGRAPH_JOURNAL_PASSWORD"
+
+  Scenario Outline: A password that cannot be had is said: <what>
+    Given the password is in <what>
+    When I run "rxlanggraph status redis://127.0.0.1:1/"
+    Then the exit status is 2
+    And standard error says "<reason>"
+
+    Examples:
+      | what                                 | reason                                   |
+      | both variables                       | RXLANGGRAPH_JOURNAL_PASSWORD and         |
+      | a file that is not there             | cannot read nowhere                      |
 
   Scenario: A missing folder is named
     When I run "rxlanggraph run graphs.py:double -i good.jsonl --journal no/where"

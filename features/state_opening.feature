@@ -33,8 +33,37 @@ Feature: A state is opened by its URL, on the loop that uses it
       | half attempts            | "memory:", max_attempts=1.5       | InvalidTypeError     | max_attempts   |
       | a name that is too long  | "memory:" + "x" * 513             | InvalidArgumentError | 512            |
 
-  Scenario: An error does not repeat a password
-    Then no error about a URL that cannot be shows the password in it
+  Scenario Outline: No error repeats a password: <url>
+    Then <url> cannot be opened, and no error, nor one behind it, shows its password
+
+    Examples:
+      | url                                                |
+      | mongodb://me:SECRET@host/                          |
+      | me:SECRET@host                                     |
+      | SECRET@host                                        |
+      | sqlite://me:SECRET@host/x                          |
+      | postgresql://me:SECRET@[/                          |
+      | postgresql://me:SEC@RET@127.0.0.1:1/               |
+      | postgresql://me:SEC/RET@127.0.0.1:1/               |
+      | postgresql://me:SEC?RET@127.0.0.1:1/               |
+      | postgresql://me:SEC%RET@127.0.0.1:1/               |
+      | postgresql://me:SEC%00RET@127.0.0.1:1/             |
+      | postgresql://me:SECRET                             |
+      | postgresql://me:SECRET@127.0.0.1:1/                |
+      | postgresql:me:SECRET@127.0.0.1:1/                  |
+      | postgresql://127.0.0.1:1/?password=SEC%RET         |
+      | postgresql://127.0.0.1:1/?password=SEC&RET         |
+      | postgresql://127.0.0.1:1/?password=SEC&RET=1       |
+      | redis://me:SEC@RET@127.0.0.1:1/                    |
+      | redis://me:SEC/RET@127.0.0.1:1/                    |
+      | redis://me:SEC#RET@127.0.0.1:1/                    |
+      | redis://me:SEC#RET                                 |
+      | redis://:SECRET                                    |
+      | redis://:SECRET@127.0.0.1:1/                       |
+      | redis:me:SECRET@127.0.0.1:1/                       |
+      | redis://127.0.0.1:1/?password=SEC&RET=1            |
+      | redis://127.0.0.1:1/?password=SECRET               |
+      | unix://me:SECRET@/nowhere                          |
 
   Scenario Outline: Without its packages, <url> names the extra that brings them
     Given a Python without <package>

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import os
+import shutil
 import sqlite3
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from urllib.parse import quote
 
 import psycopg
+import redis
 from behave import given, then, when
 from behave.runner import Context
 
+from rxlanggraph.cli.journal_place import place_of
 from rxlanggraph.testing.state_conformance.__main__ import main
-from support import command, servers
+from support import command, servers, valkey_server
 from support.patching import patch
 
 
@@ -105,10 +111,70 @@ def step_impl(context: Context, name: str, other: str) -> None:
     assert name in names and other not in names, names
 
 
-@then('standard error has neither "{one}" nor "{other}"')
-def step_impl(context: Context, one: str, other: str) -> None:
-    err = context.ended.err
-    assert one not in err and other not in err, err
+# -- passwords -------------------------------------------------------------------------------------
+
+
+@then('nothing that was said has "{one}" or "{other}"')
+def nothing_said_has(context: Context, one: str, other: str) -> None:
+    said = context.ended.out + context.ended.err
+    assert said and one not in said and other not in said, said
+
+
+@then('no file is named after "{url}"')
+def no_file_is_named_after(context: Context, url: str) -> None:
+    assert not set(content(context)) - {"good.jsonl", "graphs.py", "out.jsonl"}, content(context)
+
+
+@then("the exit status is not 0")
+def exit_status_is_not_0(context: Context) -> None:
+    assert context.ended.status in (2, 5), context.ended
+
+
+@then('standard error does not say "{text}"')
+def standard_error_does_not_say(context: Context, text: str) -> None:
+    assert text not in context.ended.err, context.ended.err
+
+
+@then("while it ran, each file of the journal had the mode 0600")
+def each_file_of_the_journal_had_the_mode(context: Context) -> None:
+    modes = ast.literal_eval((context.folder / "modes").read_text())
+    assert set(modes) >= {"j", "j-wal", "j-shm"} and set(modes.values()) == {0o600}, modes
+
+
+@given('a server with a user whose password is "{password}"')
+def server_with_a_user(context: Context, password: str) -> None:
+    url = valkey_server.fresh_url()
+    with contextlib.closing(redis.Redis.from_url(url)) as client:
+        client.execute_command("ACL", "SETUSER", "worker", "on", f">{password}", "~*", "+@all")
+    context.password = password
+    context.journal = url.replace("://", "://worker@")
+    context.whole = url.replace("://", f"://worker:{quote(password, safe='')}@")
+
+
+@given("the password is in {where}")
+def password_is_in(context: Context, where: str) -> None:
+    password = context.password = getattr(context, "password", "p@ss/w#rd%?&")
+    file = Path(tempfile.mkdtemp()) / "password"
+    file.write_text(f"{password}\n")
+    context.add_cleanup(shutil.rmtree, file.parent)
+    variable, of_file = "RXLANGGRAPH_JOURNAL_PASSWORD", "RXLANGGRAPH_JOURNAL_PASSWORD_FILE"
+    patched = mock.patch.dict(
+        os.environ,
+        {
+            variable: {variable: password},
+            f"the file of {of_file}": {of_file: str(file)},
+            "both variables": {variable: password, of_file: str(file)},
+            "a file that is not there": {of_file: "nowhere"},
+        }[where],
+    )
+    patched.start()
+    context.add_cleanup(patched.stop)
+
+
+@then('the journal "{url}" is at "{whole}"')
+def journal_is_at(context: Context, url: str, whole: str) -> None:
+    password = quote(context.password, safe="")
+    assert place_of(url).url == whole.format(password=password), place_of(url)
 
 
 @given("psycopg finds no libpq")

@@ -101,8 +101,9 @@ def step_impl(context: Context) -> None:
 
 @when('I run "{line}"')
 def step_impl(context: Context, line: str) -> None:
-    whole = line.replace("{journal}", getattr(context, "journal", "{journal}"))
-    context.ended = command.run_here(whole, context.folder, context.stdin)
+    for name in ("journal", "whole"):
+        line = line.replace(f"{{{name}}}", getattr(context, name, ""))
+    context.ended = command.run_here(line, context.folder, context.stdin)
 
 
 @when('I run "{line}" on a terminal')

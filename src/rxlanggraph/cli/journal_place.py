@@ -21,6 +21,7 @@ from tenacity import (
 )
 
 from rxlanggraph.cli.errors import CommandError, JournalError
+from rxlanggraph.cli.journal_secrets import journal_password
 from rxlanggraph.cli.progress import say
 from rxlanggraph.errors import (
     InvalidArgumentError,
@@ -28,6 +29,7 @@ from rxlanggraph.errors import (
     MissingExtraError,
     StateUnavailableError,
 )
+from rxlanggraph.state.addresses import check_address, has_password, masked, with_password
 
 __all__ = ["Patience", "Place", "journal_errors", "place_of"]
 
@@ -35,6 +37,10 @@ _T = TypeVar("_T")
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _FILE_URL = re.compile(r"sqlite(\+aiosqlite)?:///")
+# What was to be a URL, or has a password in it, and not the name of a file.
+_NO_FILE = re.compile(
+    r"(sqlite|postgres(ql)?|rediss?|valkeys?|unix)(\+\w+)?:|[^/@]*:.*@", re.IGNORECASE | re.DOTALL
+)
 # Seconds: long enough for a server to be started again by whatever watches over it.
 _PATIENCE = 60.0
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,56}")
@@ -48,12 +54,14 @@ class Place(NamedTuple):
         url: For `open_state`.
         namespace: For `open_state`.
         path: The SQLite file; None where it is on a server.
+        tells: Whether the name that was given has a password in it.
     """
 
     name: str
     url: str
     namespace: str
     path: Path | None
+    tells: bool = False
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -78,17 +86,33 @@ def place_of(where: str) -> Place:
         if "?" in where:
             raise CommandError(f"{where!r} names no journal: a ? in the name of a file is %3F")
         return _file(where, unquote(where[begin.end() :], errors="surrogateescape"))
-    if not _URL.match(where):
-        return _file(where, where)
+    if _URL.match(where):
+        return _on_server(where)
+    if _NO_FILE.match(where):
+        raise CommandError(
+            f"{masked(where)} names no journal: a server's URL begins with postgresql:// or "
+            "redis://, that of a file with sqlite:///; for a file of that name write ./ before it"
+        )
+    return _file(where, where)
+
+
+def _on_server(where: str) -> Place:
     # What follows the # names one of several journals on one server.
     url, _, run = where.partition("#")
-    name = _masked(where)
-    _check_escaped(name, url, run)
+    name = masked(where)
+    try:
+        # A # in a password is as wrong there as a second @.
+        check_address(where.replace("#", "@", 1) if "@" in run else url)
+    except InvalidArgumentError as error:
+        raise CommandError(f"{name} names no journal: {error}") from None
     if run and not _NAME.fullmatch(run):
         raise CommandError(
             f"{run!r} names no journal: after # come up to 56 letters, digits and . _ : -"
         )
-    return Place(name, url, f"journal:{run or 'run'}", None)
+    tells = has_password(url)
+    if not tells and (password := journal_password()):
+        url = with_password(url, quote(password, safe=""))
+    return Place(name, url, f"journal:{run or 'run'}", None, tells)
 
 
 class Patience:
@@ -157,23 +181,6 @@ def _file(name: str, path: str) -> Place:
         raise CommandError(f"{name!r} names no journal: give the path of a file")
     absolute = Path(path).absolute()
     return Place(name, f"sqlite:///{quote(os.fsencode(absolute))}", "journal:run", absolute)
-
-
-def _masked(where: str) -> str:
-    """Return it without passwords; rather too little of it than too much."""
-    where = re.sub(r"([?&][a-z]*password=)[^&#]*", r"\1***", where, flags=re.IGNORECASE)
-    return re.sub(r"(://[^/:]*:).*@", r"\1***@", where)
-
-
-def _check_escaped(name: str, url: str, run: str) -> None:
-    """Refuse a password that is taken for something else, and told by its error."""
-    address = url.partition("?")[0].partition("://")[2]
-    authority, _, path = address.partition("/")
-    if not url.startswith("unix:") and (authority.count("@") > 1 or "@" in path + run):
-        raise CommandError(
-            f"{name} cannot be read: in a user's name or password write @ as %40, / as %2F and # "
-            "as %23"
-        )
 
 
 @contextmanager

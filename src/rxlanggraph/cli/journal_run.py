@@ -15,6 +15,7 @@ from rxlanggraph.cli.journal_intake import InputFile
 from rxlanggraph.cli.journal_job import JournalJob, JournalOptions
 from rxlanggraph.cli.journal_output import Output, open_output
 from rxlanggraph.cli.journal_place import Place, journal_errors, place_of
+from rxlanggraph.cli.journal_secrets import make_private, warn_of_password
 from rxlanggraph.cli.loading import keeps_in_memory
 from rxlanggraph.cli.progress import reporter_for, say
 from rxlanggraph.cli.summary import Outcome
@@ -82,7 +83,9 @@ def durable_run(
     wanted = _Wanted(
         place_of(journal), target, files, options, resume or resume_failed, resume_failed
     )
+    warn_of_password(tells=wanted.place.tells)
     source = InputFile(files.input, files.form)
+    make_private(wanted.place.path)
     with open_journal(wanted.place) as state:
         with journal_errors(wanted.place):
             run, output, errors = _begin(wanted, _identity(wanted, source), state.sync)

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from rxlanggraph.cli.errors import CommandError, OtherRunError
 from rxlanggraph.cli.journal import QUEUE, RUN, RunIdentity, dead_record, run_from
 from rxlanggraph.cli.journal_place import Place, journal_errors, place_of
+from rxlanggraph.cli.journal_secrets import warn_of_password
 from rxlanggraph.cli.journal_watch import Progress, look
 from rxlanggraph.state import DeadLetter, open_state
 from rxlanggraph.state.opening import is_prepared
@@ -43,6 +44,7 @@ def status_of(where: str, shown: int | None = None) -> Status:
         JournalError: Its server gives no answer.
     """
     place = place_of(where)
+    warn_of_password(tells=place.tells)
     with journal_errors(place, "ask again"):
         if not asyncio.run(is_prepared(place.url)):
             raise _none(place)

@@ -159,7 +159,8 @@ class _Seconds(click.FloatRange):
     metavar="FILE|URL",
     help="Keep in this SQLite file, or on a server (postgresql://..., redis://...; #NAME behind it "
     "for several), what was answered: killed at any moment, the run goes on with --resume. "
-    "--output is then completed instead of overwritten.",
+    "--output is then completed instead of overwritten. A server's password is read from "
+    "RXLANGGRAPH_JOURNAL_PASSWORD, or from the file that RXLANGGRAPH_JOURNAL_PASSWORD_FILE names.",
 )
 @click.option(
     "--resume",

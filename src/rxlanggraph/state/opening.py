@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, MissingExtraError
+from rxlanggraph.state.addresses import check_address
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.block import OneBlock, OneBlockOfThread
 from rxlanggraph.state.contract import Backend
@@ -40,6 +41,8 @@ _ADAPTERS = {
     "valkeys": _REDIS,
     "unix": _REDIS,
 }
+_ON_SERVERS = {"postgresql", "redis"}  # extras
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 # It becomes part of keys; braces would change where a Redis cluster keeps them.
 _NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
@@ -156,12 +159,15 @@ def _adapter(url: str) -> _Adapter:
             f"the URL of a state must begin with {', '.join(f'{name}:' for name in _ADAPTERS)} "
             f"not with {_scheme(url)!r}"
         )
+    if adapter.extra in _ON_SERVERS:
+        check_address(url)
     return adapter
 
 
 def _scheme(url: str) -> str:
     # Not the whole URL: an error message is no place for a password.
-    return url.partition(":")[0]
+    scheme = url.partition(":")[0]
+    return scheme if _SCHEME.fullmatch(scheme) else "***"
 
 
 # -- from a thread ---------------------------------------------------------------------------------

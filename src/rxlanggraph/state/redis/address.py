@@ -1,8 +1,8 @@
 """What the URL of a Redis server says.
 
-A password in it that is not escaped makes it say something else: half of it may be taken for a
-host, a port, a file or an option. What the URL says instead is therefore in no message, and in no
-cause.
+A password in it that is not escaped makes it say something else, even where `check_address` finds
+it unambiguous: half of it may be taken for a database or an option. What the URL says instead is
+therefore in no message, and in no cause.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.state.addresses import may_be_quoted
 from rxlanggraph.state.redis.lane import Connection
 
 __all__ = ["Address", "understood"]
@@ -30,8 +31,7 @@ _MOST_CONNECTIONS: Final = 1024
 # Seconds until an answer is given up, unless the URL says otherwise (?socket_timeout=).
 _TIMEOUT: Final = 5.0
 _DATABASE: Final = re.compile("/?|/[0-9]+/?")
-_SECRETS: Final = ("username", "password")
-_ESCAPES: Final = "in a user's name or password write @ as %40, / as %2F, ? as %3F and # as %23"
+_ESCAPES: Final = "in a user's name or password write / as %2F"
 
 
 class Address(NamedTuple):
@@ -73,7 +73,7 @@ def understood(url: str) -> Address:
         make()  # what it says to options that it does not know, it says here
     except (TypeError, ValueError) as error:
         # What it does not know may be what follows an & in a password.
-        why = "an option is unknown, or cannot be" if "password=" in url else str(error)
+        why = "an option is unknown, or cannot be" if not may_be_quoted(url) else str(error)
         raise InvalidArgumentError(f"redis-py cannot use the URL of the state: {why}") from None
     if not (1 <= count <= _MOST_CONNECTIONS and 0 < timeout < math.inf):
         raise InvalidArgumentError(
@@ -85,21 +85,8 @@ def understood(url: str) -> Address:
 
 def _fault(url: str) -> str | None:
     """What is wrong with a URL that redis-py would read as something else; None: nothing."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        return f"after the host comes : and the number of a port, or nothing; {_ESCAPES}"
-    if not url[len(parts.scheme) :].startswith("://"):
-        return f"it must begin with {parts.scheme}://"
-    if parts.fragment or not (parts.scheme == "unix" or _DATABASE.fullmatch(parts.path)):
+    parts = urlsplit(url)
+    if parts.scheme != "unix" and not _DATABASE.fullmatch(parts.path):
         # For redis-py it would be database 0.
         return f"after the server comes / and the number of a database, or nothing; {_ESCAPES}"
-    if "@" in parts.path or any(map(_is_misplaced, parts.query.split("&"))):
-        return _ESCAPES
     return None
-
-
-def _is_misplaced(option: str) -> bool:
-    """Whether it may be the second half of a password, and the server."""
-    return "@" in option and option.partition("=")[0] not in _SECRETS

@@ -22,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.state.addresses import may_be_quoted
 
 __all__ = ["CONNECTION_FAILED", "Connection", "Link", "Pool"]
 
@@ -142,7 +143,8 @@ class Pool:
             options = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as error:
             # It may quote a password.
-            why = f": {error}" if "query parameter" in str(error) else ""
+            is_harmless = "query parameter" in str(error) and may_be_quoted(dsn)
+            why = f": {error}" if is_harmless else "; in a password write & as %26 and % as %25"
             raise InvalidArgumentError(f"the PostgreSQL URL cannot be read{why}") from None
         given = str(options.get("options", ""))
         # What the URL sets, stays.

@@ -1,0 +1,104 @@
+"""URLs of servers: what can be read in one way only, and what of them may be shown.
+
+The passwords in them are other people's, often generated, and often not escaped. A character that
+ends a part of the URL too early turns the rest of a password into a host, a port, a path or an
+option, and these are what parsers name in their errors. So a URL is refused here, before a parser
+sees it, where part of a password may have become something else; the error names none of it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rxlanggraph.errors import InvalidArgumentError
+
+__all__ = ["check_address", "has_password", "masked", "may_be_quoted", "with_password"]
+
+_MASK = "***"
+_USER_END = re.compile("[:/?#]")
+# A server, or several with commas between: a name, or an address in brackets, and a port.
+_SERVERS = re.compile(r"(\[[0-9A-Fa-f:.%]*\]|[^\[\]:,]*)(:[0-9]*)?(,|$)")
+_ESCAPED = re.compile("%(?!00)[0-9A-Fa-f]{2}")
+_PASSWORD = re.compile(r"[?&][^=&]*(password|passwd|secret|token)[^=&]*=", re.IGNORECASE)
+_REMEDY = (
+    "in a user's name or password write % as %25, @ as %40, / as %2F, : as %3A, ? as %3F, # as "
+    "%23, & as %26 and a space as %20"
+)
+
+
+def check_address(url: str) -> None:
+    """Refuse the URL of a server that can be read in more than one way.
+
+    Raises:
+        InvalidArgumentError: It can, or is no URL; nothing of it but its scheme is repeated.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        name = url.partition(":")[0]
+        raise InvalidArgumentError(f"the URL of a server begins with {name}://, not with {name}:")
+    authority, path, query = _parts(rest)
+    user, _, servers = authority.rpartition("@")
+    unclear = (
+        "@" in user + path
+        or re.search(r"\s", authority)
+        or ("#" in rest and not scheme.startswith("postgres"))
+        or "%" in _ESCAPED.sub("", user)
+        or not (scheme == "unix" or _are_servers(servers))
+        or any("=" not in option for option in query.split("&") if option)
+    )
+    if unclear:
+        raise InvalidArgumentError(
+            f"the {scheme} URL cannot be read as SCHEME://USER:PASSWORD@HOST:PORT/...?NAME=VALUE: "
+            f"{_REMEDY}"
+        )
+
+
+def masked(url: str) -> str:
+    """Return a URL without what may be a password or part of one: too little before too much."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        name, colon, rest = url.partition(":")
+        return f"{name}:{_MASK}" if colon and "@" in rest else url
+    if option := _PASSWORD.search(rest):
+        rest = rest[: option.end()] + _MASK
+    user, at, place = rest.rpartition("@")
+    if at:
+        name = _USER_END.split(user, maxsplit=1)[0]
+        # A name alone may be a password, where the : before it was forgotten.
+        known = name != user or scheme.startswith("postgres")
+        user = f"{name if known else _MASK}{'' if name == user else ':' + _MASK}@"
+        return f"{scheme}://{user}{place}"
+    authority, _, _ = _parts(rest)
+    if scheme != "unix" and not _are_servers(authority):
+        return f"{scheme}://{authority.partition(':')[0]}:{_MASK}"
+    return f"{scheme}://{rest}"
+
+
+def with_password(url: str, password: str) -> str:
+    """Return a URL that has no password with this one, which is escaped."""
+    scheme, _, rest = url.partition("://")
+    authority, _, _ = _parts(rest)
+    user, _, _ = authority.rpartition("@")
+    return f"{scheme}://{user}:{password}@{rest.removeprefix(f'{user}@')}"
+
+
+def may_be_quoted(url: str) -> bool:
+    """Whether a parser's error about the options of a URL may be shown: none can be a password."""
+    return _PASSWORD.search(url) is None
+
+
+def has_password(url: str) -> bool:
+    """Whether there is one in the URL."""
+    rest = url.partition("://")[2]
+    return ":" in _parts(rest)[0].rpartition("@")[0] or _PASSWORD.search(rest) is not None
+
+
+def _parts(rest: str) -> tuple[str, str, str]:
+    """Return authority, path and query, each without what separates it from the one before."""
+    before, _, query = rest.partition("?")
+    authority, _, path = before.partition("/")
+    return authority, path, query
+
+
+def _are_servers(servers: str) -> bool:
+    return "".join(match.group() for match in _SERVERS.finditer(servers)) == servers
