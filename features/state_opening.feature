@@ -50,6 +50,10 @@ Feature: A state is opened by its URL, on the loop that uses it
       | postgresql://me:SEC%00RET@127.0.0.1:1/             |
       | postgresql://me:SECRET                             |
       | postgresql://me:SECRET@127.0.0.1:1/                |
+      | postgresql://me:77?RET=SEC@127.0.0.1:1/            |
+      | postgresql://me:77?RET@127.0.0.1:1/                |
+      | postgresql://[SECRET@127.0.0.1:1/                  |
+      | postgresql://[SECRET]@127.0.0.1:1/SECRET           |
       | postgresql:me:SECRET@127.0.0.1:1/                  |
       | postgresql://127.0.0.1:1/?password=SEC%RET         |
       | postgresql://127.0.0.1:1/?password=SEC&RET         |

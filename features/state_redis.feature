@@ -325,6 +325,7 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
 
     Examples:
       | url                                                       |
+      | redis://:SEC@RET@127.0.0.1:1                              |
       | redis://:SEC/RET@127.0.0.1:1                              |
       | redis://:SEC?RET@127.0.0.1:1                              |
       | redis://:SEC#RET@127.0.0.1:1                              |
@@ -352,7 +353,6 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
 
     Examples:
       | url                                     |
-      | redis://:SEC@RET@127.0.0.1:1            |
       | redis://:SECRET@:1                      |
       | redis://127.0.0.1:1/0?password=SECRET   |
       | redis://127.0.0.1:1/0?password=SEC@RET  |

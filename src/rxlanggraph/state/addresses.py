@@ -9,6 +9,7 @@ sees it, where part of a password may have become something else; the error name
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from rxlanggraph.errors import InvalidArgumentError
 
@@ -20,9 +21,11 @@ _USER_END = re.compile("[:/?#]")
 _SERVERS = re.compile(r"(\[[0-9A-Fa-f:.%]*\]|[^\[\]:,]*)(:[0-9]*)?(,|$)")
 _ESCAPED = re.compile("%(?!00)[0-9A-Fa-f]{2}")
 _PASSWORD = re.compile(r"[?&][^=&]*(password|passwd|secret|token)[^=&]*=", re.IGNORECASE)
+# Options whose value may have an @.
+_WITH_NAMES = ("user", "username", "application_name")
 _REMEDY = (
     "in a user's name or password write % as %25, @ as %40, / as %2F, : as %3A, ? as %3F, # as "
-    "%23, & as %26 and a space as %20"
+    "%23, & as %26, [ as %5B and a space as %20"
 )
 
 
@@ -44,7 +47,8 @@ def check_address(url: str) -> None:
         or ("#" in rest and not scheme.startswith("postgres"))
         or "%" in _ESCAPED.sub("", user)
         or not (scheme == "unix" or _are_servers(servers))
-        or any("=" not in option for option in query.split("&") if option)
+        or any(map(_is_misplaced, query.split("&")))
+        or not _splits(url)
     )
     if unclear:
         raise InvalidArgumentError(
@@ -98,6 +102,21 @@ def _parts(rest: str) -> tuple[str, str, str]:
     before, _, query = rest.partition("?")
     authority, _, path = before.partition("/")
     return authority, path, query
+
+
+def _is_misplaced(option: str) -> bool:
+    """Whether it may be the second half of a password, and the server."""
+    name, separator, value = option.partition("=")
+    may_have_it = name in _WITH_NAMES or _PASSWORD.match(f"?{name}=")
+    return bool(option) and (not separator or "@" in name or ("@" in value and not may_have_it))
+
+
+def _splits(url: str) -> bool:
+    try:
+        urlsplit(url)
+    except ValueError:  # of brackets
+        return False
+    return True
 
 
 def _are_servers(servers: str) -> bool:
