@@ -71,6 +71,27 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     When a state is opened at {url}
     Then it has ended with an InvalidArgumentError that says cannot be opened
 
+  Scenario Outline: What <who> acknowledges is there in the end, though the file has <another name>
+    Given an empty database in SQLite
+    When <who> counts to 10 by its name, and another one by <another name>
+    Then all increments that were acknowledged are counted, <how many> of them
+    And the other one was told "<what>"
+
+    Examples: refused, as each name would have a log of its own beside it
+      | who     | another name          | how many | what                                    |
+      | a state | a hard link           | 10       | keep one of them, and copy              |
+      | a state | a mount of that file  | 10       | mount the folder that it is in          |
+
+    Examples: right, as the log beside it is the same
+      | who     | another name          | how many | what |
+      | a state | a link by name        | 20       |      |
+      | a state | a link to the folder  | 20       |      |
+
+    @tdd_expected_fail
+    Examples: SQLite as it is
+      | who               | another name | how many | what |
+      | a bare connection | a hard link  | 20       |      |
+
   Scenario Outline: Tables of a version to come are refused, and stay as they are, in <backend>
     Given an empty database in <backend>
     And the tables in it are of a version to come

@@ -31,7 +31,7 @@ from rxlanggraph.state.sql.sqlite_claims import (
     task_fail,
     task_release,
 )
-from rxlanggraph.state.sql.sqlite_file import HAS_TABLES, path_of
+from rxlanggraph.state.sql.sqlite_file import HAS_TABLES, check_one_name, path_of
 from rxlanggraph.state.sql.sqlite_keys import commit, commit_alone, count, increment, lock_acquire
 from rxlanggraph.state.sql.sqlite_numbers import COUNTER
 from rxlanggraph.state.sql.sqlite_queues import (
@@ -99,8 +99,8 @@ class SqliteDatabase:
         """Connect, and make the tables.
 
         Raises:
-            InvalidArgumentError: The file cannot be one, or is none of SQLite's, or has tables of
-                another version.
+            InvalidArgumentError: The file cannot be one, or is none of SQLite's, or has another
+                name, or has tables of another version.
             StateUnavailableError: It cannot be read or written now.
         """
         try:
@@ -155,11 +155,14 @@ class SqliteDatabase:
             await connection.close()
 
     async def _open(self) -> None:
-        failures: list[sqlite3.Error] = []
+        failures: list[sqlite3.Error | InvalidArgumentError] = []
         self._connection = _made(partial(self._connect, failures))
         await asyncio.create_task(self._start(self._connection), context=Context())
         if failures:
-            raise self._unusable(failures[0]) from failures[0]
+            (failure,) = failures
+            if isinstance(failure, InvalidArgumentError):
+                raise failure
+            raise self._unusable(failure) from failure
         await self.call("prepare")
 
     async def _start(self, connection: _Connection) -> None:
@@ -169,16 +172,17 @@ class SqliteDatabase:
         finally:
             await connection.wait_until_stopped()
 
-    def _connect(self, failures: list[sqlite3.Error]) -> sqlite3.Connection:
+    def _connect(self, failures: list[sqlite3.Error | InvalidArgumentError]) -> sqlite3.Connection:
         """Connect, in the thread. Where aiosqlite sees this fail, it lets its thread go astray."""
         try:
             path = Path(self._path)
             if path.exists() and not path.is_file():
                 raise sqlite3.OperationalError("it is no regular file")
+            check_one_name(path)
             return sqlite3.connect(
                 self._path, factory=SESSION, isolation_level=None, timeout=_WAIT_IN_THREAD
             )
-        except sqlite3.Error as failure:
+        except (sqlite3.Error, InvalidArgumentError) as failure:
             failures.append(failure)
             return sqlite3.connect(":memory:")
 

@@ -5,6 +5,8 @@ To open a database as `SqliteDatabase` does makes the file, its tables, and the 
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,9 +15,12 @@ from urllib.parse import unquote
 
 from rxlanggraph.errors import InvalidArgumentError
 
-__all__ = ["HAS_TABLES", "has_tables", "path_of", "read_only"]
+__all__ = ["HAS_TABLES", "check_one_name", "has_tables", "path_of", "read_only"]
 
 HAS_TABLES: Final = "SELECT 1 FROM sqlite_master WHERE name = 'rxlanggraph_schema'"
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+# Where Linux tells what is mounted; other systems mount no single files.
+MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
 def path_of(url: str) -> str:
@@ -35,6 +40,47 @@ def path_of(url: str) -> str:
     return path
 
 
+def check_one_name(path: Path) -> None:
+    """Refuse a file that has, or may have, another name. Blocks.
+
+    SQLite keeps what was written last in a file beside the database, which goes by its name. Who
+    opens it by another name finds another one there: each overwrites what the other has written.
+    A link by name is followed, and a folder that is mounted twice has one file beside it.
+
+    Raises:
+        InvalidArgumentError: It has several hard links, or is a mount of its own.
+    """
+    file = os.path.realpath(path)
+    try:
+        links = Path(file).stat().st_nlink
+    except OSError:
+        return  # nobody has a second name for what is not there
+    if links > 1:
+        raise InvalidArgumentError(
+            f"{file!r} has {links} names (hard links): who opens it by another one loses what "
+            "was written by this one; keep one of them, and copy instead of linking"
+        )
+    if file in _mount_points():
+        raise InvalidArgumentError(
+            f"{file!r} is mounted by itself, as a second name of a file elsewhere: who opens "
+            "it there loses what was written here; mount the folder that it is in"
+        )
+
+
+def _mount_points() -> set[str]:
+    try:
+        lines = os.fsdecode(MOUNTS.read_bytes()).split("\n")
+    except OSError:
+        return set()
+    # The fifth field; blanks and backslashes in it are three octal digits (proc_pid_mountinfo(5)).
+    fields = (line.split(" ") for line in lines)
+    return {_OCTAL.sub(_character, field[4]) for field in fields if len(field) > 4}
+
+
+def _character(octal: re.Match[str]) -> str:
+    return chr(int(octal[1], 8))
+
+
 def read_only(path: Path) -> sqlite3.Connection:
     """Open a file to read it. Blocks.
 
@@ -50,11 +96,12 @@ def has_tables(url: str) -> bool:
     """Whether the file of ``url`` is there, and has the tables. Changes nothing. Blocks.
 
     Raises:
-        InvalidArgumentError: It is none of SQLite's, or may not be read.
+        InvalidArgumentError: It is none of SQLite's, or may not be read, or has another name.
     """
     path = Path(path_of(url)).absolute()
     if not path.is_file():
         return False
+    check_one_name(path)
     try:
         with closing(read_only(path)) as connection:
             return bool(connection.execute(HAS_TABLES).fetchall())
