@@ -89,6 +89,17 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
     When the loop stops with a run in flight, which is cancelled in the pause
     Then "concurrent.futures.wait" finds it done, and the registry has it
 
+  @tolerates:wait
+  Scenario Outline: A callback that waits for another run holds up nobody when the loop <goes>
+    Given a program that runs its loop by run_until_complete, and a bridge that adopts it
+    When the loop <goes> under 3 runs, each with a callback that waits for the next one
+    Then every future is resolved, and every callback has been called once
+
+    Examples:
+      | goes      |
+      | pauses    |
+      | is closed |
+
   # -- the end
 
   Scenario: A bridge that is closed in a pause reports what has not ended, soon, and that ends when the loop runs

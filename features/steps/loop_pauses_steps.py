@@ -17,7 +17,7 @@ from support.graphs import Work
 from support.loops import factory_of
 from support.pauses import HOSTS, until
 from support.tasks import forever
-from support.waiting import LIMIT, thread
+from support.waiting import LIMIT, Log, thread
 
 # How often the loop is looked at here, in seconds: these scenarios wait for it to be noticed.
 LOOK_EVERY = 0.01
@@ -394,6 +394,33 @@ def step_cancel_in_pause(context: Context) -> None:
 def step_wait_finds_it(context: Context) -> None:
     assert wait(context.futures, LIMIT).done == set(context.futures)
     assert context.futures[0] in context.bridge.registry
+
+
+@when("the loop {goes} under {count:d} runs, each with a callback that waits for the next one")
+def step_callbacks_wait(context: Context, goes: str, count: int) -> None:
+    context.called = Log()
+
+    def wait_for_next(number: int) -> None:
+        context.futures[(number + 1) % count].exception(LIMIT)
+        context.called.add(number)
+
+    async def main() -> None:
+        send(context, "a waiting async function", range(count))
+        for number, future in enumerate(context.futures):
+            future.add_done_callback(lambda _, number=number: wait_for_next(number))
+        await until(lambda: len(context.work.began) == count)
+
+    context.host.run(main())
+    if goes == "is closed":
+        context.host.loop.close()
+
+
+@then("every future is resolved, and every callback has been called once")
+def step_all_resolved(context: Context) -> None:
+    for future in context.futures:
+        assert isinstance(future.exception(LIMIT / 3), LoopUnavailableError), future
+    called = context.called.wait_for(len(context.futures))
+    assert sorted(called) == list(range(len(context.futures))), called
 
 
 # -- the end ---------------------------------------------------------------------------------------

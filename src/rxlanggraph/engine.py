@@ -350,10 +350,8 @@ class Engine:
         self.handoff.refuse(error)
         self.backlog.close()
         self.handoff.forget()
-        for run in self._runs():
+        for run, result in self._cut_off(self._runs(), error):
             keep_quiet(run.task)
-            run.cut_off = True
-            result = run.outcome("error", None, error, None)
             if self.threads.when_free(run, partial(self._part, run, result)):
                 run.resolve(result)
             else:
@@ -365,13 +363,28 @@ class Engine:
         Said again and again while it is paused: what comes in just before is seen the next time.
         """
         self.backlog.turn_away(error)
-        for run in self._runs():
+        runs = self._runs()
+        for run in runs:
             if run.cancelled():
                 run.settle(None, None)  # `wait` and `as_completed` hear only now that it was
-            elif not run.done():
-                run.cut_off = True
-                run.resolve(run.outcome("error", None, error, None))
-                self.handoff.attend(run)  # it is cancelled, or never begins, when the loop goes on
+        given_up = self._cut_off([run for run in runs if not run.done()], error)
+        for run, _ in given_up:
+            self.handoff.attend(run)  # it is cancelled, or never begins, when the loop goes on
+        for run, result in given_up:
+            run.resolve(result)
+
+    def _cut_off(
+        self, runs: list[Run], error: LoopUnavailableError
+    ) -> list[tuple[Run, StreamMessage]]:
+        """Resolve ``runs`` with ``error``, and call nobody back yet.
+
+        So that a callback which waits for another of them does not wait for itself.
+        """
+        results = [(run, run.outcome("error", None, error, None)) for run in runs]
+        for run, result in results:
+            run.cut_off = True
+            run.resolve(result, call_back=False)
+        return results
 
     def is_due(self) -> bool:
         """In any thread: whether the loop still has to look at a run."""

@@ -146,31 +146,37 @@ class LightFuture(Future[_T]):
             self._progress = _CANCELLED
         return True, self._announce()
 
-    def settle(self, result: _T | None, exception: BaseException | None) -> bool:
+    def settle(
+        self, result: _T | None, exception: BaseException | None, *, call_back: bool = True
+    ) -> bool:
         """Resolve it, if nobody has. Any thread; runs the callbacks.
 
         One that was cancelled stays so; ``wait`` and ``as_completed`` hear of it only now, as
         with every executor's futures. Nothing that a callback raises comes out of here.
 
+        Args:
+            result: What it is resolved with, if ``exception`` is None.
+            exception: What it is resolved with, if that is not None.
+            call_back: False leaves the callbacks to the next call.
+
         Returns:
             False if it was resolved or cancelled before.
         """
         with self._lock:
-            if self._progress is _PENDING:
+            settled = self._progress is _PENDING
+            if settled:
                 self._result, self._exception = result, exception
                 self._progress = _FINISHED
             elif self._progress is _CANCELLED:
                 self._progress = _NOTIFIED
-            else:
+            elif self._callbacks is None:
                 return False
             waiters = () if self._waiting is None else tuple(self._waiting.waiters)
         self._tell(waiters)
-        if self._progress is _NOTIFIED:
-            return False
-        interrupt = self._announce()
+        interrupt = self._announce(call_back=call_back)
         if interrupt is not None:
             raise_on_loop(interrupt)
-        return True
+        return settled
 
     def abandon(self, exception: BaseException) -> None:
         """Resolve it, if nobody has, without a word to anyone but the threads that wait for it.
@@ -274,10 +280,12 @@ class LightFuture(Future[_T]):
         if progress is not _FINISHED:
             raise CancelledError
 
-    def _announce(self) -> BaseException | None:
+    def _announce(self, *, call_back: bool = True) -> BaseException | None:
         with self._lock:
             gates, self._gates = self._gates, None
-            callbacks, self._callbacks = self._callbacks, None
+            callbacks = self._callbacks if call_back else None
+            if call_back:
+                self._callbacks = None
         for gate in gates or ():
             gate.release()
         interrupt = None

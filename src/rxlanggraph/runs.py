@@ -252,18 +252,23 @@ class Run(LightFuture[StreamMessage]):
             return RunRejectedError(f"{what} was rejected")
         return None
 
-    def resolve(self, result: StreamMessage) -> None:
-        """Resolve the future, once: later calls change nothing. Runs its callbacks."""
+    def resolve(self, result: StreamMessage, *, call_back: bool = True) -> None:
+        """Resolve the future, once: later calls change nothing. Runs its callbacks.
+
+        Args:
+            result: What it is resolved with.
+            call_back: False leaves the callbacks to the next call.
+        """
         failure = None if self.options.errors == "emit" else failure_of(result)
         if failure is None:
-            self.settle(result, None)
+            self.settle(result, None, call_back=call_back)
         elif result.status == "cancelled":
             _, interrupt = self._cancel()
             self.settle(None, None)
             if interrupt is not None:
                 raise_on_loop(interrupt)
         else:
-            self.settle(None, failure)
+            self.settle(None, failure, call_back=call_back)
 
     def counts_as(self, status: Status) -> Outcome:
         """How the registry is to count it: as its future says, if that is resolved already."""
