@@ -76,3 +76,18 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
     Given a graph with a checkpointer, whose node asks an agent over a graph with another one
     When it is asked twice
     Then both answers are right, and the agent's thread is in its own checkpointer alone
+
+  Scenario Outline: What a subgraph remembers on the thread goes back with it: <subgraph>
+    Given an agent over a graph with <subgraph> that remembers on the same thread, for each saver
+    When its subgraph has used its tool, which then raises twice
+    Then the next request is answered, and the subgraph's model sees what it saw before
+
+    Examples:
+      | subgraph                       |
+      | a subgraph                     |
+      | a subgraph that its node calls |
+
+  Scenario: A subgraph that is first asked in a run that fails remembers nothing
+    Given an agent over a graph with a subgraph that remembers on the same thread, for each saver
+    When in its first run its tool raises
+    Then the next request is answered, and the subgraph's model sees that request alone

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from behave import given, then, when
@@ -13,7 +13,7 @@ from rxlanggraph.agent import BaseAgent, runs
 from rxlanggraph.agent.output import OutputQueue
 from rxlanggraph.errors import AgentError
 from support.agent_providers import Refused, provider
-from support.agent_tools import CONFIG, ENDINGS, GRAPHS, Asked, Tools, in_every_way, said
+from support.agent_tools import CONFIG, ENDINGS, GRAPHS, Asked, Tools, in_every_way, opened, said
 from support.listening import listening
 from support.patching import patch
 from support.tasks import run
@@ -288,3 +288,66 @@ def both_answers_are_right(context: Context) -> None:
     assert list(context.agent.graph.checkpointer.storage) == ["agent"]
     held = context.agent.graph.get_state({"configurable": {"thread_id": "agent"}})
     assert said(held.values["messages"]) == BEFORE * 2
+
+
+# -- subgraphs that remember -----------------------------------------------------------------------
+
+
+@given("an agent over a graph with {kind} that remembers on the same thread, for each saver")
+def an_agent_over_a_graph_with_a_subgraph(context: Context, kind: str) -> None:
+    context.kind = kind
+
+
+def over_subgraph(kind: str, saver: Any) -> tuple[BaseAgent, Any]:
+    model = provider()
+    inner = GRAPHS["create_agent"](model, Tools().all(), checkpointer=True)
+
+    async def call(state: MessagesState) -> Any:
+        return await inner.ainvoke({"messages": [state["messages"][-1]]})
+
+    node = call if kind.endswith("its node calls") else inner
+    builder = StateGraph(MessagesState).add_node("inner", node).add_edge(START, "inner")
+    return BaseAgent("agent", graph=builder.compile(checkpointer=saver)), model
+
+
+async def fail_tool(agent: BaseAgent) -> None:
+    try:
+        await agent.run("use the tool: fail")
+    except LookupError:
+        return
+    raise AssertionError("it should have raised")
+
+
+def for_each_saver(kind: str, requests: Sequence[str]) -> list[Any]:
+    async def main() -> list[Any]:
+        shown = []
+        for name in ("in memory", "SQLite"):
+            async with opened(name) as saver:
+                agent, model = over_subgraph(kind, saver)
+                for request in requests:
+                    await (fail_tool(agent) if request == "fail" else agent.run(request))
+                shown.append(said(model.shown[-1]))
+        return shown
+
+    return run(main())
+
+
+@when("its subgraph has used its tool, which then raises twice")
+def its_subgraph_has_used_its_tool(context: Context) -> None:
+    requests = ["use the tool: it", "fail", "fail", "hello"]
+    context.shown = for_each_saver(context.kind, requests)
+
+
+@then("the next request is answered, and the subgraph's model sees what it saw before")
+def the_subgraphs_model_sees_what_it_saw(context: Context) -> None:
+    assert context.shown == [[*BEFORE, ("human", "hello")]] * 2, context.shown
+
+
+@when("in its first run its tool raises")
+def in_its_first_run_its_tool_raises(context: Context) -> None:
+    context.shown = for_each_saver(context.kind, ["fail", "hello"])
+
+
+@then("the next request is answered, and the subgraph's model sees that request alone")
+def the_subgraphs_model_sees_that_request_alone(context: Context) -> None:
+    assert context.shown == [[("human", "hello")]] * 2, context.shown

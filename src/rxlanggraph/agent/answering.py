@@ -289,7 +289,8 @@ def _own_thread() -> Iterator[None]:
     try:
         yield
     finally:
-        var_child_runnable_config.reset(token)
+        with contextlib.suppress(ValueError):  # closed by a collector, in another context
+            var_child_runnable_config.reset(token)
 
 
 def _ids_in(values: Any) -> Collection[str]:

@@ -445,8 +445,8 @@ class BaseAgent:
             return None
         if run.over:
             raise AgentError(
-                f"this run of {self!r} is over, and puts nothing out any more; let a run end after "
-                "all that it has started, or put from outside it"
+                f"this run of agent {self.name!r} is over, and puts out nothing more; let a run "
+                "end after all that it has started, or put from outside it"
             )
         return run.output
 

@@ -6,19 +6,31 @@ tools that have no results.
 
 A thread is at rest where its graph had come to an end. `settle` goes back there before a run, since
 nobody could when a process was killed; `put_back` after a run that failed, also if the graph itself
-had ended. Both add a checkpoint, and delete none.
+had ended. Both add a checkpoint, and delete none. Subgraphs that remember on the same thread
+(``checkpointer=True``) go back with it: to where they were when the graph came to rest.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata, empty_checkpoint
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    CheckpointMetadata,
+    CheckpointTuple,
+    copy_checkpoint,
+    empty_checkpoint,
+)
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.graph import START
 from langgraph.types import StateSnapshot
 
 __all__ = ["GraphThread", "delete_thread", "keeps_threads"]
+
+_NOTHING: CheckpointMetadata = {"source": "fork", "step": -2, "parents": {}}
 
 
 def keeps_threads(graph: Any) -> bool:
@@ -81,18 +93,58 @@ class GraphThread:
             await self._go_to(self._rest)
 
     async def _last_rest(self) -> StateSnapshot | None:
-        async for state in self._graph.aget_state_history(self._config):
-            if _rests(state):
-                found: StateSnapshot = state
-                return found
+        # Closed at once: a checkpointer may hold its lock meanwhile.
+        async with aclosing(self._graph.aget_state_history(self._config)) as history:
+            async for state in history:
+                if _rests(state):
+                    found: StateSnapshot = state
+                    return found
         return None
 
     async def _go_to(self, state: StateSnapshot | None) -> None:
-        if state is not None and _checkpoint(state) is not None:
+        rest = _checkpoint(state)
+        # The graph last: should this be cut off, it is not at rest, and the next run does it again.
+        for namespace in self._namespaces():
+            await self._go_back(namespace, rest)
+        if state is not None and rest is not None:
             await self._graph.aupdate_state(state.config, None, as_node="__copy__")
+        else:
+            await self._put(self._config, empty_checkpoint(), _NOTHING)
+
+    def _namespaces(self) -> set[str]:
+        """Where subgraphs of this one may remember; those that a node's own code calls, too."""
+        found = {name for name, _ in self._graph.get_subgraphs(recurse=True)}
+        return found | {name for name in self._graph.nodes if name != START}
+
+    async def _go_back(self, namespace: str, rest: str | None) -> None:
+        """Have a subgraph be where it was when the graph was at ``rest``."""
+        at = {**self._config["configurable"], "checkpoint_ns": namespace}
+        config: RunnableConfig = {"configurable": at}
+        newest = at_rest = None
+        async with aclosing(self._graph.checkpointer.alist(config)) as history:
+            async for found in history:
+                newest = newest or found
+                if rest is not None and _parent(found) <= rest:
+                    at_rest = found
+                    break
+        if newest is at_rest:  # there is none, or it has not gone on
             return
-        empty: CheckpointMetadata = {"source": "fork", "step": -2, "parents": {}}
-        await self._graph.checkpointer.aput(self._config, empty_checkpoint(), empty, {})
+        if at_rest is None:
+            await self._put(config, empty_checkpoint(), _NOTHING)
+        else:
+            copied = copy_checkpoint(at_rest.checkpoint) | {"id": str(uuid6(clock_seq=-2))}
+            await self._put(at_rest.parent_config or config, copied, at_rest.metadata)
+
+    async def _put(
+        self, config: RunnableConfig, checkpoint: Any, metadata: CheckpointMetadata
+    ) -> None:
+        await self._graph.checkpointer.aput(config, checkpoint, metadata, {})
+
+
+def _parent(found: CheckpointTuple) -> str:
+    """The checkpoint of the graph during which this one of a subgraph was made."""
+    parent: str = found.metadata.get("parents", {}).get("") or found.checkpoint["id"]
+    return parent
 
 
 def _rests(state: StateSnapshot) -> bool:
