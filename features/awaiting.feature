@@ -65,6 +65,7 @@ Feature: A run, and a stream of results, can be awaited on any asyncio loop
       | an adopted | another      | an iterable        | invoke and map              |
       | an adopted | the bridge's | an iterable        | invoke and map              |
       | an adopted | the bridge's | a thread           | invoke                      |
+      | its own    | another      | an iterable        | to_future, observed on the loop |
       | its own    | another      | an iterable        | share, observed on the loop |
       | its own    | another      | an iterable        | flat_map of futures, observed on the loop |
 

@@ -216,7 +216,8 @@ def piped(context: Context, source: Any, pipeline: str) -> Any:
         on_loop = ops.observe_on(AsyncIOThreadSafeScheduler(asyncio.get_running_loop()))
         task = functools.partial(context.bridge.create_future_task, graph)
         stage = ops.flat_map(task) if pipeline.startswith("flat_map") else invoke(graph)
-        return source.pipe(stage, ops.share(), values, ops.to_list(), on_loop)
+        last = [ops.to_future()] if pipeline.startswith("to_future") else []
+        return source.pipe(stage, ops.share(), values, ops.to_list(), on_loop, *last)
     stages: dict[str, list[Any]] = {
         "invoke": [invoke(graph, ordered=True)],
         "invoke and map": [invoke(graph, ordered=True), values],

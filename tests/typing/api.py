@@ -64,6 +64,8 @@ def closing() -> tuple[StuckRun, ...]:
 
 async def adopting() -> int:
     async with RxPyLangGraphBridge(asyncio.get_running_loop()) as bridge:
+        result: StreamMessage = await bridge.create_future_task(shout, "hello")
+        print(result.status)
         report = await bridge.cleanup_tasks_async()
     return report.cancelled + report.completed + report.failed
 
