@@ -79,6 +79,8 @@ Feature: An HTTP server of agents answers those who may ask, and is not there fo
       | the SDK's verifier     | no token                     | 401    |
       | a verifier with scopes | the token of ada             | 200    |
       | a verifier with scopes | the token of ben             | 403    |
+      | a verifier that hangs  | the token of ada             | 500    |
+      | a verifier that fails  | the token of ada             | 500    |
 
   Scenario: A token is compared in a time that tells nothing of how much of it is right
     Given serve_http asks for the token s3cret

@@ -39,11 +39,17 @@ A Message That Hangs, One That Fails And One That Is Empty Are Answered With Wha
     legacy    http
 
 An Answer That Cannot Be Encoded Is An Error Of That Call, And The Server Lives On
-    [Template]    An Answer Cannot Be Encoded
-    auto      stdio
-    auto      http
-    legacy    stdio
-    legacy    http
+    [Template]    A Call Goes Wrong Beside Another
+    auto      stdio    half         the answer cannot be encoded
+    auto      http     half         the answer cannot be encoded
+    legacy    stdio    half         the answer cannot be encoded
+    legacy    http     half         the answer cannot be encoded
+
+An Agent That Exits, Or Interrupts, Ends Its Own Run And Not The Server
+    [Template]    A Call Goes Wrong Beside Another
+    auto      stdio    exit         agent 'bob' failed with SystemExit
+    legacy    http     exit         agent 'bob' failed with SystemExit
+    auto      http     interrupt    agent 'bob' failed with KeyboardInterrupt
 
 What An Agent Prints Is Not Among The Messages
     Start Client    auto    stdio
@@ -309,15 +315,15 @@ Errors Reach The Caller
         It Ends With Status    0
     END
 
-An Answer Cannot Be Encoded
-    [Arguments]    ${mode}    ${transport}
+A Call Goes Wrong Beside Another
+    [Arguments]    ${mode}    ${transport}    ${task}    ${text}
     ${client}    ${server}=    Connect Over    ${mode}    ${transport}
     Send Lines    1 ann pass
     Turn To    ${server}
     Wait Until It Says    ann begins pass
     Turn To    ${client}
-    Send Lines    2 bob half
-    Answer Tells Of An Error    2    the answer cannot be encoded
+    Send Lines    2 bob ${task}
+    Answer Tells Of An Error    2    ${text}
     Send Lines    3 bob say hello
     Answer Is    3    hello
     Turn To    ${server}

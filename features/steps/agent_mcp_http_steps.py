@@ -18,7 +18,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 
 from rxlanggraph import errors
-from rxlanggraph.agent import BaseAgent, mcp
+from rxlanggraph.agent import BaseAgent, mcp, mcp_access
 from support.mcp_agents import noting
 from support.patching import patch
 from support.waiting import LIMIT
@@ -41,6 +41,17 @@ class Verifier:
         return None if scopes is None else AccessToken(token=token, client_id=token, scopes=scopes)
 
 
+class Hanging:
+    async def verify_token(self, token: str) -> AccessToken | None:
+        await asyncio.Event().wait()
+        return None
+
+
+class Failing:
+    async def verify_token(self, token: str) -> AccessToken | None:
+        raise LookupError(token)
+
+
 def served(context: Context, **options: Any) -> None:
     """Have serve_http make its server, and not run it."""
 
@@ -57,7 +68,7 @@ def served(context: Context, **options: Any) -> None:
 def ask(context: Context, **headers: str) -> None:
     async def asking() -> int:
         starlette = context.app._app
-        transport = httpx2.ASGITransport(context.app)
+        transport = httpx2.ASGITransport(context.app, raise_app_exceptions=False)
         async with (
             asyncio.timeout(LIMIT),
             starlette.router.lifespan_context(starlette),
@@ -128,8 +139,11 @@ def server_asks_for(context: Context, token: str) -> None:
     tokens: dict[str, dict[str, Any]] = {
         "no token": {},
         "the SDK's verifier": {"token": Verifier()},
+        "a verifier that hangs": {"token": Hanging()},
+        "a verifier that fails": {"token": Failing()},
         "a verifier with scopes": {"token": Verifier(), "auth": AuthSettings(**SCOPES)},
     }
+    patch(context, mcp_access, "_VERIFY_SECONDS", 0.01)
     context.compare = mock.Mock(wraps=hmac.compare_digest)
     patch(context, hmac, "compare_digest", context.compare)
     served(context, **tokens.get(token, {"token": token.rpartition(" ")[2]}))

@@ -100,6 +100,12 @@ class Obedient(BaseAgent):
     async def do_half(self, _: str) -> str:
         return "half of an emoji: \ud83d"
 
+    async def do_exit(self, _: str) -> None:
+        sys.exit("as an agent does that knows no better")
+
+    async def do_interrupt(self, _: str) -> None:
+        raise KeyboardInterrupt
+
     async def do_signal(self, name: str) -> None:
         """Have a signal come in the midst of a run."""
         signal.raise_signal(signal.Signals[name])

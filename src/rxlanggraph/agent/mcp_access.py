@@ -7,13 +7,14 @@ that a request names, and the origin of its page, is what the SDK does for three
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from reprlib import repr as shortened
-from typing import Any
+from typing import Any, cast
 
 from rxlanggraph.agent.mcp_sdk import (
     AccessToken,
@@ -28,6 +29,9 @@ __all__ = ["Access", "access_for"]
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST.pattern}", re.ASCII | re.IGNORECASE)
+_VERIFY_SECONDS = 10.0
+"""What a token verifier has, which may ask another server. A guess."""
+
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 # to be told from the others
 
 
@@ -126,6 +130,22 @@ class _OneToken:
         return None
 
 
+class _InTime:
+    """Another verifier, which has so many seconds: what hangs would keep a connection each time."""
+
+    def __init__(self, verifier: TokenVerifier) -> None:
+        self._verifier = verifier
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """As the other one.
+
+        Raises:
+            TimeoutError: It took too long; the client has status 500.
+        """
+        async with asyncio.timeout(_VERIFY_SECONDS):
+            return await self._verifier.verify_token(token)
+
+
 def _auth(token: object, auth: object) -> dict[str, Any]:
     if token is None:
         if auth is not None:
@@ -142,7 +162,7 @@ def _auth(token: object, auth: object) -> dict[str, Any]:
             raise InvalidArgumentError("auth is for a token verifier, not for a token")
         verifier: Any = _OneToken(token)
     elif callable(getattr(token, "verify_token", None)):
-        verifier = token
+        verifier = _InTime(cast("TokenVerifier", token))
     else:
         raise InvalidTypeError(
             f"token must be a string or one of the SDK's token verifiers, not a "

@@ -16,7 +16,8 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from rxlanggraph.errors import BlockingCallError
 
@@ -29,15 +30,16 @@ _LAST_SECONDS = 15.0
 
 
 def serve_until_signalled(
-    serve: Callable[[], Awaitable[object]],
+    serve: Callable[[], Coroutine[Any, Any, object]],
     *,
-    stop: Callable[[], Awaitable[object]],
+    stop: Callable[[], Coroutine[Any, Any, object]],
     hurry: Callable[[], object],
     grace: float,
 ) -> None:
     """Run ``serve()`` on a loop of its own, until it ends; have it ended by SIGINT and SIGTERM.
 
-    Blocks. Called in another thread than the main one, it hears no signals.
+    Blocks. Called in another thread than the main one, it hears no signals. It goes on where a task
+    of the loop raises SystemExit or KeyboardInterrupt, or stops the loop.
 
     What holds up the end for good (a run that will not be cancelled or blocks the loop, a client
     that does not read) holds it up for a while only: then SIGALRM ends the process. Not on Windows.
@@ -61,28 +63,29 @@ def serve_until_signalled(
         _end_within(_LAST_SECONDS + (0 if next(heard) else grace))
 
     try:
-        asyncio.run(_serve_until_signalled(serve, stop, hurry, set_alarm))
+        with asyncio.Runner() as runner:
+            _serve(runner.get_loop(), serve, stop, hurry, set_alarm)
     finally:
         if next(heard):
             _end_within(0)
 
 
-async def _serve_until_signalled(
-    serve: Callable[[], Awaitable[object]],
-    stop: Callable[[], Awaitable[object]],
+def _serve(
+    loop: asyncio.AbstractEventLoop,
+    serve: Callable[[], Coroutine[Any, Any, object]],
+    stop: Callable[[], Coroutine[Any, Any, object]],
     hurry: Callable[[], object],
     set_alarm: Callable[[], None],
 ) -> None:
-    loop = asyncio.get_running_loop()
     # A handler runs on top of whatever it interrupts, a run of an agent for example. In a copy of
     # that one's context `stop` would count as started by the run, and be cancelled with it.
     context = contextvars.copy_context()
-    stopping: asyncio.Future[object] | None = None
+    stopping: asyncio.Task[object] | None = None
 
     def signalled() -> None:
         nonlocal stopping
         if stopping is None:
-            stopping = asyncio.ensure_future(stop())
+            stopping = loop.create_task(stop())
         else:
             hurry()
 
@@ -90,10 +93,32 @@ async def _serve_until_signalled(
         set_alarm()
         loop.call_soon_threadsafe(signalled, context=context)
 
-    with _on_signals(handler):
-        await serve()
+    with _on_signals(loop, handler):
+        _complete(loop, loop.create_task(serve()))
         if stopping is not None:
-            await stopping
+            _complete(loop, stopping)
+
+
+def _complete(loop: asyncio.AbstractEventLoop, task: asyncio.Task[object]) -> None:
+    """Run the loop until ``task`` has ended; in the words of asyncio, until complete.
+
+    Signals are heard elsewhere. So what ends the loop before is what the code of an agent has
+    raised: that is the error of a call, and not the end of all others.
+    """
+    ended = False
+
+    def end(_: object) -> None:
+        nonlocal ended
+        ended = True
+        loop.stop()
+
+    task.add_done_callback(end)
+    while not ended:  # not: while the task is on; or else the stop would be left to the next one
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            _log.warning("%s on the loop of the server, which goes on", type(error).__name__)
+    task.result()
 
 
 def _end_within(seconds: float) -> None:
@@ -103,12 +128,11 @@ def _end_within(seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _on_signals(fn: Callable[[], object]) -> Iterator[None]:
-    """Call ``fn`` at each SIGINT and SIGTERM, instead of whatever they did before. On the loop."""
+def _on_signals(loop: asyncio.AbstractEventLoop, fn: Callable[[], object]) -> Iterator[None]:
+    """Call ``fn`` at each SIGINT and SIGTERM, instead of whatever they did before."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number in _SIGNALS:
         # For one thing that it does: a signal that comes as the loop is about to wait wakes it up.
