@@ -25,6 +25,12 @@ Feature: However a connection dies, a call is made again or told in the document
       | mid-reply        | FIN      |
       | mid-reply        | RST      |
 
+  @valkey
+  Scenario: At whatever step of the loop a reset is noticed, no other connection of the loop suffers
+    Given an empty store in Valkey
+    When two calls are made after a reset of all connections, noticed for 0 to 9 steps of the loop
+    Then the calls have counted to 20
+
   @postgresql
   Scenario Outline: With PostgreSQL every call is answered though its connection dies idle, by <an end>
     Given an empty store in PostgreSQL

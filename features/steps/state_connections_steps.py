@@ -7,6 +7,7 @@ from rxlanggraph.errors import StateUnavailableError
 from support import servers
 from support.dying_connections import (
     Outcome,
+    count_through_resets,
     expected,
     open_through_death,
     use_through_deaths,
@@ -24,6 +25,19 @@ def given_empty_store(context: Context, backend: str) -> None:
 @when("each method of a state is called while its connection dies {moment}, by {end}")
 def call_while_connection_dies(context: Context, moment: str, end: str) -> None:
     context.outcome = run(use_through_deaths(context.url, moment, end))
+
+
+@when(
+    "two calls are made after a reset of all connections, noticed for 0 to {last:d} steps of the"
+    " loop"
+)
+def count_through_resets_of_idle_connections(context: Context, last: int) -> None:
+    context.counted = run(count_through_resets(context.url, last + 1))
+
+
+@then("the calls have counted to {count:d}")
+def have_counted(context: Context, count: int) -> None:
+    assert sorted(context.counted) == [*range(1, count + 1)], context.counted
 
 
 @when("a state is opened there while its connection dies {moment}, by {end}")

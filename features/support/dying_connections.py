@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 from rxlanggraph.state import QueueStats, State, Task, open_state
 from support.relay import End, Moment, Relay
 
-__all__ = ["Outcome", "call_all", "expected", "open_through_death", "use_through_deaths"]
+__all__ = [
+    "Outcome",
+    "call_all",
+    "count_through_resets",
+    "expected",
+    "open_through_death",
+    "use_through_deaths",
+]
 
 
 @dataclass
@@ -98,6 +106,18 @@ async def use_through_deaths(url: str, moment: Moment, how: End) -> Outcome:
 def expected(name: str) -> Any:
     """What the method answers where nothing stands in its way."""
     return CALLS[name][1]
+
+
+async def count_through_resets(url: str, steps: int) -> list[int]:
+    """Count twice after each of some resets, each noticed for one step of the loop more."""
+    counted = []
+    # A connection that is forgotten by the loop would be waited for during all of a minute.
+    async with Relay(url) as relay, open_state(f"{relay.url}?socket_timeout=60") as state:
+        for step in range(steps):
+            await asyncio.gather(*[state.get("missing") for _ in range(3)])
+            await relay.end("idle", "RST", step)
+            counted += await asyncio.gather(*[state.increment_counter("n") for _ in range(2)])
+    return counted
 
 
 async def open_through_death(url: str, moment: Moment, how: End) -> Exception | None:

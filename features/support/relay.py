@@ -48,12 +48,18 @@ class Relay:
         options = "?sslmode=disable&gssencmode=disable" if self._is_postgresql else ""
         return f"{self._parts.scheme}://{user}{host}:{port}{self._parts.path}{options}"
 
-    async def end(self, moment: Moment, how: End) -> None:
-        """End all connections if they are to be idle, else the one that is used next, in use."""
+    async def end(self, moment: Moment, how: End, steps: int = STEPS) -> None:
+        """End all connections if they are to be idle, else the one that is used next, in use.
+
+        Args:
+            moment: When.
+            how: In which way.
+            steps: How many of the loop those that are idle have to notice it.
+        """
         if moment == "idle":
             for client in list(self._clients):
                 _end(client, how)
-            for _ in range(STEPS):
+            for _ in range(steps):
                 await asyncio.sleep(0)
         else:
             self._fate = Fate(moment, how)

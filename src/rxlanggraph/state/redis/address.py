@@ -69,7 +69,9 @@ def understood(url: str) -> Address:
         count, timeout = pool.max_connections, float(pool.connection_kwargs["socket_timeout"])
         # A time-out of ours is around the whole request; redis-py's costs more than the request.
         pool.connection_kwargs["socket_timeout"] = None
-        make: Callable[[], Any] = partial(pool.connection_class, **pool.connection_kwargs)
+        make: Callable[[], Any] = partial(
+            _writing_in_one(pool.connection_class), **pool.connection_kwargs
+        )
         make()  # what it says to options that it does not know, it says here
     except (TypeError, ValueError) as error:
         # What it does not know may be what follows an & in a password.
@@ -81,6 +83,24 @@ def understood(url: str) -> Address:
             f"{_MOST_CONNECTIONS}, and socket_timeout more than 0 seconds"
         )
     return Address(make, count, timeout)
+
+
+class _WritesInOne:
+    """For connections of redis-py: what they have to write is one piece to asyncio.
+
+    Up to some release of Python 3.13, a transport that is given several pieces, and whose
+    connection has just been reset, has the loop watch the number of a file that is about to be
+    closed. The next connection that gets that number is never read from, whoever made it.
+    """
+
+    async def _connect(self) -> None:
+        await super()._connect()  # type: ignore[misc]
+        writer = self._writer  # type: ignore[attr-defined]
+        writer.writelines = lambda pieces: writer.write(b"".join(pieces))
+
+
+def _writing_in_one(kind: type[Any]) -> Callable[..., Any]:
+    return type(kind.__name__, (_WritesInOne, kind), {})
 
 
 def _fault(url: str) -> str | None:
