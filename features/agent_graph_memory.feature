@@ -58,3 +58,8 @@ Feature: The thread of an agent's graph knows what its memory knows
     Given an agent over a graph with a checkpointer, which shows what its model sees
     When a caller asks with all that was said before, three times
     Then its memory and its thread have three turns, and the model saw nothing twice
+
+  Scenario: A system message that each agent of a pool begins with is in the thread once
+    Given a pool whose agents begin with a system message, over a graph with a checkpointer
+    When a thread is asked by one pool, and then by another that knows the graph alone
+    Then the model is shown the system message once, at the beginning

@@ -274,3 +274,29 @@ def its_memory_and_its_thread_have_three_turns(context: Context) -> None:
     assert words(context.agent.memory.get_messages()) == expected
     assert context.shown.said() == expected
     assert context.shown.calls == [expected[:1], expected[:3], expected[:5]]
+
+
+@given("a pool whose agents begin with a system message, over a graph with a checkpointer")
+def a_pool_whose_agents_begin_with_a_system_message(context: Context) -> None:
+    context.shown = Shown()
+
+    def make(thread_id: str) -> BaseAgent:
+        memory = Memory()
+        memory.add({"role": "system", "content": "be brief"})
+        return BaseAgent(thread_id, graph=context.shown.graph, memory=memory)
+
+    context.pools = [AgentPool(make) for _ in range(2)]
+
+
+@when("a thread is asked by one pool, and then by another that knows the graph alone")
+def a_thread_is_asked_by_two_pools(context: Context) -> None:
+    async def main() -> None:
+        for pool, request in zip(context.pools, ("one", "two"), strict=True):
+            await ask(pool, "agent", request)
+
+    run(main())
+
+
+@then("the model is shown the system message once, at the beginning")
+def the_model_is_shown_the_system_message_once(context: Context) -> None:
+    assert context.shown.calls[-1] == ["be brief", "one", "re: one", "two"], context.shown.calls

@@ -268,7 +268,7 @@ def _news(
     if told is None:  # by this process: what is in front of all that it has, it had
         known = (place for place, message in enumerate(messages) if message.id in kept)
         first = next(known, None)
-        messages = messages[_spoken(messages) if first is None else first :]
+        messages = messages[_begun(messages) if first is None else first :]
         told = ()
     return [each for each in messages if each.id not in told and each.id not in kept]
 
@@ -299,10 +299,11 @@ def _ids_in(values: Any) -> Collection[str]:
     return {message.id for message in messages if isinstance(message, BaseMessage) and message.id}
 
 
-def _spoken(messages: Sequence[Message]) -> int:
-    """Where what has come since the last answer begins."""
+def _begun(messages: Sequence[Message]) -> int:
+    """Where what has come since the last answer begins; behind a system message, at least."""
     places = range(len(messages), 0, -1)
-    return next((place for place in places if messages[place - 1].role in ("assistant", "tool")), 0)
+    said = ("assistant", "tool", "system")
+    return next((place for place in places if messages[place - 1].role in said), 0)
 
 
 def _uninterrupted(state: Any) -> Any:

@@ -485,20 +485,22 @@ class BaseAgent:
         if run.kept is not None:
             await run.kept.load()
         if self._remembers(run.request):
-            self._ask(requested(run.request))
+            self._ask(run.request)
         answer = await self._steps()
         if run.kept is not None:
             run.on_failure(run.kept.take_back)
             await run.kept.keep()
         return answer
 
-    def _ask(self, messages: tuple[Message, ...]) -> None:
+    def _ask(self, request: Any) -> None:
         """Remember what is asked, each message once; but what is asked once more, anew."""
-        known = {message.id for message in self.memory.get_messages()}
-        new = [message for message in messages if message.id not in known]
-        if messages and messages[-1].id in known:
-            new.append(replace(messages[-1], id=new_id()))
-        self.memory.add_all(new)
+        messages = requested(request)
+        if not isinstance(request, str):  # of which the ids may be known
+            known = {message.id for message in self.memory.get_messages()}
+            again = messages[-1:] if messages and messages[-1].id in known else ()
+            new = tuple(message for message in messages if message.id not in known)
+            messages = (*new, *(replace(message, id=new_id()) for message in again))
+        self.memory.add_all(messages)
 
     def _config(self) -> RunnableConfig:
         run = current_run(self)
