@@ -156,6 +156,14 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     Then the future raises LoopUnavailableError, "is not running"
     And closing that bridge names the run, which has not ended
 
+  Scenario: After all tasks of an adopted loop were cancelled, as they are at its end, a new bridge is needed
+    Given an open bridge on an adopted loop
+    When a message goes to a waiting graph
+    And somebody cancels all tasks of the loop, which goes on
+    Then every future is done, with LoopUnavailableError or cancelled
+    And the bridge refuses the next message with LoopUnavailableError, "make a new bridge"
+    And a new bridge on that loop answers
+
   # -- signal handlers
 
   Scenario: A signal handler may close the bridge while the main thread is sending to it

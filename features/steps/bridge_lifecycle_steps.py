@@ -263,6 +263,35 @@ def step_impl(context: Context) -> None:
     context.lent.end()
 
 
+@when("somebody cancels all tasks of the loop, which goes on")
+def step_cancel_all_tasks(context: Context) -> None:
+    context.work.began.wait_for(1)
+
+    async def cancel_all() -> None:
+        main = context.lent.main_task
+        for task in asyncio.all_tasks() - {asyncio.current_task(), main}:
+            task.cancel()
+
+    context.lent.run(cancel_all())
+
+
+@then('the bridge refuses the next message with LoopUnavailableError, "{words}"')
+def step_refuse_with_words(context: Context, words: str) -> None:
+    try:
+        send(context, "an async function", [1])
+    except LoopUnavailableError as error:
+        assert words in str(error), error
+        return
+    raise AssertionError("it was not refused")
+
+
+@then("a new bridge on that loop answers")
+def step_new_bridge_answers(context: Context) -> None:
+    with RxPyLangGraphBridge(context.lent.loop) as bridge:
+        result = bridge.create_future_task(context.work.answer, {"value": 1}).result(LIMIT)
+    assert result.content == {"value": 1}
+
+
 @then("every future is done, with LoopUnavailableError or cancelled")
 def step_impl(context: Context) -> None:
     for future in context.futures:

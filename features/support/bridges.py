@@ -55,9 +55,11 @@ class LentLoop:
     ) -> None:
         started: Future[asyncio.AbstractEventLoop] = Future()
         self._end: asyncio.Event | None = None
+        self.main_task: asyncio.Task[Any] | None = None
 
         async def main() -> None:
             self._end = asyncio.Event()
+            self.main_task = asyncio.current_task()
             started.set_result(asyncio.get_running_loop())
             await self._end.wait()
 

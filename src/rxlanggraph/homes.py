@@ -281,6 +281,12 @@ class AdoptedLoop:
             return f"{loop} is not running; adopt a running one, or {remedy}"
         return f"{loop} is not running now; it is used again as soon as it runs again, or {remedy}"
 
+    def _ending_text(self) -> str:
+        return (
+            f"the event loop that {self._name} adopted is ending, as all of its tasks were "
+            "cancelled; where it goes on nevertheless, make a new bridge"
+        )
+
     async def _guard(self) -> None:
         self.thread_id = threading.get_ident()
         keep_quiet(asyncio.current_task())
@@ -289,7 +295,7 @@ class AdoptedLoop:
             await self._release.wait()
             await self._end_of_arrivals()
         except asyncio.CancelledError:
-            self._hooks.loop_going(LoopUnavailableError(f"the loop of {self._name} is ending"))
+            self._hooks.loop_going(LoopUnavailableError(self._ending_text()))
             await self._hooks.registry.wait_idle_async(_LAST_ROUND)
             await self._end_of_arrivals()
             raise
