@@ -116,6 +116,11 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     When a thread waits for sync.get that is answered after the third look at the loop
     Then it has returned
 
+  Scenario: A blocking call outlives pauses of the loop, each of which is over before the next look
+    Given a state on a loop in another thread
+    When a thread waits for sync.get, and each look finds a loop that has run and stopped again
+    Then it has returned
+
   Scenario: Ctrl-C in a blocking call cancels it on the loop
     Given a state on a loop in another thread
     When a thread is interrupted that waits for an item

@@ -183,6 +183,32 @@ def step_impl(context: Context) -> None:
     context.read = in_thread(lambda: context.state.sync.get("k"))
 
 
+@when("a thread waits for sync.get, and each look finds a loop that has run and stopped again")
+def step_look_in_pauses(context: Context) -> None:
+    loop, looks, answered = context.loop_thread.loop, 0, Gate()
+    looking, read = crossing.wait, context.state.backend.read
+
+    async def slowly(keys: Any) -> Any:
+        await answered.wait_async()
+        return await read(keys)
+
+    def look(futures: Any, _: float) -> Any:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            loop.call_soon_threadsafe(loop.stop)
+            context.loop_thread.wait()
+        elif looks == 4:
+            answered.open()
+        for _turn in range(10 if looks > 1 else 0):
+            loop.run_until_complete(asyncio.sleep(0))
+        return looking(futures, 0)
+
+    patch(context, context.state.backend, "read", slowly)
+    patch(context, crossing, "wait", look)
+    context.read = in_thread(lambda: context.state.sync.get("k"))
+
+
 @then("it has returned")
 def step_impl(context: Context) -> None:
     assert context.read == (None, 0), context.read

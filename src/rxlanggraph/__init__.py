@@ -6,6 +6,7 @@ A map of the layers; each imports only from those above it.
     forking              what becomes of all this in a forked child
     texts                what others say, made fit to be written
     usercode             what user code raises, and who must not suffer from it
+    probes               whether a loop still turns, asked from outside
     tracebacks           what an exception keeps, and what of it nobody needs
     state                values, locks and work that agents share, on a server or in memory
     entries, registry    who is in flight: open, closing, closed

@@ -23,6 +23,7 @@ from contextvars import Context
 from typing import Any, Protocol
 
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
+from rxlanggraph.probes import LoopProbe
 from rxlanggraph.registry import TaskRegistry
 from rxlanggraph.starting import start_apart
 from rxlanggraph.tasks import keep_quiet
@@ -288,7 +289,7 @@ class AdoptedLoop:
         )
 
     async def _guard(self) -> None:
-        self.thread_id = threading.get_ident()
+        self._note_thread()
         keep_quiet(asyncio.current_task())
         routing = route_runs(self._loop)
         try:
@@ -313,18 +314,16 @@ class AdoptedLoop:
         self._wake.set()
 
     def _watch(self) -> None:
-        turned = threading.Event()  # set by the loop where it has run since the last look
-        turned.set()
+        probe = LoopProbe(self._loop, self._note_thread)
         while not self._is_over():
             if self._wake.wait(self.look_every):
                 self._wake.clear()
+            elif probe.has_turned():
+                self.paused = False
             elif self._loop.is_closed():
                 self._hooks.loop_gone(LoopUnavailableError(self._absent_text()))
                 self._claim["guard"].close()
                 break
-            elif self._loop.is_running() or turned.is_set():
-                self.paused = False
-                turned = self._ask_whether_it_turns()
             else:
                 self.paused = True
                 self._hooks.loop_paused(LoopUnavailableError(self._absent_text()))
@@ -332,26 +331,15 @@ class AdoptedLoop:
                     _set_done(self.left)
         _set_done(self.left)
 
+    def _note_thread(self) -> None:
+        self.thread_id = threading.get_ident()  # another thread may have gone on with the loop
+
     def _is_over(self) -> bool:
         if not self._leaving:
             return False
         # With something left on a paused loop it goes on: nobody else sees it if that is closed.
         idle = self._hooks.registry.wait_idle(0) and not self._hooks.is_due()
         return self._guarding.done() or (idle and not self._loop.is_running())
-
-    def _ask_whether_it_turns(self) -> threading.Event:
-        turned = threading.Event()
-        if self._loop.is_running():
-            turned.set()
-            return turned
-
-        def turn() -> None:
-            self.thread_id = threading.get_ident()  # another thread may have gone on with it
-            turned.set()
-
-        with contextlib.suppress(RuntimeError):  # closed just now: the next look sees it
-            self._loop.call_soon_threadsafe(turn)
-        return turned
 
 
 class AbsentLoop:

@@ -12,12 +12,13 @@ from typing import Any, Generic, TypeVar
 
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
 from rxlanggraph.forking import wrong_process
+from rxlanggraph.probes import LoopProbe
 
 __all__ = ["entered", "leave_to_parent", "run_on"]
 
 _T = TypeVar("_T")
 # Seconds between two looks whether the loop still runs: one that stopped resolves nothing. A guess.
-_PATIENCE = 1.0
+_PATIENCE = 0.5
 # In a forked child: loops of the parent. They claim to be running, as they did at the fork.
 _left: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
@@ -33,7 +34,7 @@ def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) 
 
     Raises:
         BlockingCallError: This is the loop's own thread.
-        LoopUnavailableError: The loop does not run, or stopped meanwhile.
+        LoopUnavailableError: The loop does not run, or stood still meanwhile for half a second.
         WrongProcessError: It runs in the process that this one was forked from.
         BaseException: Whatever the coroutine raised.
     """
@@ -127,8 +128,9 @@ class _Call(Generic[_T]):
 
 
 def _wait(future: Future[Any], loop: asyncio.AbstractEventLoop) -> None:
+    probe = LoopProbe(loop)
     while not wait([future], _PATIENCE).done:
-        if not loop.is_running() and not future.done():
+        if not probe.has_turned() and not future.done():
             raise _stopped(loop)
 
 
