@@ -20,6 +20,8 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
 
       builder = StateGraph(State).add_node(node).add_edge(START, "node").add_edge("node", END)
       compiled = builder.compile(checkpointer=InMemorySaver())
+      on_thread = compiled.with_config({"configurable": {"thread_id": "all"}})
+      on_number = compiled.with_config({"configurable": {"thread_id": 7}})
 
       async def double(content):
           return content["n"] * 2
@@ -294,6 +296,18 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And the output's record of line 3 is "broken": "--thread-key t" and "no such field"
     And the output's record of line 6 is "broken": "--thread-key t" and "no JSON object"
 
+  Scenario: A graph that is bound to a thread needs no --thread-key, and every record tells the thread
+    Given the file "in.jsonl"
+      """
+      {"n": 1}
+      {"n": 2}
+      """
+    When I run "rxlanggraph run graphs.py:on_thread --input in.jsonl"
+    Then the output has these records in any order
+      | line | status | thread_id |
+      | 1    | ok     | "all"     |
+      | 2    | ok     | "all"     |
+
   # -- how the runs go ---------------------------------------------------------------------------
 
   Scenario: A run that takes longer than --timeout has failed, and the others go on
@@ -419,11 +433,14 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | nowhere.py:graph -i in.jsonl             | no file 'nowhere.py'           | give the path            |
       | a_module_that_is_not:g -i in.jsonl       | no module 'a_module_that_is_not' | check its name         |
       | graphs:doubble -i in.jsonl               | 'graphs' has no 'doubble'      | did you mean double      |
-      | graphs.py:qqq -i in.jsonl                | has no 'qqq'                   | did you mean compiled?   |
+      | graphs.py:qqq -i in.jsonl                | has no 'qqq'                   | did you mean compiled or |
       | graphs.py:number -i in.jsonl             | 'graphs.py:number' is no graph | pass a compiled          |
       | graphs.py:State -i in.jsonl              | 'graphs.py:State' is a class   | name a graph             |
       | graphs.py:builder -i in.jsonl            | is not compiled                | .compile()               |
       | graphs.py:compiled -i in.jsonl           | graphs.py:compiled has a checkpointer | --thread-key      |
+      | graphs.py:on_thread -i in.jsonl --thread-key n | graphs.py:on_thread is bound to the thread 'all' | does not go with --thread-key |
+      | graphs.py:on_thread -i in.jsonl --journal j.sqlite | graphs.py:on_thread is bound to the thread 'all' | does not go with --journal |
+      | graphs.py:on_number -i in.jsonl        | 'graphs.py:on_number' cannot run | convert it with str() |
       | failing.py:graph -i in.jsonl             | LookupError: no such model     | failing.py, line 1       |
       | failing:graph -i in.jsonl                | LookupError: no such model     | failing.py, line 1       |
       | needy:graph -i in.jsonl                  | a_package_that_nobody_has      | needy.py, line 1         |

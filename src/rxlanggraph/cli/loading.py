@@ -12,10 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from rxlanggraph.cli.errors import TargetError
-from rxlanggraph.errors import InvalidTypeError
+from rxlanggraph.configs import one_thread, threads_of
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.targets import as_target
 
-__all__ = ["has_checkpointer", "keeps_in_memory", "load_graph"]
+__all__ = ["bound_thread", "has_checkpointer", "keeps_in_memory", "load_graph"]
 
 _EXAMPLE = "such as my_graphs.py:graph or my_package.graphs:graph"
 
@@ -48,6 +49,19 @@ def load_graph(target: str) -> Any:
 def has_checkpointer(graph: Any) -> bool:
     """Whether every run of ``graph`` needs a thread to keep its state under."""
     return bool(getattr(graph, "checkpointer", None))
+
+
+def bound_thread(graph: Any, target: str) -> str | None:
+    """The one thread that ``with_config`` has bound the graph to, if any.
+
+    Raises:
+        TargetError: It is no string, or there are two.
+    """
+    try:
+        named = one_thread(threads_of(graph, None))
+    except (InvalidArgumentError, InvalidTypeError) as error:
+        raise TargetError(f"{target!r} cannot run: {error}") from error
+    return None if named is None else named.thread_id
 
 
 def keeps_in_memory(graph: Any) -> bool:

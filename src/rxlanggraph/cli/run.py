@@ -13,7 +13,7 @@ import click
 from rxlanggraph.cli.errors import ExitStatus
 from rxlanggraph.cli.job import Files, Job, JobOptions
 from rxlanggraph.cli.limits import MINIMUM_FOR_PERCENT, Halt, Rate
-from rxlanggraph.cli.loading import has_checkpointer, load_graph
+from rxlanggraph.cli.loading import bound_thread, has_checkpointer, load_graph
 from rxlanggraph.cli.progress import reporter_for, say
 from rxlanggraph.cli.sinks import open_sink, same_file
 from rxlanggraph.cli.sources import Format, open_source
@@ -222,7 +222,7 @@ def run(
         if "-" in (output, errors):
             # What a graph prints must not end up among the records.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        graph = _load(target, options["thread_key"])
+        graph = _load(target, options["thread_key"], journal)
         job_options = JobOptions(**options)
         if journal is None:
             outcome = _run_once(graph, files, job_options, quiet=quiet)
@@ -308,9 +308,17 @@ def _check_paths(input_: str, output: str, errors: str | None) -> None:
         )
 
 
-def _load(target: str, thread_key: str | None) -> Any:
+def _load(target: str, thread_key: str | None, journal: str | None) -> Any:
     graph = load_graph(target)
-    if thread_key is None and has_checkpointer(graph):
+    bound = bound_thread(graph, target)
+    if bound is not None and (thread_key is not None or journal is not None):
+        # The processes that share a journal know each other's threads by their key alone.
+        option = "--journal" if thread_key is None else "--thread-key"
+        raise click.UsageError(
+            f"{target} is bound to the thread {bound!r} by its config, which does not go with "
+            f"{option}: name a graph that is bound to none"
+        )
+    if bound is None and thread_key is None and has_checkpointer(graph):
         raise click.UsageError(
             f"{target} has a checkpointer, so each message needs a thread: say with --thread-key "
             "which field names it"
