@@ -164,6 +164,27 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | backend    |
       | PostgreSQL |
 
+  Scenario Outline: <What> do not pile up in <backend>
+    Given an empty database in <backend>
+    And tokens of keys that are gone are kept for a millisecond
+    When 60 <what> come and go, one after the other
+    Then at most 20 rows are left
+
+    Examples:
+      | What                          | what                          | backend |
+      | Keys written under a token    | keys written under a token    | SQLite  |
+      | Keys that expire with a token | keys that expire with a token | SQLite  |
+      | Locks of dead holders         | locks of dead holders         | SQLite  |
+      | Queues                        | queues                        | SQLite  |
+
+    @postgresql
+    Examples:
+      | What                          | what                          | backend    |
+      | Keys written under a token    | keys written under a token    | PostgreSQL |
+      | Keys that expire with a token | keys that expire with a token | PostgreSQL |
+      | Locks of dead holders         | locks of dead holders         | PostgreSQL |
+      | Queues                        | queues                        | PostgreSQL |
+
   # -- SQLite --------------------------------------------------------------------------------------
 
   Scenario: A write waits for somebody else who writes, and reads do not wait for either

@@ -394,3 +394,11 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When its aclose is awaited on another loop
     Then WrongThreadError is raised
     And the state is open
+
+  # -- what is gone --------------------------------------------------------------------------------
+
+  Scenario: In memory nothing is kept for ever of keys, locks and queues that are gone
+    Given memory with a clock of its own
+    When a key is written under a token and deleted, another one expires, a lock's holder dies, and a queue is emptied
+    Then late writers are refused for a week
+    And after a week the store is as if it was new

@@ -230,9 +230,9 @@ class KeepsTheClaim(MemoryBackend):
 
 class TwoStepAdd(MemoryBackend):
     async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
-        keys = self._space.queue(queue)._keys
-        unknown = {task.key for task in tasks} - set(keys)
+        unknown = {task.key for task in tasks} - set(self._space.queue(queue)._keys)
         await asyncio.sleep(0)
+        keys = self._space.queue(queue)._keys
         for key in unknown & set(keys):
             del keys[key]
         return await super().tasks_add(queue, tasks)

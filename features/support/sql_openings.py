@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 
-from rxlanggraph.state import open_state
+from rxlanggraph.state import State, open_state
 from rxlanggraph.state.sql import tables
 from support.sql_ways import NAMESPACE, plain
 from support.tasks import PATIENCE
 
-__all__ = ["abandon", "open_at", "open_without", "pile_up", "prepare_as_of_tomorrow"]
+__all__ = [
+    "abandon",
+    "open_at",
+    "open_without",
+    "pile_up",
+    "prepare_as_of_tomorrow",
+    "rows_left",
+]
 
 
 async def open_at(url: str) -> BaseException | None:
@@ -81,6 +90,44 @@ async def prepare_as_of_tomorrow(url: str) -> None:
     await open_at(url)
     with plain(url) as connection:
         connection.execute(f"UPDATE {tables.schema.name} SET version = {tables.VERSION + 1}")
+
+
+async def _write_under_token(state: State, number: int, ttl: float | None = None) -> None:
+    async with state.lock("lock") as lease:
+        await state.set(f"key {number}", number, token=lease, ttl=ttl)
+        if ttl is None:
+            await state.delete(f"key {number}", token=lease)
+
+
+async def _die_with_lock(state: State, number: int) -> None:
+    assert await state.backend.lock_acquire(f"lock {number}", "dead", 0.001)
+
+
+async def _use_queue(state: State, number: int) -> None:
+    await state.add_tasks(f"queue {number}", ["item"])
+    assert await state.purge(f"queue {number}", ["waiting"]) == 1
+
+
+# What comes and goes, and the table that has it.
+PASSING: dict[str, tuple[Callable[[State, int], Awaitable[None]], str]] = {
+    "keys written under a token": (_write_under_token, "rxlanggraph_entries"),
+    "keys that expire with a token": (
+        partial(_write_under_token, ttl=0.001),
+        "rxlanggraph_entries",
+    ),
+    "locks of dead holders": (_die_with_lock, "rxlanggraph_locks"),
+    "queues": (_use_queue, "rxlanggraph_queues"),
+}
+
+
+async def rows_left(url: str, count: int, what: str) -> int:
+    """Have so many come and go, one after the other; return how many rows are left of them."""
+    come_and_go, table = PASSING[what]
+    async with open_state(url, namespace=NAMESPACE) as state:
+        for number in range(count):
+            await come_and_go(state, number)
+    with plain(url) as connection:
+        return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
 
 async def pile_up(url: str, keys: int) -> int:

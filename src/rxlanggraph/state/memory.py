@@ -115,7 +115,7 @@ class MemoryBackend:
     async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
         """See `Backend.tasks_add`."""
         with self._lock:
-            return [self._space.queue(queue).add(task) for task in tasks]
+            return self._space.add(queue, tasks)
 
     async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         """See `Backend.task_claim`."""
@@ -188,7 +188,7 @@ class MemoryBackend:
     ) -> Step:
         """See `Backend.tasks_purge_step`."""
         with self._lock:
-            return self._space.queue(queue).purge_step(states, after)
+            return self._space.purge_step(queue, states, after)
 
     # -- the end -----------------------------------------------------------------------------
 

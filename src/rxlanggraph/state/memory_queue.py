@@ -79,6 +79,10 @@ class MemoryQueue:
         # Of each thread its tasks in the order of adding, from the first unfinished one on.
         self._threads: dict[str, deque[_Record]] = {}
 
+    def __bool__(self) -> bool:
+        """Whether there is any task."""
+        return bool(self._records)
+
     # -- adding and claiming -----------------------------------------------------------------
 
     def add(self, task: NewTask) -> str:

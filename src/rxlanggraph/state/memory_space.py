@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
 from rxlanggraph.state.agenda import Agenda
-from rxlanggraph.state.contract import Change, Entry, Written
+from rxlanggraph.state.contract import (
+    FENCE_KEPT,
+    Change,
+    Entry,
+    NewTask,
+    Step,
+    TaskState,
+    Written,
+)
 from rxlanggraph.state.memory_queue import MemoryQueue
 
 __all__ = ["MemorySpace"]
@@ -37,8 +45,11 @@ class MemorySpace:
         self._expiries: Agenda[str] = Agenda()
         # Of each key the highest token that has written it.
         self._fences: dict[str, int] = {}
-        # Some of them have expired.
+        # Of those keys that are gone, when their tokens are forgotten.
+        self._gone: Agenda[str] = Agenda()
+        # Some of them have expired, until the next one is taken.
         self._locks: dict[str, _Held] = {}
+        self._leases: Agenda[str] = Agenda()
         self._queues: dict[str, MemoryQueue] = {}
 
     # -- values ------------------------------------------------------------------------------
@@ -112,6 +123,14 @@ class MemorySpace:
         if self._expiries.dates:
             for key in self._expiries.take_due(self._clock()):
                 del self._entries[key]
+                self._forget_later(key)
+        if self._gone.dates:
+            for key in self._gone.take_due(self._clock()):
+                del self._fences[key]
+
+    def _forget_later(self, key: str) -> None:
+        if key in self._fences:
+            self._gone.put(key, self._clock() + FENCE_KEPT)
 
     def _check_fence(self, key: str, token: int) -> None:
         fence = self._fences.get(key)
@@ -128,7 +147,10 @@ class MemorySpace:
             self._expiries.discard(key)
         if text is None:
             self._entries.pop(key, None)
+            self._forget_later(key)
             return 0
+        if self._gone.dates:
+            self._gone.discard(key)
         if ttl is not None:
             self._expiries.put(key, self._clock() + ttl)
         version = next(self._numbers)
@@ -143,7 +165,9 @@ class MemorySpace:
         if held is not None and held.owner != owner:
             return None
         token = next(self._numbers) if held is None else held.token
-        self._locks[key] = _Held(owner, token, self._clock() + ttl)
+        for expired in self._leases.take_due(self._clock()):
+            self._locks.pop(expired, None)
+        self._hold(key, _Held(owner, token, self._clock() + ttl))
         return token
 
     def lock_renew(self, key: str, token: int, ttl: float) -> bool:
@@ -151,7 +175,7 @@ class MemorySpace:
         held = self._holder(key)
         if held is None or held.token != token:
             return False
-        self._locks[key] = held._replace(expires=self._clock() + ttl)
+        self._hold(key, held._replace(expires=self._clock() + ttl))
         return True
 
     def lock_release(self, key: str, token: int) -> bool:
@@ -160,23 +184,36 @@ class MemorySpace:
         if held is None or held.token != token:
             return False
         del self._locks[key]
+        self._leases.discard(key)
         return True
 
     def _holder(self, key: str) -> _Held | None:
         held = self._locks.get(key)
-        if held is not None and held.expires <= self._clock():
-            del self._locks[key]
-            return None
-        return held
+        return None if held is None or held.expires <= self._clock() else held
+
+    def _hold(self, key: str, held: _Held) -> None:
+        self._locks[key] = held
+        self._leases.put(key, held.expires)
 
     # -- work --------------------------------------------------------------------------------
 
     def queue(self, name: str) -> MemoryQueue:
-        """Return the queue ``name``."""
+        """Return the queue ``name``; where there is none, one that nobody else gets."""
         queue = self._queues.get(name)
-        if queue is None:
-            queue = self._queues[name] = MemoryQueue(self._numbers, self._clock)
-        return queue
+        return MemoryQueue(self._numbers, self._clock) if queue is None else queue
+
+    def add(self, name: str, tasks: Sequence[NewTask]) -> list[str]:
+        """Add tasks to the queue ``name``; return the ids."""
+        queue = self._queues[name] = self.queue(name)
+        return [queue.add(task) for task in tasks]
+
+    def purge_step(self, name: str, states: Collection[TaskState], after: str | None) -> Step:
+        """Forget some tasks, and the queue with the last of them."""
+        queue = self.queue(name)
+        step = queue.purge_step(states, after)
+        if not queue:
+            self._queues.pop(name, None)
+        return step
 
 
 def _integer(key: str, text: str | None) -> int:

@@ -10,7 +10,7 @@ import psycopg
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
-from rxlanggraph.state.contract import MOST_AT_ONCE
+from rxlanggraph.state.contract import FENCE_KEPT, MOST_AT_ONCE
 from rxlanggraph.state.settling import settled
 from rxlanggraph.state.sql.backend import Row
 from rxlanggraph.state.sql.postgresql_pool import CONNECTION_FAILED, Connection, Pool
@@ -229,7 +229,9 @@ async def _has_tables(connection: Connection) -> bool:
 
 async def _make_tables(connection: Connection) -> None:
     template = resources.files(__package__).joinpath("postgresql.sql").read_text("utf-8")
-    procedures = template.replace("{at_once}", str(MOST_AT_ONCE))
+    procedures = template.replace("{at_once}", str(MOST_AT_ONCE)).replace(
+        "{fence_kept}", str(FENCE_KEPT)
+    )
     script = ";\n".join([*definitions(_DIALECT), procedures])
     # Not prepared: so they may be many, in one message.
     await connection.execute(script.encode(), prepare=False)

@@ -34,6 +34,12 @@ $$;
 
 -- Keys --------------------------------------------------------------------------------------------
 
+-- When nobody needs an entry any more that is gone at this date; NULL: that is not known yet.
+CREATE FUNCTION rxlanggraph_forget(gone double precision, fence bigint) RETURNS double precision
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT gone + CASE WHEN fence IS NULL THEN 0 ELSE {fence_kept} END
+$$;
+
 CREATE FUNCTION rxlanggraph_commit(
     space text, names text[], items text[], ttls double precision[], tokens bigint[],
     checked text[], expected bigint[],
@@ -41,6 +47,7 @@ CREATE FUNCTION rxlanggraph_commit(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     moment double precision;
+    passing bigint;
 BEGIN
     PERFORM rxlanggraph_hold_names(ARRAY(
         SELECT space || '/' || name FROM unnest(names || checked) AS name
@@ -75,12 +82,18 @@ BEGIN
     );
 
     WITH written AS (
-        INSERT INTO rxlanggraph_entries AS e (namespace, key, item, version, expires, fence)
-        SELECT space, name, item, nextval('rxlanggraph_counter'), moment + ttl, token
+        INSERT INTO rxlanggraph_entries AS e
+            (namespace, key, item, version, expires, fence, forget)
+        SELECT space, name, item, nextval('rxlanggraph_counter'), moment + ttl, token,
+            rxlanggraph_forget(CASE WHEN item IS NULL THEN moment ELSE moment + ttl END, token)
         FROM unnest(names, items, ttls, tokens) AS change (name, item, ttl, token)
         ON CONFLICT (namespace, key) DO UPDATE SET
             item = excluded.item, version = excluded.version, expires = excluded.expires,
-            fence = coalesce(excluded.fence, e.fence)
+            fence = coalesce(excluded.fence, e.fence),
+            forget = rxlanggraph_forget(
+                CASE WHEN excluded.item IS NULL THEN moment ELSE excluded.expires END,
+                coalesce(excluded.fence, e.fence)
+            )
         RETURNING key, CASE WHEN item IS NULL THEN 0 ELSE version END AS version
     )
     SELECT coalesce(array_agg(written.version ORDER BY change.place), '{}') INTO afters
@@ -91,11 +104,13 @@ BEGIN
         DELETE FROM rxlanggraph_entries
         WHERE namespace = space AND key = ANY (names) AND item IS NULL AND fence IS NULL;
     END IF;
-    IF EXISTS (SELECT FROM unnest(ttls) AS ttl WHERE ttl IS NOT NULL) THEN
-        -- Whoever writes what will expire clears away what has: so it does not pile up.
+    SELECT count(*) INTO passing FROM unnest(items, ttls) AS change (item, ttl)
+    WHERE item IS NULL OR ttl IS NOT NULL;
+    IF passing > 0 THEN
+        -- Whoever writes what will be gone clears away twice as much: so it does not pile up.
         DELETE FROM rxlanggraph_entries WHERE (namespace, key) IN (
             SELECT namespace, key FROM rxlanggraph_entries
-            WHERE expires <= moment AND fence IS NULL LIMIT 2 FOR UPDATE SKIP LOCKED
+            WHERE forget <= moment ORDER BY forget LIMIT 2 * passing FOR UPDATE SKIP LOCKED
         );
     END IF;
     outcome := 'done';
@@ -132,7 +147,8 @@ BEGIN
     VALUES (space, name, result::text, nextval('rxlanggraph_counter'), old.expires, writer)
     ON CONFLICT (namespace, key) DO UPDATE SET
         item = excluded.item, version = excluded.version, expires = excluded.expires,
-        fence = coalesce(excluded.fence, e.fence);
+        fence = coalesce(excluded.fence, e.fence),
+        forget = rxlanggraph_forget(excluded.expires, coalesce(excluded.fence, e.fence));
     outcome := 'done';
     total := result;
 END $$;
@@ -161,6 +177,11 @@ BEGIN
     VALUES (space, name, taker, held.token, moment + ttl)
     ON CONFLICT (namespace, key) DO UPDATE SET
         owner = excluded.owner, token = excluded.token, expires = excluded.expires;
+    -- Whoever takes a lock clears away two whose holders have died: so they do not pile up.
+    DELETE FROM rxlanggraph_locks WHERE (namespace, key) IN (
+        SELECT namespace, key FROM rxlanggraph_locks
+        WHERE expires <= moment ORDER BY expires LIMIT 2 FOR UPDATE SKIP LOCKED
+    );
     RETURN held.token;
 END $$;
 
@@ -227,18 +248,23 @@ CREATE FUNCTION rxlanggraph_tasks_add(
     delays double precision[], threads text[], caps integer[]
 ) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
-    queue_id integer := rxlanggraph_queue(space, queue_name);
+    queue_id integer;
     moment double precision;
 BEGIN
-    WHILE queue_id IS NULL LOOP
-        -- A random number: clients remember it, and no later queue shall have it, not even in
-        -- tables that are made anew under them.
-        INSERT INTO rxlanggraph_queues (id, namespace, name)
-        VALUES (floor(random() * 2147483647)::integer, space, queue_name)
-        ON CONFLICT DO NOTHING;
+    LOOP
         queue_id := rxlanggraph_queue(space, queue_name);
+        IF queue_id IS NULL THEN
+            -- A random number: clients remember it, and no later queue shall have it, not even in
+            -- tables that are made anew under them.
+            INSERT INTO rxlanggraph_queues (id, namespace, name)
+            VALUES (floor(random() * 2147483647)::integer, space, queue_name)
+            ON CONFLICT DO NOTHING;
+        ELSE
+            PERFORM rxlanggraph_hold_queue(queue_id);
+            -- Not if it was empty, and whoever held it has forgotten it.
+            EXIT WHEN queue_id = rxlanggraph_queue(space, queue_name);
+        END IF;
     END LOOP;
-    PERFORM rxlanggraph_hold_queue(queue_id);
     moment := rxlanggraph_now();
     INSERT INTO rxlanggraph_tasks
         (queue, id, key, thread, priority, state, due, attempts, max_attempts, item)
@@ -472,5 +498,10 @@ BEGIN
     SELECT count(*), array_agg(DISTINCT thread) FILTER (WHERE thread IS NOT NULL)
     INTO count, threads FROM gone;
     PERFORM rxlanggraph_unblock(queue_id, threads, rxlanggraph_now());
-    last := CASE WHEN cardinality(ids) = {at_once} THEN ids[cardinality(ids)] END;
+    IF cardinality(ids) = {at_once} THEN
+        last := ids[cardinality(ids)];
+    ELSE
+        DELETE FROM rxlanggraph_queues WHERE rxlanggraph_queues.id = queue_id
+            AND NOT EXISTS (SELECT FROM rxlanggraph_tasks WHERE queue = queue_id);
+    END IF;
 END $$;

@@ -33,7 +33,7 @@ SELECT $1, $2, $3, nextval('rxlanggraph_counter'), $4::bigint
 FROM held LEFT JOIN old ON true
 WHERE $5::bigint IS NULL OR coalesce(old.seen, 0) = $5
 ON CONFLICT (namespace, key) DO UPDATE SET
-    item = excluded.item, version = excluded.version, expires = NULL,
+    item = excluded.item, version = excluded.version, expires = NULL, forget = NULL,
     fence = coalesce(excluded.fence, e.fence)
 WHERE (e.fence <= excluded.fence) IS NOT FALSE AND e.version = (SELECT version FROM old)
 RETURNING coalesce((SELECT seen FROM old), 0), e.version
@@ -48,7 +48,8 @@ INSERT INTO rxlanggraph_entries AS e (namespace, key, item, version, fence)
 SELECT $1, $2, $3::bigint::text, nextval('rxlanggraph_counter'), $4::bigint FROM held
 ON CONFLICT (namespace, key) DO UPDATE SET
     item = (e.item::bigint + $3)::text, version = excluded.version,
-    fence = coalesce(excluded.fence, e.fence)
+    fence = coalesce(excluded.fence, e.fence),
+    forget = rxlanggraph_forget(e.expires, coalesce(excluded.fence, e.fence))
 WHERE e.item ~ '^-?[0-9]{1,18}$' AND $3 BETWEEN -1000000000000000000 AND 1000000000000000000
     AND (e.expires IS NULL OR e.expires > rxlanggraph_now())
     AND (e.fence <= $4) IS NOT FALSE

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from rxlanggraph.state.contract import FENCE_KEPT
 from rxlanggraph.state.sql.sqlite_numbers import NEXT, next_number
 from rxlanggraph.state.sql.sqlite_session import Session
 
@@ -28,6 +29,12 @@ class _Row(NamedTuple):
     def refuses(self, token: int | None) -> bool:
         return token is not None and self.fence is not None and self.fence > token
 
+    def forget(self, moment: float) -> float | None:
+        """Return when nobody needs it any more; None: that is not known yet."""
+        gone = moment if self.item is None else self.expires
+        kept = 0.0 if self.fence is None else FENCE_KEPT
+        return None if gone is None else gone + kept
+
 
 def _look(at: Session, namespace: str, key: str) -> _Row:
     """Return what is there; of a key that is gone the fence alone."""
@@ -47,12 +54,12 @@ def _write(at: Session, namespace: str, key: str, row: _Row) -> None:
         at.query("DELETE FROM rxlanggraph_entries WHERE namespace = ? AND key = ?", namespace, key)
     else:
         at.query(
-            "INSERT INTO rxlanggraph_entries (namespace, key, item, version, expires, fence)"
-            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET item = excluded.item,"
-            " version = excluded.version, expires = excluded.expires, fence = excluded.fence",
-            namespace,
-            key,
-            *row,
+            "INSERT INTO rxlanggraph_entries"
+            " (namespace, key, item, version, expires, fence, forget)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET item = excluded.item,"
+            " version = excluded.version, expires = excluded.expires, fence = excluded.fence,"
+            " forget = excluded.forget",
+            *(namespace, key, *row, row.forget(at.moment)),
         )
 
 
@@ -83,8 +90,9 @@ def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
         _write(at, namespace, key, _Row(item, version, expires, fence))
         befores.append(before.version)
         afters.append(version)
-    if any(ttl is not None for ttl in ttls):
-        _clear(at)
+    passing = sum(item is None or ttl is not None for item, ttl in zip(items, ttls, strict=True))
+    if passing:
+        _clear(at, passing)
     return [("done", None, befores, afters)]
 
 
@@ -107,20 +115,20 @@ def commit_alone(  # noqa: PLR0917 - as above
 
 
 _REPLACE: Final = (
-    f"UPDATE rxlanggraph_entries SET item = ?, version = {NEXT}, expires = NULL,"  # noqa: S608 - no input of anybody
+    f"UPDATE rxlanggraph_entries SET item = ?, version = {NEXT}, expires = NULL, forget = NULL,"  # noqa: S608 - no input of anybody
     " fence = coalesce(?, fence) WHERE namespace = ? AND key = ? AND version = ?"
     " AND item IS NOT NULL AND coalesce(expires > ?, TRUE) AND coalesce(fence <= ?, TRUE)"
     " RETURNING version"
 )
 
 
-def _clear(at: Session) -> None:
-    """Delete two expired entries: who writes what will expire keeps it from piling up."""
+def _clear(at: Session, count: int) -> None:
+    """Delete twice as many entries that nobody needs: so they do not pile up."""
     at.query(
         "DELETE FROM rxlanggraph_entries WHERE (namespace, key) IN ("
         "SELECT namespace, key FROM rxlanggraph_entries"
-        " WHERE expires IS NOT NULL AND expires <= ? AND fence IS NULL LIMIT 2)",
-        at.moment,
+        " WHERE forget IS NOT NULL AND forget <= ? LIMIT ?)",
+        *(at.moment, 2 * count),
     )
 
 
@@ -181,6 +189,12 @@ def lock_acquire(at: Session, namespace: str, key: str, owner: str, ttl: float) 
     if rows and rows[0][0] != owner:
         return [(None,)]
     token = rows[0][1] if rows else next_number(at)
+    # Whoever takes a lock clears away two whose holders have died: so they do not pile up.
+    at.query(
+        "DELETE FROM rxlanggraph_locks WHERE (namespace, key) IN ("
+        "SELECT namespace, key FROM rxlanggraph_locks WHERE expires <= ? LIMIT 2)",
+        at.moment,
+    )
     at.query(
         "INSERT INTO rxlanggraph_locks (namespace, key, owner, token, expires)"
         " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET owner = excluded.owner,"

@@ -192,5 +192,10 @@ def tasks_purge_step(  # noqa: PLR0917 - as backend.py calls it, and in PostgreS
     )
     unblock(at, queue, set(gone.values()))
     if len(rows) < MOST_AT_ONCE:
+        at.query(
+            "DELETE FROM rxlanggraph_queues WHERE id = ?"
+            " AND NOT EXISTS (SELECT 1 FROM rxlanggraph_tasks WHERE queue = ?)",
+            *(queue, queue),
+        )
         return [(len(gone), None, None)]
     return [(len(gone), rows[-1][0], until)]

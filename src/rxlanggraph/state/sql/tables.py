@@ -1,7 +1,8 @@
 """The tables, as SQLAlchemy describes them: the same ones in every database.
 
 Times are seconds since 1970 on the clock of the database, `now`. A row of ``rxlanggraph_entries``
-without an item remembers the fencing token of a key that is gone.
+without an item remembers the fencing token of a key that is gone. ``forget`` is when nobody needs a
+row any more (rule 10 of the contract): whoever makes the next of its kind sweeps it away.
 
 A task that waits is *ready*, *delayed* (not due yet) or *blocked* (behind another one of its
 thread): so the next task to claim is the first of an index, however many cannot be claimed.
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 # Of the tables and the functions in the database: raised by every change of either.
-VERSION: Final = 6
+VERSION: Final = 7
 
 WAITING: Final = ("ready", "delayed", "blocked")
 FINISHED: Final = ("completed", "dead")
@@ -74,16 +75,17 @@ entries = Table(
     Column("version", BigInteger, nullable=False),
     Column("expires", Double),
     Column("fence", BigInteger),
+    Column("forget", Double),
     # Of any length: last, so that nobody who looks at the others reads it; and in SQLite not in
     # the tree of the keys (WITHOUT ROWID), as whoever looked for another key would read it there.
     Column("item", Text),
 )
-_expires = entries.c.expires.is_not(None)
+_forget = entries.c.forget.is_not(None)
 Index(
-    "rxlanggraph_entries_expires",
-    entries.c.expires,
-    postgresql_where=_expires,
-    sqlite_where=_expires,
+    "rxlanggraph_entries_forget",
+    entries.c.forget,
+    postgresql_where=_forget,
+    sqlite_where=_forget,
 )
 
 locks = Table(
@@ -96,6 +98,7 @@ locks = Table(
     Column("expires", Double, nullable=False),
     sqlite_with_rowid=False,
 )
+Index("rxlanggraph_locks_expires", locks.c.expires)
 
 # Tasks name their queue by its number: an entry of an index on PostgreSQL has 2,700 bytes at most,
 # and each of two names can have 2,000.

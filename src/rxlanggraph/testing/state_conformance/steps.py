@@ -212,6 +212,28 @@ async def _expired_at_once(store: Store) -> None:
         expect(told, (1, MOST_AT_ONCE + 1, MOST_AT_ONCE + 1), "claimed, dead, and expired")
 
 
+@check("steps", "What is added while a queue is emptied is not lost", CHECKS)
+async def _added_and_emptied(store: Store) -> None:
+    async with store.open_many(4) as states:
+        worked: list[int] = []
+
+        async def add_and_work(number: int) -> None:
+            state = states[number]
+            for item in range(10 * number, 10 * number + 10):
+                await state.add_tasks("q", [item])
+                claim = await state.claim_task("q", wait=20)
+                assert claim is not None, f"{item} was added, and nothing could be claimed"
+                worked.append(claim.item)
+                await claim.complete()
+
+        async def purge(number: int) -> None:
+            while len(worked) < 20:
+                await states[number].purge("q", ["completed", "dead"])
+
+        await gather([add_and_work(0), add_and_work(1), purge(2), purge(3)])
+        expect(sorted(worked), [*range(20)], "the items that were worked on")
+
+
 async def _all_due(state: BaseState, count: int) -> bool:
     return (await state.stats("q")).waiting == count
 

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from behave import given, when
+from behave.runner import Context
+
+from rxlanggraph.state.sql import postgresql, sqlite_keys
+from support.patching import patch
+from support.sql_openings import rows_left
+from support.tasks import run
+
+
+@given("tokens of keys that are gone are kept for a millisecond")
+def keep_tokens_for_a_millisecond(context: Context) -> None:
+    patch(context, sqlite_keys, "FENCE_KEPT", 0.001)
+    patch(context, postgresql, "FENCE_KEPT", 0.001)
+
+
+@when("{count:d} {what} come and go, one after the other")
+def let_come_and_go(context: Context, count: int, what: str) -> None:
+    context.rows = run(rows_left(context.url, count, what))
