@@ -40,6 +40,7 @@ from rxlanggraph.agent.mcp_sdk import (
 from rxlanggraph.agent.pool import AgentPool
 from rxlanggraph.agent.serving import ending_input, serve_until_signalled
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.texts import encodable
 
 __all__ = ["mcp_server", "serve_http", "serve_stdio"]
 
@@ -151,7 +152,8 @@ def _check(agents: Iterable[Target]) -> None:
 
 def _description_of(agent: Target) -> str:
     own = None if type(agent) in (BaseAgent, AgentPool) else type(agent).__doc__
-    return agent.description or inspect.cleandoc(own or f"Ask the agent {agent.name!r}.")
+    text = agent.description or inspect.cleandoc(own or f"Ask the agent {agent.name!r}.")
+    return encodable(text)  # or else no client could list any tool
 
 
 def _tool_of(agent: Target, calls: Calls) -> Callable[..., Awaitable[Any]]:

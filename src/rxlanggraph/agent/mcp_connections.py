@@ -32,8 +32,8 @@ class Connections:
     """The connections of one server.
 
     When there is no room for another one, the one goes that has kept the server waiting for
-    longest: for a request, or for the rest of it. If the server works for all of them, the new one
-    is refused, with status 503.
+    longest: for its first request, or for the rest of it; else for a further one. If the server
+    works for all of them, the new one is refused, with status 503.
 
     Args:
         limit: How many there are at most; fewer where the process may not have twice as many file
@@ -46,7 +46,9 @@ class Connections:
         self.limit = min(limit, _affordable())
         self.timeouts = {"header": header_timeout, "body": body_timeout}
         self._all: set[LimitedConnection] = set()
-        self._awaited: OrderedDict[LimitedConnection, None] = OrderedDict()  # the longest first
+        # Those that a request is awaited on, the longest first: the first one, or a further one.
+        self._new: OrderedDict[LimitedConnection, None] = OrderedDict()
+        self._known: OrderedDict[LimitedConnection, None] = OrderedDict()
         self._warned_at = -math.inf
 
     def has_room(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -56,14 +58,15 @@ class Connections:
         if loop.time() - self._warned_at > 60:  # or a flood would fill the log, too
             self._warned_at = loop.time()
             _log.warning("all %d connections are in use", self.limit)
-        if not self._awaited:
+        awaited = self._new or self._known
+        if not awaited:
             return False
-        self._awaited.popitem(last=False)[0].drop("to make room")
+        awaited.popitem(last=False)[0].drop("to make room", logging.DEBUG)
         return True
 
     def drop_awaited(self) -> None:
         """End those that a request, or the rest of one, is awaited on."""
-        for connection in tuple(self._awaited):
+        for connection in (*self._new, *self._known):
             connection.drop("the server is stopping")
 
     def enter(self, connection: LimitedConnection) -> None:
@@ -73,13 +76,14 @@ class Connections:
     def leave(self, connection: LimitedConnection) -> None:
         """Count it no more; idempotent."""
         self._all.discard(connection)
-        self._awaited.pop(connection, None)
+        self.turn(connection, awaited=False)
 
     def turn(self, connection: LimitedConnection, *, awaited: bool) -> None:
         """Note whose turn it is: the client's, if it is ``awaited``, or the server's."""
-        self._awaited.pop(connection, None)
+        self._new.pop(connection, None)
+        self._known.pop(connection, None)
         if awaited and connection in self._all:
-            self._awaited[connection] = None
+            (self._known if connection.served else self._new)[connection] = None
 
 
 class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # where uvicorn is not
@@ -87,6 +91,7 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
 
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)
+        self.served = False  # whether it has had an answer
         self._connections = connections
         self._part: str | None = None  # of the request, that is awaited
         self._timer: asyncio.TimerHandle | None = None
@@ -116,6 +121,7 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
 
     def on_response_complete(self) -> None:
         """Go on with the next request."""
+        self.served = True
         super().on_response_complete()
         self._look()
 
@@ -132,9 +138,9 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
         super().resume_writing()
         self._stop_reading_timer()
 
-    def drop(self, why: str) -> None:
+    def drop(self, why: str, level: int = logging.INFO) -> None:
         """End it, whatever is still to be read or written."""
-        _log.info("an HTTP connection from %s is dropped: %s", self.client, why)
+        _log.log(level, "an HTTP connection from %s is dropped: %s", self.client, why)
         self._connections.leave(self)
         self._await(None)
         self.transport.abort()

@@ -38,7 +38,7 @@ _log = logging.getLogger("rxlanggraph")
 _now = time.monotonic
 _KEY = "rxlanggraph.conversation"
 _FORGET_SECONDS = 5.0
-"""What checkpointers have to forget a conversation, when its server ends. A guess."""
+"""What checkpointers have to forget a conversation. A guess."""
 
 
 @dataclass(eq=False)
@@ -79,9 +79,10 @@ class Joined:
     async def forget(self) -> None:
         """Have all that remembers it forget it; what fails is logged."""
         try:
-            await self.conversation.forget()
-            for pool in self.pools:
-                await pool.forget(self.id)
+            async with asyncio.timeout(_FORGET_SECONDS):
+                await self.conversation.forget()
+                for pool in self.pools:
+                    await pool.forget(self.id)
         except Exception:
             _log.exception("a conversation is over, and could not be forgotten everywhere")
 
