@@ -104,3 +104,15 @@ Feature: What a run has left behind reaches nobody who comes later
       | a request and a broadcast     | broadcast |
       | a policy and no request       | request   |
       | a request and a timeout of -1 | timeout   |
+
+  # -- nothing is kept ---------------------------------------------------------------------------
+
+  Scenario Outline: A run of <an agent> that is over is freed without the cyclic collector
+    Given a runnable agent with <an agent>
+    When it has run, and has been iterated over, while the collector does not run
+    Then nothing of either run is kept
+
+    Examples:
+      | an agent                    |
+      | an async function           |
+      | a graph with a checkpointer |

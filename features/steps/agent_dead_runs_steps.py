@@ -5,14 +5,16 @@ import contextlib
 import contextvars
 import gc
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.agent import AgentState, BaseAgent, OutputQueue
+from rxlanggraph.agent import AgentState, BaseAgent, OutputQueue, base, runs
 from rxlanggraph.errors import AgentError
+from support.patching import patch
 from support.tasks import in_thread, run
 from support.waiting import LIMIT, Gate
 
@@ -440,3 +442,37 @@ def a_stream_is_asked_for_with(context: Context, what: str) -> None:
 def the_stream_is_refused(context: Context, error: str, text: str) -> None:
     assert type(context.error).__name__ == error, context.error
     assert text in str(context.error), context.error
+
+
+# -- nothing is kept -------------------------------------------------------------------------------
+
+
+@when("it has run, and has been iterated over, while the collector does not run")
+def it_has_run_while_the_collector_does_not(context: Context) -> None:
+    context.alive = weakref.WeakSet()
+
+    class Known(runs.Run):
+        __slots__ = ("__weakref__",)
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            context.alive.add(self)
+
+    patch(context, base, "Run", Known)
+
+    async def main() -> None:
+        await context.agent.run("hello")
+        assert await listed(context.agent.stream("hello")) == ["olleh"]
+        await asyncio.sleep(0)
+        context.left = len(context.alive)
+
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
+
+
+@then("nothing of either run is kept")
+def nothing_of_either_run_is_kept(context: Context) -> None:
+    assert context.left == 0, list(context.alive)

@@ -97,7 +97,12 @@ async def agents(bridge: RxPyLangGraphBridge) -> None:
         print(agent.state.name, role, added, turn, changes)
     async for item in agent.stream(timeout=1.0):
         print(item)
-    pool = AgentPool(Echo, max_agents=3)
+    async with agent.stream("hello", 1.0, on_busy="enqueue") as chunks:
+        print([chunk async for chunk in chunks])
+    pool = AgentPool(Echo, max_agents=3, max_memories=100)
+    threads: tuple[str, ...] = await pool.threads()
+    for thread_id in threads:
+        await pool.forget(thread_id, timeout=1.0)
     rx.of(messages()).pipe(bridge.invoke(pool)).subscribe(print)
 
 

@@ -61,8 +61,11 @@ class RunStream(AsyncIterator[Any]):
         except OutputEndedError:
             await asyncio.wait({task})
         if not self._done:
-            self._done = True
-            task.result()
+            self._done, self._task = True, None
+            try:
+                task.result()
+            finally:
+                del task  # its error refers to this frame, which would refer to it
         raise StopAsyncIteration
 
     async def aclose(self) -> None:

@@ -142,7 +142,9 @@ async def carry_out(run: Run, memory: Memory, work: Callable[[], Coroutine[Any, 
         raise
     finally:
         run.over = True
-        run.task = None  # or they would hold each other until a collector comes
+        # Or they would hold each other until a collector comes.
+        run.task = None
+        run._undo.clear()
         with contextlib.suppress(ValueError):  # closed by a collector, in another context
             _current.reset(token)
 
