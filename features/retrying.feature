@@ -51,6 +51,8 @@ Feature: A retried attempt goes on from what the failed one left, and none begin
       | an entrypoint with tasks             | in memory | before        |
       | a graph bound by with_config         | in memory | before        |
       | a RunnableBinding of a graph         | in memory | before        |
+      | a sequence that begins with a graph  | in memory | before        |
+      | a bound graph within a sequence      | in memory | before        |
 
   Scenario: An attempt that timed out is gone on with, too
     Given an open bridge on its own loop

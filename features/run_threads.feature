@@ -77,6 +77,7 @@ Feature: A run has one thread, however it was named: it is the lane's key, and w
       | an operator's config          | invoke(graph, config=on(7))                     | convert it with str()             |
       | a config that is no mapping   | task(graph, 1, config=[1])                      | config must be a mapping          |
       | an operator's config as such  | invoke(graph, config='t')                       | config must be a mapping          |
+      | metadata that are none        | task(graph, 1, config={'metadata': ['t']})      | 'metadata' of the config must be a mapping |
       | a configurable that is none   | task(graph, 1, config={'configurable': 't'})    | configurable                      |
 
   Scenario Outline: What names no thread leaves the message its own: <config>

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, Any, TypedDict
 
+from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.base import RunnableBinding
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
@@ -135,12 +136,22 @@ def bound_by_binding(steps: Steps, saver: Any) -> Any:
     return RunnableBinding(bound=three_steps(steps, saver), config={"tags": ["bound"]})
 
 
+def beginning_a_sequence(steps: Steps, saver: Any) -> Any:
+    return three_steps(steps, saver) | RunnableLambda(lambda state: state["said"][-1])
+
+
+def bound_in_a_sequence(steps: Steps, saver: Any) -> Any:
+    return bound_by_binding(steps, saver) | RunnableLambda(lambda state: state["said"][-1])
+
+
 GRAPHS: dict[str, Callable[[Steps, Any], Any]] = {
     "a graph with a subgraph": with_subgraph,
     "a fan-out of which one branch fails": fan_out,
     "an entrypoint with tasks": with_tasks,
     "a graph bound by with_config": bound_by_with_config,
     "a RunnableBinding of a graph": bound_by_binding,
+    "a sequence that begins with a graph": beginning_a_sequence,
+    "a bound graph within a sequence": bound_in_a_sequence,
 }
 
 

@@ -13,12 +13,12 @@ checkpoint that asked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from tenacity import AsyncRetrying, DoAttempt, DoSleep, RetryCallState
 
-from rxlanggraph.configs import Config, configurable_of
+from rxlanggraph.configs import Config, configurable_of, layers_of
 from rxlanggraph.tracebacks import without_machinery
 
 __all__ = ["ThreadAttempts", "retried", "saver_of"]
@@ -71,13 +71,12 @@ async def retried(
 
 
 def saver_of(graph: Any) -> Any:
-    """The checkpoint saver of ``graph``, also within what ``with_config`` and its like make of it.
+    """The checkpoint saver of ``graph``, or of what it wraps; None without one that a loop can use.
 
-    None if it has none, or none that a loop can use.
+    Of a sequence, that of its first step: None for an input reaches no other.
     """
-    while isinstance(getattr(graph, "config", None), Mapping) and hasattr(graph, "bound"):
-        graph = graph.bound
-    saver = getattr(graph, "checkpointer", None)
+    *_, innermost = layers_of(graph)
+    saver = getattr(innermost, "checkpointer", None)
     return saver if hasattr(saver, "aget_tuple") else None
 
 

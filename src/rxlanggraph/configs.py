@@ -21,6 +21,7 @@ __all__ = [
     "config_for",
     "configurable_of",
     "context_of_its_own",
+    "layers_of",
     "one_thread",
     "threads_of",
 ]
@@ -53,6 +54,7 @@ def threads_of(graph: Any, config: Config | None) -> Iterator[NamedThread]:
     if config is not None:
         if not isinstance(config, Mapping):
             raise InvalidTypeError(f"config must be a mapping as LangGraph's, not {config!r}")
+        _mapping_in(config, "metadata", "the config")
         yield from _threads_in(config, "the config")
     yield from _threads_bound_to(graph)
 
@@ -112,24 +114,38 @@ def context_of_its_own() -> Context:
     return context
 
 
-def configurable_of(graph: Any, config: Config) -> dict[str, Any]:
-    """What the ``configurable`` of a call will be: the graph's own, and over it that of ``config``.
+def layers_of(graph: Any) -> Iterator[Any]:
+    """Yield ``graph``, then what it wraps, down to what gets the input: of a sequence, its first.
 
     Any thread; never blocks.
     """
-    own = getattr(graph, "config", None)
-    inner: dict[str, Any] = {}
-    if isinstance(own, Mapping):
-        inner = configurable_of(getattr(graph, "bound", None), own)
-    return {**inner, **(config.get("configurable") or {})}
+    while graph is not None:
+        yield graph
+        steps = getattr(graph, "steps", None)
+        if isinstance(steps, list) and steps:
+            graph = steps[0]
+        else:
+            graph = None if _own_config(graph) is None else getattr(graph, "bound", None)
+
+
+def configurable_of(graph: Any, config: Config) -> dict[str, Any]:
+    """What ``configurable`` will be where the input goes: the graph's own, then ``config``'s.
+
+    Any thread; never blocks.
+    """
+    merged: dict[str, Any] = {}
+    for own in reversed([_own_config(layer) for layer in layers_of(graph)]):
+        merged.update((own or {}).get("configurable") or {})
+    return {**merged, **(config.get("configurable") or {})}
+
+
+def _own_config(graph: Any) -> Config | None:
+    config = getattr(graph, "config", None) if hasattr(graph, "ainvoke") else None
+    return config if isinstance(config, Mapping) else None
 
 
 def _threads_in(config: Config, by: str) -> Iterator[NamedThread]:
-    configurable = config.get("configurable")
-    if configurable is None:
-        configurable = {}
-    if not isinstance(configurable, Mapping):
-        raise InvalidTypeError(f"'configurable' of {by} must be a mapping, not {configurable!r}")
+    configurable = _mapping_in(config, "configurable", by)
     # LangGraph takes the keys that it does not know for configurable ones.
     for thread_id in (config.get("thread_id"), configurable.get("thread_id")):
         if thread_id is None:
@@ -142,9 +158,18 @@ def _threads_in(config: Config, by: str) -> Iterator[NamedThread]:
         yield NamedThread(thread_id, by)
 
 
+def _mapping_in(config: Config, key: str, by: str) -> Mapping[str, Any]:
+    value = config.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidTypeError(f"{key!r} of {by} must be a mapping, not {value!r}")
+    return value
+
+
 def _threads_bound_to(graph: Any) -> Iterator[NamedThread]:
-    config = getattr(graph, "config", None)
-    if isinstance(config, Mapping):
+    config = _own_config(graph)
+    if config is not None:
         yield from _threads_in(config, "the graph's own config")
         yield from _threads_bound_to(getattr(graph, "bound", None))
     steps = getattr(graph, "steps", None)
