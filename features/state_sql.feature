@@ -42,6 +42,8 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | with a wrong escape         | postgresql://me:sesame%zz@host/db               | an InvalidArgumentError | cannot be read     |
       | with a wrong option         | postgresql://me:sesame@/db?sslmode=soso         | an InvalidArgumentError | sslmode            |
       | with an unknown option      | postgresql://me:sesame@/db?colour=green         | an InvalidArgumentError | colour             |
+      | with no connections         | postgresql://me:sesame@/db?pool_size=0          | an InvalidArgumentError | pool_size          |
+      | with endless patience       | postgresql://me:sesame@/db?command_timeout=inf  | an InvalidArgumentError | command_timeout    |
 
     Examples: nobody answers
       | somewhere            | url                                      | an error                | why       |
@@ -271,6 +273,14 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     When 300 increments are made at once
     Then the counter has come to 300
     And there were never more than 8 connections
+
+  @postgresql
+  Scenario: How many connections there are, and how long a call may take, is said in the URL
+    Given an empty database in PostgreSQL
+    When 60 increments are made over "pool_size=2&command_timeout=0.5"
+    Then the counter has come to 60
+    And there were never more than 2 connections
+    And the server ends a statement after 400ms
 
   @postgresql
   Scenario: Calls that are cancelled in the middle let go of their connections and their locks

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 
@@ -22,6 +22,7 @@ __all__ = [
     "claim_without_connection",
     "count_at_once",
     "count_through",
+    "count_with_options",
     "meet_in_deadlock",
     "pause_and_count",
 ]
@@ -126,6 +127,24 @@ async def count_at_once(url: str, calls: int) -> tuple[int, int]:
         counted = await asyncio.gather(*[backend.increment("n", 1, None) for _ in range(calls)])
         with plain(url) as other:
             return max(counted), await asked(other, ACTIVITY)
+
+
+class Counted(NamedTuple):
+    """What increments have come to, over how many connections, with which limit on the server."""
+
+    counter: int
+    connections: int
+    limit: str
+
+
+async def count_with_options(url: str, options: str, calls: int) -> Counted:
+    """Make so many increments at once, with options of our own in the URL."""
+    async with opened(f"{url}&{options}") as backend:
+        counted = await asyncio.gather(*[backend.increment("n", 1, None) for _ in range(calls)])
+        limit = "SELECT current_setting('statement_timeout')"
+        rows = await backend._database._fetch(limit, ())  # type: ignore[attr-defined]
+        with plain(url) as other:
+            return Counted(max(counted), await asked(other, ACTIVITY), rows[0][0])
 
 
 async def cancel_in_line(url: str, calls: int) -> tuple[bool, int, int]:

@@ -32,15 +32,20 @@ Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 CONNECTION_FAILED: Final = "08"
 # More than one event loop keeps busy; 8 processes stay below PostgreSQL's default of 100.
 _MOST: Final = 8
-# Seconds. The server gives up first, so that it is known to have done nothing.
+# Seconds.
 _CONNECT: Final = 5
-_SERVER_LIMIT: Final = 8
-_LIMIT: Final = 10
+_LIMIT: Final = 10.0
+# Of the limit: the server gives up first, so that it is known to have done nothing.
+_SERVER_SHARE: Final = 0.8
+# Options of the URL that libpq does not know, and what they may be.
+_OURS: Final = ("pool_size", "command_timeout")
+_LARGEST: Final = 1_000
+_SHORTEST: Final = 0.1
+_LONGEST: Final = 86_400
 _ISOLATION: Final = "read committed"
 _SETTINGS: Final = {
     # The procedures count on it: postgresql.sql says how.
     "default_transaction_isolation": _ISOLATION,
-    "statement_timeout": f"{_SERVER_LIMIT}s",
     # A plan is made once, perhaps while the tables are empty, and lasts until they are analysed.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -128,17 +133,50 @@ class Link:
         self.connection.pgconn.finish()
 
 
+def _without_ours(dsn: str) -> tuple[str, dict[str, str]]:
+    """Return a DSN without the options that are ours and not libpq's, and those."""
+    address, _, query = dsn.partition("?")
+    options = [option.partition("=") for option in query.split("&") if option]
+    ours = {name: value for name, _, value in options if name in _OURS}
+    rest = "&".join("".join(option) for option in options if option[0] not in _OURS)
+    return (f"{address}?{rest}" if rest else address), ours
+
+
+def _size(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text[:9]) <= _LARGEST):
+        raise InvalidArgumentError(
+            f"pool_size in the PostgreSQL URL must be a whole number from 1 to {_LARGEST:,}"
+        )
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not _SHORTEST <= seconds <= _LONGEST:
+        raise InvalidArgumentError(
+            f"command_timeout in the PostgreSQL URL must be {_SHORTEST:g} to {_LONGEST:,} seconds"
+        )
+    return seconds
+
+
 class Pool:
     """Connections to one database. Confined to the loop that makes it.
 
     Args:
-        dsn: As libpq knows it.
+        dsn: As libpq knows it, but for two options of our own in its query: ``pool_size``, how many
+            connections there may be, and ``command_timeout``, seconds for one call.
 
     Raises:
-        InvalidArgumentError: It does not.
+        InvalidArgumentError: It does not, or one of those cannot be.
     """
 
     def __init__(self, dsn: str) -> None:
+        dsn, ours = _without_ours(dsn)
+        self._most = _size(ours["pool_size"]) if "pool_size" in ours else _MOST
+        self._limit = _seconds(ours["command_timeout"]) if "command_timeout" in ours else _LIMIT
         try:
             options = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as error:
@@ -148,12 +186,14 @@ class Pool:
             raise InvalidArgumentError(f"the PostgreSQL URL cannot be read{why}") from None
         given = str(options.get("options", ""))
         # What the URL sets, stays.
-        self._settings = {name: value for name, value in _SETTINGS.items() if name not in given}
+        patience = {"statement_timeout": f"{self._limit * _SERVER_SHARE * 1_000:.0f}"}
+        wanted = _SETTINGS | patience
+        self._settings = {name: value for name, value in wanted.items() if name not in given}
         options.setdefault("application_name", "rxlanggraph")
         options.setdefault("connect_timeout", _CONNECT)
         self._dsn = make_conninfo("", **options)
         self._loop = asyncio.get_running_loop()
-        self._room = asyncio.Semaphore(_MOST)
+        self._room = asyncio.Semaphore(self._most)
         # Those that nobody uses now, the last used last: a quiet state uses one alone.
         self._idle: list[Link] = []
         # Those that are in use, and when each is cut. One timer looks after all of them: most are
@@ -163,7 +203,7 @@ class Pool:
         self._is_closed = False
 
     async def take(self) -> Link:
-        """Hand out a connection for one call, for 10 seconds at most; then it is cut.
+        """Hand out a connection for one call, until its time is up; then it is cut.
 
         Raises:
             StateUnavailableError: None is free, and none can be made.
@@ -175,7 +215,7 @@ class Pool:
         except BaseException:
             self._room.release()
             raise
-        self._limits[link] = until = self._loop.time() + _LIMIT
+        self._limits[link] = until = self._loop.time() + self._limit
         if self._watch is None:
             self._watch = self._loop.call_at(until, self._cut_overdue)
         return link
@@ -214,11 +254,12 @@ class Pool:
             await self._room.acquire()
             return
         try:
-            async with asyncio.timeout(_LIMIT):
+            async with asyncio.timeout(self._limit):
                 await self._room.acquire()
         except TimeoutError as error:
             raise StateUnavailableError(
-                f"none of {_MOST} connections to PostgreSQL was free for {_LIMIT} seconds",
+                f"none of {self._most} connections to PostgreSQL was free for {self._limit:g} "
+                "seconds; ?pool_size= in the URL allows more",
                 in_doubt=False,
             ) from error
 
