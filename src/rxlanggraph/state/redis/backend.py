@@ -10,7 +10,7 @@ under ``{namespace}:``, and so in one slot of a cluster:
     fence:KEY         a string, that token: for some days after the value's end
     lock:KEY          a string, token and owner
     lane:CLIENT:N     a string, number and answer of a client's last write (lua/once.lua)
-    ready:QUEUE ...   eleven sorted sets and hashes of a queue (lua/queue.lua)
+    ready:QUEUE ...   twelve sorted sets and hashes of a queue (lua/queue.lua)
 
 What has ended goes by itself: values, fences, locks and lanes expire, and a queue without tasks has
 no keys.
@@ -80,6 +80,7 @@ _PARTS = (
     "errors",
     "names",
     "done",
+    "workers",
 )
 # What a step of a purge looks at; every one of the states that it is the list of.
 _LISTS: dict[TaskState, str] = {"completed": "completed", "dead": "dead"}

@@ -10,6 +10,7 @@ local THREADS = KEYS[7] -- "thread NUL place" of each that is neither completed 
 local TASKS, TEXTS, RESULTS, ERRORS = KEYS[8], KEYS[9], KEYS[10], KEYS[11] -- by id
 local NAMES = KEYS[12] -- the id, by key
 local DONE = KEYS[13] -- the ids of those that are completed
+local WORKERS = KEYS[14] -- how many in CLAIMED each worker has
 
 -- And MOST, from scripts.py: how many tasks make one step (rule 9 of the contract). While a script
 -- runs, all others wait.
@@ -25,17 +26,6 @@ end
 local function load(id)
   local packed = redis.call('HGET', TASKS, id)
   return packed and cmsgpack.unpack(packed)
-end
-
--- Load tasks, at the most so many as make one step.
-local function load_all(ids)
-  local tasks = {}
-  if #ids > 0 then
-    for i, packed in ipairs(redis.call('HMGET', TASKS, unpack(ids))) do
-      tasks[i] = packed and cmsgpack.unpack(packed)
-    end
-  end
-  return tasks
 end
 
 local function save(task)
@@ -87,10 +77,25 @@ local function put_at_end(task, rank)
   end
 end
 
+-- The task's worker has so many more in work.
+local function tally(task, number)
+  if redis.call('HINCRBY', WORKERS, task.worker, number) == 0 then
+    redis.call('HDEL', WORKERS, task.worker)
+  end
+end
+
+local function put_in_work(task, lease)
+  redis.call('ZADD', CLAIMED, whole(now + lease), task.place)
+  tally(task, 1)
+end
+
 -- The task is not in work any more, and not waiting either (it may have been swept back).
 local function take_out(task)
-  redis.call('ZREM', CLAIMED, task.place)
-  redis.call('ZREM', READY, task.place)
+  if redis.call('ZREM', CLAIMED, task.place) == 1 then
+    tally(task, -1)
+  else
+    redis.call('ZREM', READY, task.place)
+  end
 end
 
 -- The task is finished: the next of its thread may be claimed, when it is due.
@@ -129,6 +134,7 @@ end
 
 -- The lease of a task that was claimed is over.
 local function expire(task)
+  tally(task, -1)
   if task.attempt >= task.cap then
     bury(task, nil)
   else

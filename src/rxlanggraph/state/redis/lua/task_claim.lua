@@ -27,6 +27,6 @@ task.attempt = task.attempt + 1
 task.worker = ARGV[2]
 task.token = whole(draw(1))
 save(task)
-redis.call('ZADD', CLAIMED, whole(now + ARGV[3]), place)
+put_in_work(task, ARGV[3])
 answer(task.token .. ' ' .. id_of(place))
 return told(task)

@@ -6,6 +6,8 @@ local task = current(ARGV[2], ARGV[3])
 if not task then
   return 0
 end
-take_out(task)
-redis.call('ZADD', CLAIMED, whole(now + ARGV[4]), task.place)
+if redis.call('ZADD', CLAIMED, 'XX', 'CH', whole(now + ARGV[4]), task.place) == 0 then
+  take_out(task)
+  put_in_work(task, ARGV[4])
+end
 return 1
