@@ -81,16 +81,19 @@ class Bound:
             Exception: Whatever the counter raised.
         """
         messages = list(entries.values())
-        units = _units(messages)
         converted = self._convert(messages)
-        everything = range(len(units))
+        fits = self._cost(converted) <= self._limit
+        if fits and not _has_strays(messages):
+            return entries
+        units = _units(messages)
 
         def cost(kept: Iterable[int]) -> int:
             places = sorted(place for each in kept for place in units[each].places)
             return self._cost([converted[place] for place in places])
 
-        kept: set[int] = set(everything)
-        if cost(kept) > self._limit:
+        everything = range(len(units))
+        kept = set(everything)
+        if not fits:
             kept = self._needed(units, len(messages) - written, cost)
             free = [each for each in everything if each not in kept]
             newest = bisect_right(
@@ -100,8 +103,6 @@ class Bound:
             )
             kept = self._begun(units, kept, {*kept, *free[len(free) - newest :]}, cost)
         places = {place for each in kept for place in units[each].places}
-        if len(places) == len(messages):
-            return entries
         return {key: entries[key] for place, key in enumerate(entries) if place in places}
 
     def _needed(self, units: Sequence[_Unit], written: int, cost: _Cost) -> set[int]:
@@ -215,6 +216,20 @@ def _units(messages: Sequence[Message]) -> list[_Unit]:
     for unit in units:
         unit.open = unit.open and bool(unit.missing or unit.places[-1] > answered)
     return units
+
+
+def _has_strays(messages: Sequence[Message]) -> bool:
+    """Whether there are results whose calls are not there. Quick: it is asked at each look."""
+    calls: set[str] = set()
+    for message in messages:
+        if message.role == "assistant":
+            if message.tool_calls or not isinstance(message.content, str):
+                calls.update(_call_ids(message))
+        elif message.role == "tool" or not isinstance(message.content, str):
+            results = set(_result_ids(message))
+            if results and calls.isdisjoint(results):
+                return True
+    return False
 
 
 def _newest_first(units: Sequence[_Unit]) -> Iterable[int]:
