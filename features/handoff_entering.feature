@@ -28,3 +28,20 @@ Feature: A signal handler or a finalizer may use the bridge while its own thread
       | signal handler | closes         | handing over              | is yet unused  |
       | finalizer      | closes         | handing over              | is yet unused  |
       | signal handler | hands over     | closing                   | is yet unused  |
+
+  Scenario Outline: A handler's <exception> in the middle of <inside>, of a bridge that <is used>
+    Given a bridge that <is used>
+    When a signal handler raises <exception> at each place of <inside>
+    Then each time the registry became idle, and the bridge answered the next message
+
+    Examples:
+      | exception         | inside                         | is used       |
+      | KeyboardInterrupt | handing over                   | is in use     |
+      | TimeoutError      | handing over                   | is in use     |
+      | KeyboardInterrupt | handing over                   | is yet unused |
+      | KeyboardInterrupt | handing over with max_pending  | is in use     |
+      | KeyboardInterrupt | a message of a stream          | is in use     |
+      | TimeoutError      | a message of a stream          | is in use     |
+      | KeyboardInterrupt | a message of a stream          | is yet unused |
+      | KeyboardInterrupt | a message of an ordered stream | is in use     |
+      | KeyboardInterrupt | cancelling a future            | is in use     |

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Literal, TypeVar
 
-__all__ = ["Way", "enter_everywhere"]
+__all__ = ["Way", "enter_everywhere", "raise_everywhere"]
 
 _T = TypeVar("_T")
 Way = Literal["signal handler", "finalizer"]
@@ -24,11 +24,19 @@ Way = Literal["signal handler", "finalizer"]
 class _Places:
     """A trace function that calls ``enter`` at the place number ``wanted``, counted from 1."""
 
-    def __init__(self, files: frozenset[str], wanted: int, enter: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        files: frozenset[str],
+        wanted: int,
+        enter: Callable[[], object],
+        *,
+        at_lines: bool = True,
+    ) -> None:
         self.seen = 0
         self._files = files
         self._wanted = wanted
         self._enter = enter
+        self._at_lines = at_lines
         self._last: dict[FrameType, str] = {}
 
     def __call__(self, frame: FrameType, event: str, _arg: Any) -> Callable[..., Any] | None:
@@ -38,9 +46,9 @@ class _Places:
         if event == "opcode":
             last = self._last.get(frame, "")
             self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            if not last.startswith("CALL"):
+            if not last.startswith(("CALL", "JUMP_BACKWARD")):
                 return self
-        elif event != "line":
+        elif event != ("line" if self._at_lines else "call"):
             return self
         self.seen += 1
         if self.seen == self._wanted:
@@ -116,3 +124,50 @@ def enter_everywhere(
         if not entered:
             return place - 1
         check(subject)
+
+
+def raise_everywhere(
+    files: set[str],
+    exception: type[BaseException],
+    *,
+    make: Callable[[], _T],
+    operation: Callable[[_T], object],
+    check: Callable[[_T], object],
+) -> int:
+    """For each place in ``files`` that ``operation`` comes through, have a signal handler raise.
+
+    Returns:
+        How many places there were.
+    """
+    place = 0
+    while True:
+        place += 1
+        subject = make()
+        entered: list[bool] = []
+
+        def enter(entered: Any = entered) -> None:
+            entered.append(True)
+            raise exception("of a signal handler")
+
+        # Not before each line: a with block begins to end on a line, where nobody looks for
+        # signals, and an exception there would leave its lock locked.
+        places = _Places(
+            frozenset(files), place, lambda enter=enter: _by_signal(enter), at_lines=False
+        )
+        before = sys.gettrace()
+        gc.collect()
+        gc.disable()  # what an earlier subject has left is not to end in the middle of this one
+        sys.settrace(places)
+        try:
+            operation(subject)
+        except exception:
+            pass
+        finally:
+            sys.settrace(before)
+            gc.enable()
+        if not entered:
+            return place - 1
+        try:
+            check(subject)
+        except BaseException as error:
+            raise AssertionError(f"after an exception at place {place}") from error

@@ -237,8 +237,14 @@ class RxPyLangGraphBridge(Ending):
             BridgeClosedError, LoopUnavailableError, BlockingCallError: As there.
         """
         run = self.new_run(message, options)
-        self.wait_for_room(run)
-        return self.hand_over(run)
+        try:
+            self.wait_for_room(run)
+            return self.hand_over(run)
+        except BaseException:  # also of a signal handler, which may have let it in by half
+            if run in self.registry:
+                run.cancel()
+            self._engine.withdraw(run)
+            raise
 
     def new_run(self, message: StreamMessage, options: RunOptions) -> Run:
         """Make a run that sees the caller's contextvars. Any thread; never blocks."""
@@ -253,9 +259,11 @@ class RxPyLangGraphBridge(Ending):
         return run.cut_off or (run.cancelled() and self.registry.state != "open")
 
     def drop(self, run: Run) -> None:
-        """Cancel ``run``, handed over or not. Any thread; never blocks."""
-        run.cancel()
-        self._engine.backlog.leave(run)
+        """Cancel ``run``, however far it has come. Any thread; never blocks."""
+        try:
+            run.cancel()
+        finally:
+            self._engine.withdraw(run)
 
     def wait_for_room(self, run: Run) -> None:
         """Block until fewer than ``max_pending`` runs wait for their start.
@@ -297,15 +305,11 @@ class RxPyLangGraphBridge(Ending):
         try:
             engine.submit(run)
         except (RegistryClosedError, LoopUnavailableError) as error:
-            engine.backlog.leave(run)
             if engine.registry.state == "open":
                 raise
             raise BridgeClosedError(
                 f"the bridge {self.name} is closed and takes no more messages; make a new one"
             ) from error
-        except BaseException:
-            engine.backlog.leave(run)
-            raise
         return run
 
     def invoke(

@@ -103,6 +103,12 @@ class Engine:
             self.home.check()
         self.handoff.submit(run)
 
+    def withdraw(self, run: Run) -> None:
+        """Take ``run``, which is cancelled, out of what it has not got into. Any thread."""
+        self.backlog.leave(run)
+        if self.handoff.loop is None:  # the loop will look at it otherwise
+            self.registry.leave(run, "cancelled")
+
     def _start(self) -> None:
         with self.lock:  # held over the start of a thread, so that two first users make one loop
             if self._started:

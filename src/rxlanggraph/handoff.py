@@ -13,19 +13,21 @@ Invariants kept here (numbers as in docs/design.md):
 5. ``lock`` is an RLock, and each section is one check and one write.
 8. A drain that will never run is closed.
 
-The race that shaped ``_due``: (a) a thread appends and sees a drain due; (b) that drain has just
-taken the last run and is about to say that none is due; (c) it says so, and the run waits for ever.
-Hence both look and write under ``lock``, and the drain says so only in the section in which it
-found the queue empty.
+The race that shaped ``_drain_coroutine``: (a) a thread appends and sees a drain due; (b) that
+drain has just taken the last run and is about to say that none is due; (c) it says so, and the run
+waits for ever. Hence both look and write under ``lock``, and the drain says so only in the section
+in which it found the queue empty.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
@@ -61,10 +63,10 @@ class Handoff:
         self._registry = registry
         self._visit = visit
         self._lost = lost
-        # The lock of the bridge: guards the four below, and the fields of every run's future.
+        # The lock of the bridge: guards the three below, and the fields of every run's future.
         self.lock = lock
         self._queue: deque[Run] = deque()
-        self._due = False
+        # The drain that is due, or at work: whoever appends beside one need not send another.
         self._drain_coroutine: Coroutine[Any, Any, None] | None = None
         self._refusal: LoopUnavailableError | None = None
         # Written in a forked child, before its own code goes on: why nothing of the parent ends.
@@ -96,20 +98,25 @@ class Handoff:
         Returns:
             False if the loop is gone: whoever let go of it resolves what it had.
         """
-        with self.lock:
-            if self._refusal is not None or self.loop is None:
-                return False
-            self._queue.append(run)
-            if self._due:
-                return True
-            self._due = True
-        self._send_drain()
+        drain = None
+        try:
+            with self.lock:
+                if self._refusal is not None or self.loop is None:
+                    return False
+                self._queue.append(run)
+                if self._drain_coroutine is not None:
+                    return True
+                drain = self._drain_coroutine = self._drain()
+            self._send(drain)
+        except BaseException:  # of a signal handler: how far it had got is not known
+            self._send_another(drain)
+            raise
         return True
 
     def is_due(self) -> bool:
         """Whether the loop still has to look at something. Any thread; never blocks."""
         with self.lock:
-            return self._due
+            return self._drain_coroutine is not None
 
     def refuse(self, error: LoopUnavailableError) -> None:
         """Let nothing in any more: the loop is going. Any thread; never blocks."""
@@ -146,14 +153,13 @@ class Handoff:
                     keep_quiet(task)
             drain.close()
 
-    def _send_drain(self) -> None:
+    def _send(self, drain: Coroutine[Any, Any, None]) -> None:
         loop = self.loop
         assert loop is not None
-        drain = self._drain()
-        with self.lock:
-            self._drain_coroutine = drain
         try:
-            asyncio.run_coroutine_threadsafe(drain, loop).add_done_callback(self._drained)
+            asyncio.run_coroutine_threadsafe(drain, loop).add_done_callback(
+                partial(self._drained, drain)
+            )
         except RuntimeError:
             error = LoopUnavailableError(f"the event loop {loop!r} of this bridge is closed")
             self.refuse(error)
@@ -164,19 +170,26 @@ class Handoff:
             for _ in range(_BATCH):
                 with self.lock:
                     if not self._queue:
-                        self._due = False
                         self._drain_coroutine = None
                         return
                     run = self._queue.popleft()
                 self._visit(run)
             await asyncio.sleep(0)
 
-    def _drained(self, future: Future[None]) -> None:
+    def _drained(self, drain: Coroutine[Any, Any, None], future: Future[None]) -> None:
         # A drain that was cancelled with everything else on its loop leaves its work behind.
-        if not future.cancelled() and future.exception() is None:
-            return
+        if future.cancelled() or future.exception() is not None:
+            self._send_another(drain)
+
+    def _send_another(self, instead_of: Coroutine[Any, Any, None] | None) -> None:
+        """Have a drain on its way if there is anything to look at; ``instead_of`` is none."""
+        if instead_of is not None:
+            with contextlib.suppress(ValueError):  # it was sent, and is at work
+                instead_of.close()
         with self.lock:
-            if not self._queue or self._refusal is not None:
-                self._due = False
+            if self._drain_coroutine is instead_of:
+                self._drain_coroutine = None
+            if self._drain_coroutine or not self._queue or self._refusal is not None:
                 return
-        self._send_drain()
+            drain = self._drain_coroutine = self._drain()
+        self._send(drain)

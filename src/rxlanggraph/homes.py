@@ -120,23 +120,29 @@ class OwnedLoop:
         """Start the thread. Any thread; does not wait for the loop to turn."""
         # It keeps the context in which it was made, for its own wake-ups.
         loop = Context().run(asyncio.new_event_loop)
-        if self._claim.setdefault("loop", loop) is not loop:
-            loop.close()  # a signal handler on top of this very call was first
-            return self._claim["loop"]
-        # Also what belongs to no run: an executor of asyncio's would keep the interpreter from
-        # exiting for as long as one of its calls lasts.
-        routing = route_runs(loop, self._threads)
-        thread = threading.Thread(
-            target=self._main, args=(loop, routing), name=f"{self._name}-loop", daemon=True
-        )
-        self.loop = loop
+        thread = routing = None
         try:
+            if self._claim.setdefault("loop", loop) is not loop:
+                loop.close()  # a signal handler on top of this very call was first
+                return self._claim["loop"]
+            # Also what belongs to no run: an executor of asyncio's would keep the interpreter from
+            # exiting for as long as one of its calls lasts.
+            routing = route_runs(loop, self._threads)
+            thread = threading.Thread(
+                target=self._main, args=(loop, routing), name=f"{self._name}-loop", daemon=True
+            )
+            self.loop = loop
             start_apart(thread)
-        except RuntimeError as error:
-            self.loop = None
-            self._claim.clear()
-            routing.release()
-            loop.close()
+        except BaseException as error:
+            if thread is None or not thread.is_alive():  # or else it is there for the next one
+                if self._claim.get("loop") is loop:
+                    self.loop = None
+                    self._claim.clear()
+                if routing is not None:
+                    routing.release()
+                loop.close()
+            if not isinstance(error, RuntimeError):
+                raise  # of a signal handler
             raise LoopUnavailableError(
                 f"no thread for the loop of {self._name}: {error}"
             ) from error

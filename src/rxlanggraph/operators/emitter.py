@@ -72,20 +72,22 @@ class Emitter(Generic[_T]):
             BaseException: Whatever the observer raised; then nothing follows.
         """
         while True:
-            with self._lock:
-                if self._emitting or not self._notifications:
-                    return
-                # A handler that comes in above this line emits by itself, and leaves nothing;
-                # what one puts below it is emitted here, or seen in the next round.
-                self._emitting = True
+            emitting = False
             try:
+                with self._lock:
+                    if self._emitting or not self._notifications:
+                        return
+                    # A handler that comes in above this line emits by itself, and leaves nothing;
+                    # what one puts below it is emitted here, or seen in the next round.
+                    emitting = self._emitting = True
                 self._emit()
             except BaseException:
                 self.stop()
                 raise
             finally:
-                with self._lock:
-                    self._emitting = False
+                if emitting:
+                    with self._lock:
+                        self._emitting = False
 
     def _emit(self) -> None:
         while True:
