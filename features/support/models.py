@@ -178,7 +178,7 @@ async def answer(calls: list[Any]) -> str:
     return "answer"
 
 
-_OPTIONS = RunOptions(as_target(answer), name="answer")
+_OPTIONS = RunOptions(answer, as_target(answer), name="answer")
 
 
 class Bridge:
