@@ -194,6 +194,11 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
     When the client calls the agent with a message that makes it fail
     Then the log holds the error with its secret
 
+  Scenario: Where a program has not configured its log, a failure is written to it as it is
+    # The SDK would have rich paint it, which holds up all calls for as long.
+    When a new interpreter makes an MCP server
+    Then its log goes to a logging.StreamHandler, from WARNING
+
   Scenario: An agent that has failed once answers the next call
     Given a client of today at an MCP server of agents
     When the client calls the agent with a message that makes it fail

@@ -359,9 +359,30 @@ def step_impl(context: Context, kind: str, text: str) -> None:
     assert text in str(context.error), context.error
 
 
+@when("a new interpreter makes an MCP server")
+def new_interpreter_makes_a_server(context: Context) -> None:
+    run_in_a_new_interpreter(
+        context,
+        "import logging\n"
+        "from rxlanggraph.agent import BaseAgent\n"
+        "from rxlanggraph.agent.mcp import mcp_server\n"
+        "mcp_server(BaseAgent('plain'))\n"
+        "root = logging.getLogger()\n"
+        "print(root.level, *(type(handler).__name__ for handler in root.handlers))",
+    )
+
+
+@then("its log goes to a logging.StreamHandler, from WARNING")
+def log_goes_to_a_stream(context: Context) -> None:
+    assert context.done.stdout.split() == ["30", "StreamHandler"], context.done
+
+
 @when("a new interpreter without the SDK imports {module}")
 def step_impl(context: Context, module: str) -> None:
-    code = f"import sys; sys.modules['mcp'] = None; import {module}"
+    run_in_a_new_interpreter(context, f"import sys; sys.modules['mcp'] = None; import {module}")
+
+
+def run_in_a_new_interpreter(context: Context, code: str) -> None:
     context.done = subprocess.run(
         [sys.executable, "-c", code],
         env=environment(),

@@ -111,12 +111,13 @@ def _server_of(
     agents: tuple[Target, ...], name: str, calls: Calls, **options: Any
 ) -> MCPServer[Any]:
     _check(agents)
-    # Nobody subscribes to anything here. The level is that of the root logger, which the SDK
-    # configures where the program has not: at its default it would log every request.
+    # Where the program has not configured the root logger, the SDK would: to format tracebacks with
+    # rich, on the loop, which holds up all calls while it does so for a failure deep in a graph.
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    # Nobody subscribes to anything here.
     server: MCPServer[Any] = MCPServer(
         name,
         subscriptions=False,
-        log_level="WARNING",
         lifespan=calls.lifespan,
         middleware=[answer_encodable, calls.offer_conversations],
         **options,
