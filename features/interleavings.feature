@@ -35,6 +35,8 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | a turn, a message and a look            |
       | two states that overlap                 |
       | putting, getting and the end of a run   |
+      | putting late and the end of a run       |
+      | entering a state late and the end of a run |
 
   Scenario Outline: The same search finds <what is wrong> in <the control>
     When every interleaving of <the control> is tried
@@ -61,6 +63,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
     Examples: agents
       | the control                                | what is wrong                       |
       | a guard that is looked at, then taken      | 2 were in at once                   |
+      | a look at the end, then a put              | it is in the next run's output      |
       | a turn that is written as it comes         | the turn was split                  |
       | a state that is saved and put back         | nobody works, and it is             |
       | an end that is a flag                      | an item was lost                    |

@@ -12,7 +12,7 @@ from rxlanggraph.agent.guard import RunGuard
 from rxlanggraph.agent.memory import Memory
 from rxlanggraph.agent.output import OutputQueue
 from rxlanggraph.agent.states import AgentState, StateMachine
-from rxlanggraph.errors import AgentBusyError, OutputEndedError
+from rxlanggraph.errors import AgentBusyError, AgentError, OutputEndedError
 from support import naive_models
 from support.models import Model, together
 
@@ -160,15 +160,80 @@ def check_ending(queue: Any, ended: type[Exception]) -> None:
     assert got == [1], f"an item was lost: {got}"
 
 
+# -- what a run has left behind --------------------------------------------------------------------
+
+
+class Over:
+    """A run, of which only that is known."""
+
+    over = False
+
+    def refuse(self) -> None:
+        if self.over:
+            raise AgentError("the run is over")
+
+
+def leftover_putting() -> None:
+    run = Over()
+    queue: OutputQueue[str] = OutputQueue(patience=0, direct=run.refuse)
+    check_putting(run, queue, lambda: queue.put_nowait("late"))
+
+
+def naive_leftover_putting() -> None:
+    run, queue = Over(), naive_models.Output()
+
+    def put() -> None:
+        run.refuse()
+        queue.put_nowait("late")
+
+    check_putting(run, queue, put)
+
+
+def check_putting(run: Over, queue: Any, put: Callable[[], object]) -> None:
+    left: list[int] = []
+
+    def put_late() -> None:
+        with contextlib.suppress(AgentError):
+            put()
+
+    def end_and_begin() -> None:
+        run.over = True
+        queue.abort()
+        queue.begin()
+        left.append(queue.qsize())
+
+    queue.begin()
+    together(put_late, end_and_begin)
+    assert left == [0] and not queue.qsize(), "it is in the next run's output"
+
+
+def leftover_entering() -> None:
+    run, machine = Over(), StateMachine("model")
+
+    def enter() -> None:
+        with contextlib.suppress(AgentError):
+            machine.context(AgentState.THINKING, run).__enter__()
+
+    def end() -> None:
+        run.over = True
+        machine.abandon(run)
+
+    together(enter, end)
+    assert machine.state is AgentState.IDLE, machine.state
+
+
 MODELS: dict[str, Model] = {
     "two runs of an agent that enqueue": (entering, ("agent/guard", "agent/line"), 2),
     "a turn, a message and a look": (remembering, ("agent/memory",), 1),
     "two states that overlap": (overlapping, ("agent/states",), 1),
     "putting, getting and the end of a run": (ending, ("agent/output", "agent/waiters"), 2),
+    "putting late and the end of a run": (leftover_putting, ("agent/output", "agent/promises"), 1),
+    "entering a state late and the end of a run": (leftover_entering, ("agent/states",), 1),
 }
 CONTROLS: dict[str, Model] = {
     "a guard that is looked at, then taken": (naive_entering, (), 2),
     "a turn that is written as it comes": (naive_remembering, (), 1),
     "a state that is saved and put back": (naive_overlapping, (), 2),
     "an end that is a flag": (naive_ending, (), 1),
+    "a look at the end, then a put": (naive_leftover_putting, (), 1),
 }

@@ -201,6 +201,13 @@ class Output:
         self._ended = True
         self._wake()
 
+    def abort(self) -> None:
+        self._items.clear()
+        self.end()
+
+    def qsize(self) -> int:
+        return len(self._items)
+
     def put_nowait(self, item: Any) -> None:
         self._items.append(item)
         self._wake()
