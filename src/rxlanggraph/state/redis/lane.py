@@ -25,7 +25,6 @@ from redis.exceptions import (
     NoPermissionError,
     NoScriptError,
     ReadOnlyError,
-    RedisError,
     ResponseError,
     TryAgainError,
 )
@@ -212,7 +211,7 @@ class Lane:
 
     async def close(self) -> None:
         """Close the connection, also one that hangs. No call may be under way."""
-        with contextlib.suppress(RedisError, OSError):  # it is lost already, or time is up
+        with contextlib.suppress(Exception):  # it is lost already, or time is up
             async with asyncio.timeout(self._timeout):
                 await self._connection.disconnect()
 

@@ -326,7 +326,7 @@ class Pool:
 
 def _check_encoding(connection: Connection) -> None:
     encoding = connection.info.parameter_status("server_encoding")
-    if encoding != "UTF8":
+    if encoding not in (None, "UTF8"):  # not every pooler passes on what it is
         raise InvalidArgumentError(
             f"the PostgreSQL database takes text in {encoding} alone, and names may have any "
             "character: make one with ENCODING 'UTF8' (and TEMPLATE template0)"
