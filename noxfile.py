@@ -282,6 +282,13 @@ def first_commands() -> str:
 
 
 @nox.session(default=False)
+def mutants(session: nox.Session) -> None:
+    """Defects made at random in the core: do its scenarios see them? (-- --seed 2 turns.py)."""
+    install(session, "mutants", WHOLE)
+    session.run("python", "tests/mutants.py", *session.posargs, env=strict())
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Benchmarks, once and quickly, with their peers (one: nox -s bench -- --bench handoff)."""
     install(session, "bench", ".")

@@ -75,6 +75,11 @@ Feature: What each method of TaskRegistry promises
     Then both are told that it is idle
     And waiting for it when it is idle returns at once
 
+  Scenario: Waiting without a time-out has none
+    Given a TaskRegistry with the pending tasks "a"
+    When a thread waits for it without a time-out
+    Then it would have waited for ever
+
   Scenario: A wait that is given up leaves no one to be woken
     Given a TaskRegistry with the pending tasks "a"
     When a loop that awaits it is closed over the wait, and then its tasks end

@@ -3,13 +3,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 from behave import then, when
 from behave.runner import Context
 
 from rxlanggraph import errors
+from rxlanggraph import registry as registry_module
 from rxlanggraph.registry import TaskRegistry
+from support.patching import patch
 from support.tasks import PATIENCE, end, forever, run, start
 
 
@@ -19,6 +22,32 @@ def step_impl(context: Context) -> None:
         assert context.registry.wait_idle(timeout) is False
         assert run(context.registry.wait_idle_async(timeout)) is False
     assert not context.registry._idle_waiters
+
+
+class TimedLock:
+    """A lock that is handed over at once, and notes how long one would have waited for it."""
+
+    def __init__(self) -> None:
+        self.timeouts: list[float | None] = []
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        self.timeouts.append(timeout)
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+@when("a thread waits for it without a time-out")
+def wait_without_a_timeout(context: Context) -> None:
+    context.lock = TimedLock()
+    patch(context, registry_module, "threading", SimpleNamespace(Lock=lambda: context.lock))
+    assert context.registry.wait_idle()
+
+
+@then("it would have waited for ever")
+def it_would_have_waited_for_ever(context: Context) -> None:
+    assert context.lock.timeouts[-1] == -1, context.lock.timeouts
 
 
 @when("one thread waits for it, one awaits it, and then its tasks end")

@@ -88,6 +88,8 @@ class Proxy:
         self._tasks.add(task)
         self.most_at_once = max(self.most_at_once, len(self._tasks))
         task.add_done_callback(self._tasks.discard)
+        # Also where it has not begun, or got no connection to the server.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, client: Streams) -> None:
         server = await asyncio.open_connection(*self._address)
@@ -95,7 +97,6 @@ class Proxy:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
                 await self._pass_on(client, server)
         finally:
-            client[1].close()
             if self._late is None or self._late[0] is not server:
                 server[1].close()
 

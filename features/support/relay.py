@@ -87,6 +87,8 @@ class Relay:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Also where it has not begun, or got no connection to the server.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.add(writer)
@@ -102,8 +104,7 @@ class Relay:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
             self._clients.discard(writer)
-            for end in (writer, requests):
-                end.close()
+            requests.close()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._is_postgresql:

@@ -24,7 +24,10 @@ class LoopThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
+        runs = Gate()
+        self.loop.call_soon(runs.open)
         self._thread.start()
+        runs.wait()
 
     def _run(self) -> None:
         try:
