@@ -131,6 +131,11 @@ Feature: What an MCP client says stays in its conversation: other clients have c
     Then the call fails with "too many conversations"
     And the first call is answered
 
+  Scenario: A call whose loop is gone is in its conversation no more, and leaves none that nobody knows
+    Given a call that has begun a conversation
+    When its loop is gone, and a collector closes its coroutine
+    Then there is no conversation, and the collector had no error
+
   Scenario: A conversation that was quiet for too long is gone
     Given an agent with a model, served over MCP, which forgets after 60 seconds
     When a conversation over HTTP was quiet for 61 seconds

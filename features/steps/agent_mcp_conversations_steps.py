@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
+import sys
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 from behave import given, then, when
@@ -13,6 +16,7 @@ from mcp.server.auth.provider import AccessToken
 from rxlanggraph.agent import AgentPool, BaseAgent, Memory, mcp, mcp_conversations
 from rxlanggraph.agent.mcp_conversations import Conversations
 from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.tasks import keep_quiet
 from support.mcp_agents import noting
 from support.mcp_conversations import QUESTION, WHOM, Served, Talk, said_in
 from support.patching import patch
@@ -291,6 +295,40 @@ def is_gone(context: Context) -> None:
     assert text_in(context.kept) == "tea, milk", context.kept
     call_fails(context, "there is no such conversation")
     assert not context.conversations
+
+
+@given("a call that has begun a conversation")
+def call_has_begun(context: Context) -> None:
+    context.conversations = Conversations(1, 60.0)
+    home, request = mcp_conversations._Home(), SimpleNamespace(scope={})
+    ctx: Any = SimpleNamespace(session=None, lifespan_context=home, request=request)
+
+    async def call() -> None:
+        async with context.conversations.joined(ctx, "") as joined:
+            with joined.conversation.entered():
+                await asyncio.Event().wait()
+
+    loop = asyncio.new_event_loop()
+    context.call = loop.create_task(call())
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert len(context.conversations) == 1
+
+
+@when("its loop is gone, and a collector closes its coroutine")
+def collector_closes(context: Context) -> None:
+    context.unraisable = []
+    patch(context, sys, "unraisablehook", context.unraisable.append)
+    keep_quiet(context.call)
+    del context.call
+    gc.collect()
+
+
+@then("there is no conversation, and the collector had no error")
+def there_is_none(context: Context) -> None:
+    assert not context.conversations
+    assert not context.unraisable, context.unraisable
 
 
 # -- what is refused -------------------------------------------------------------------------------

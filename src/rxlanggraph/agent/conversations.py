@@ -60,7 +60,8 @@ class Conversation:
         try:
             yield
         finally:
-            _current.reset(token)
+            with contextlib.suppress(ValueError):  # closed by a collector, in another context
+                _current.reset(token)
 
     def memory_of(self, agent: Agent, own: Memory) -> Memory:
         """What ``agent`` remembers of this conversation, which begins with ``own``. Any thread."""

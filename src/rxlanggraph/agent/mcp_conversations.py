@@ -240,6 +240,8 @@ class Conversations:
 
     def _forget_later(self, home: _Home, gone: list[Joined]) -> None:
         """Without keeping anybody waiting for checkpointers. On the loop of ``home``."""
+        if asyncio._get_running_loop() is None:
+            return  # its loop is gone, and a collector closes what was left: nothing can be awaited
         for joined in gone:
             task = asyncio.create_task(joined.forget())
             home.forgetting.add(task)
