@@ -232,6 +232,8 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
       | a run that blocks the loop              |
       | an adopted loop in a thread             |
       | an adopted loop of asyncio.run          |
+      | a paused loop with runs in flight       |
+      | a call of no run that never ends        |
       | daemon threads that go on sending       |
       | a stream that never completes           |
       | a bridge inside a cycle                 |

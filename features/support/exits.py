@@ -13,7 +13,7 @@ __all__ = ["PROGRAMS", "run"]
 DEADLINE = 60
 
 HEAD = """
-import asyncio, sys, threading, time
+import asyncio, contextvars, sys, threading, time
 from rxlanggraph import RxPyLangGraphBridge
 
 bridge = RxPyLangGraphBridge(max_concurrency=4)
@@ -89,6 +89,29 @@ async def main():
         await asyncio.sleep(0)
 
 asyncio.run(main())
+""",
+    "a paused loop with runs in flight": """
+loop = asyncio.new_event_loop()
+bridge = RxPyLangGraphBridge(loop, max_concurrency=4)
+
+async def main():
+    global futures
+    futures = [bridge.create_future_task(graph_of(wait), {"value": i}) for i in range(20)]
+    while not begun.is_set():
+        await asyncio.sleep(0)
+
+loop.run_until_complete(main())
+""",
+    "a call of no run that never ends": """
+async def leave_behind(content):
+    def block():
+        begun.set()
+        for_ever.wait()
+    loop = asyncio.get_running_loop()
+    contextvars.Context().run(loop.call_soon, loop.run_in_executor, None, block)
+
+bridge.create_future_task(leave_behind, 1).result(30)
+assert begun.wait(30)
 """,
     "daemon threads that go on sending": """
 def send():
