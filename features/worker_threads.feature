@@ -90,6 +90,11 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
     When a message goes to a graph with a sync node
     Then every future has a result
 
+  Scenario: Of the threads of a burst, those that the messages after it do not need end all the same
+    Given an open bridge on its own loop whose threads end when they were idle for 0.05 s
+    When 20 calls of one run meet, and then messages go to a sync function one after another
+    Then in the end one thread or two are left
+
   Scenario: A thread is handed a call at the very moment when it was idle for long enough
     Given an open bridge on its own loop whose threads end when they were idle for 0 s
     When 300 messages, one after another, go to a graph with a sync node

@@ -19,6 +19,7 @@ which looks whose call it is. The loop's default executor stays whatever the hos
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 from collections import deque
@@ -26,8 +27,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
 from queue import Empty, SimpleQueue
+from time import monotonic
 from types import FrameType
-from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.forking import fork_safe_rlock
@@ -43,6 +45,8 @@ _T = TypeVar("_T")
 # Seconds after which a thread that has nothing to do ends. A guess: longer than the pauses of a
 # busy pipeline, shorter than anyone looks at a list of threads.
 _IDLE_TIMEOUT = 10.0
+# Seconds that an idle thread gets to end when it is told to. A guess: far more than it needs.
+_LEAVING = 1.0
 
 
 class _Share:
@@ -69,10 +73,6 @@ class _Job:
         self.future: Future[Any] = Future()
 
 
-# How a thread is given its next job; None ends it.
-_Inbox: TypeAlias = "SimpleQueue[_Job | None]"
-
-
 class WorkerThreads(Executor):
     """An executor that knows which run each of its threads works for.
 
@@ -95,7 +95,7 @@ class WorkerThreads(Executor):
     ) -> None:
         self.idle_timeout = idle_timeout
         self._name = name
-        # The lock of the bridge: guards the five below, and every share.
+        # The lock of the bridge: guards all below but the two queues, and every share.
         self._lock = lock
         self._spare = spare  # how many of them are free
         # Jobs count from submit on: else a run cancelled in between would give its slot back early.
@@ -103,10 +103,18 @@ class WorkerThreads(Executor):
         # Shares with jobs that wait, in the order in which they get the next spare thread. While
         # there is one, no spare thread is free, and each of them has a thread at work.
         self._hungry: dict[_Share, None] = {}
-        # A thread is idle from the end of its job on, in one section with that: whoever is told of
-        # that end and submits at once finds it here, so that there are never more than allowed.
-        self._idle: dict[_Inbox, threading.Thread] = {}
+        # What a thread is to take next; None ends it. One queue for all: a thread that is awake
+        # takes what comes, before others are woken for it.
+        self._ready: SimpleQueue[_Job | None] = SimpleQueue()
+        # Threads at that queue, or on their way to it, for which nothing is in it. A thread counts
+        # from the end of its job on, in one section with that: whoever is told of that end and
+        # submits at once finds it here, so that there are never more than allowed.
+        self._idle = 0
+        # How many were idle at all times since then: those nobody needed.
+        self._least_idle = 0
+        self._since = monotonic()
         self._shut = False
+        self._leaving: SimpleQueue[threading.Thread] = SimpleQueue()  # told to end, and ending
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Execute ``fn(*args, **kwargs)`` in a thread, for the run that calls. Never blocks.
@@ -133,27 +141,25 @@ class WorkerThreads(Executor):
             if share.executing:
                 self._spare -= 1
             share.executing[job] = None
-            # The one that was idle last, so that those that are not needed are idle long enough.
-            inbox = next(reversed(self._idle), None)
-            if inbox is not None:
-                del self._idle[inbox]
-                inbox.put(job)
-        if inbox is None:
+            use_idle = self._idle > 0
+            if use_idle:
+                self._idle -= 1
+                self._least_idle = min(self._least_idle, self._idle)
+                self._ready.put(job)
+        if not use_idle:
             self._start_thread(job)
         return job.future
 
     def _start_thread(self, job: _Job) -> None:
-        # The job goes in with its thread, so that none is queued where no thread could start; by
-        # its inbox, as a thread keeps its arguments for as long as it lasts.
-        inbox: _Inbox = SimpleQueue()
-        inbox.put(job)
+        # The job goes in with its thread, so that none is queued where no thread could start; in a
+        # list, to be taken out, as a thread keeps its arguments for as long as it lasts.
         thread = threading.Thread(
-            target=self._work, args=(inbox,), name=f"{self._name}-worker", daemon=True
+            target=self._work, args=([job],), name=f"{self._name}-worker", daemon=True
         )
         try:
             start_apart(thread)
         except RuntimeError:
-            self._end_job(job, None)
+            self._end_job(job, goes_on=False)
             raise
 
     def when_free(self, run: Run, callback: Callable[[], object]) -> bool:
@@ -187,34 +193,38 @@ class WorkerThreads(Executor):
         """
         with self._lock:
             self._shut = True
-            idle, self._idle = self._idle, {}
-        for inbox in idle:
-            inbox.put(None)
-        for thread in idle.values():
-            if wait and thread is not threading.current_thread():
-                with letting_go(self._lock):
-                    thread.join()
+            idle = self._dismiss(self._idle)
+        with letting_go(self._lock), contextlib.suppress(Empty):
+            for _ in range(idle if wait else 0):
+                # In vain where this is called in one of them, by what was told of its last job.
+                self._leaving.get(timeout=_LEAVING).join()
 
     # -- in the threads ------------------------------------------------------------------------
 
-    def _work(self, inbox: _Inbox) -> None:
-        while (job := self._receive(inbox)) is not None:
-            self._execute(job, inbox)
+    def _work(self, first: list[_Job]) -> None:
+        job: _Job | None = first.pop()
+        while job is not None:
+            self._execute(job)
             del job  # or an idle thread would keep the last run and its result alive
+            job = self._next_job()
 
-    def _receive(self, inbox: _Inbox) -> _Job | None:
+    def _next_job(self) -> _Job | None:
         try:
-            return inbox.get(timeout=self.idle_timeout)
+            job = self._ready.get(timeout=self.idle_timeout)
         except Empty:
-            pass
-        with self._lock:
-            if self._idle.pop(inbox, None) is not None:
-                return None
-        return inbox.get()  # it was given a job, or told to end, a moment ago
+            with self._lock:
+                if self._idle > 0:
+                    self._idle -= 1
+                    self._least_idle = min(self._least_idle, self._idle)
+                    return None
+            job = self._ready.get()  # there is something for each that is not idle
+        if job is None and self._shut:
+            self._leaving.put(threading.current_thread())
+        return job
 
-    def _execute(self, job: _Job, inbox: _Inbox) -> None:
+    def _execute(self, job: _Job) -> None:
         if not job.future.set_running_or_notify_cancel():
-            self._end_job(job, inbox)
+            self._end_job(job)
             return
         with self._lock:
             job.share.executing[job] = threading.get_ident()
@@ -222,19 +232,19 @@ class WorkerThreads(Executor):
             result = job.call()
         except BaseException as error:
             # Ended before resolved: whoever goes on because of the result finds the thread free.
-            self._end_job(job, inbox)
+            self._end_job(job)
             job.future.set_exception(error)
             del job  # the error refers to this frame, by its traceback, and the future to it
         else:
-            self._end_job(job, inbox)
+            self._end_job(job)
             job.future.set_result(result)
 
-    def _end_job(self, job: _Job, inbox: _Inbox | None) -> None:
+    def _end_job(self, job: _Job, *, goes_on: bool = True) -> None:
         share = job.share
         with self._lock:
             del share.executing[job]
-            if inbox is not None:
-                self._go_on(share, inbox)
+            if goes_on:
+                self._go_on(share)
             elif share.executing:
                 self._spare += 1
             if share.executing:
@@ -244,8 +254,8 @@ class WorkerThreads(Executor):
         if callback is not None:
             callback()
 
-    def _go_on(self, share: _Share, inbox: _Inbox) -> None:
-        """Give the thread of ``inbox``, done with a job of ``share``, the next. Under the lock."""
+    def _go_on(self, share: _Share) -> None:
+        """Give a thread, done with a job of ``share``, something to do next. Under the lock."""
         if not share.executing:
             # It was the one thread that the run has for itself.
             successor = share if share.waiting else None
@@ -255,17 +265,33 @@ class WorkerThreads(Executor):
             self._spare += 1
             successor = None
         if successor is None:
-            self._idle[inbox] = threading.current_thread()
-            if self._shut:  # looked at after the insertion, as `shutdown` writes it before it looks
-                del self._idle[inbox]
-                inbox.put(None)
+            self._idle += 1
+            self._dismiss(self._not_needed())
             return
         job = successor.waiting.popleft()
         del self._hungry[successor]
         if successor.waiting:
             self._hungry[successor] = None  # behind the others
         successor.executing[job] = None
-        inbox.put(job)
+        self._ready.put(job)
+
+    def _not_needed(self) -> int:
+        """How many idle threads to end, as work has come for others in turn. Under the lock."""
+        if self._shut:  # looked at after the count, as `shutdown` writes it before it looks
+            return self._idle
+        now = monotonic()
+        if now - self._since < self.idle_timeout:
+            return 0
+        not_needed, self._least_idle, self._since = self._least_idle, self._idle, now
+        return not_needed
+
+    def _dismiss(self, count: int) -> int:
+        """Have ``count`` idle threads end, and return how many that are. Under the lock."""
+        self._idle -= count
+        self._least_idle = min(self._least_idle, self._idle)
+        for _ in range(count):
+            self._ready.put(None)
+        return count
 
 
 # -- which calls come here -------------------------------------------------------------------------
