@@ -256,7 +256,7 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     Given an empty database in PostgreSQL
     And calls are cut after 0.3 seconds
     When the server says nothing while an increment is made
-    Then it has ended with a StateUnavailableError that says no answer
+    Then it has ended with a StateUnavailableError that says longer than 0.3 seconds
     And that error leaves a doubt whether it was done
 
   @postgresql

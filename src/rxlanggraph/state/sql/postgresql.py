@@ -117,7 +117,7 @@ class PostgresDatabase:
                     "statement another session: set its pool_mode to transaction or session, or "
                     "open the state once without it"
                 ) from error
-            raise _unavailable(error, in_doubt=False) from error
+            raise link.unavailable(error, in_doubt=False) from error
         finally:
             self._pool.give_back(link)
 
@@ -202,13 +202,9 @@ class PostgresDatabase:
             # What the server gives as a reason, also while it shuts down, it gives instead of the
             # effect.
             in_doubt = code.startswith(CONNECTION_FAILED) and not link.has_parted
-            raise _unavailable(error, in_doubt=in_doubt) from error
+            raise link.unavailable(error, in_doubt=in_doubt) from error
         finally:
             self._pool.give_back(link)
-
-
-def _unavailable(error: psycopg.Error, *, in_doubt: bool) -> StateUnavailableError:
-    return StateUnavailableError(f"PostgreSQL gives no answer: {error}", in_doubt=in_doubt)
 
 
 async def _prepare(connection: Connection) -> None:

@@ -90,12 +90,14 @@ class Link:
         cursor: The same, for all calls.
         has_parted: Whether the server has said farewell: what it had not answered by then it will
             not do any more.
+        cut_because: Why it was cut here, if it was.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.cursor = connection.cursor()
         self.has_parted = False
+        self.cut_because: str | None = None
         # The same that libpq has; a `Link` neither reads from it nor closes it.
         self._wire = socket.socket(fileno=connection.fileno())
         connection.add_notice_handler(self._hear)
@@ -118,12 +120,20 @@ class Link:
             return False
         return False
 
+    def unavailable(self, error: psycopg.Error, *, in_doubt: bool) -> StateUnavailableError:
+        """Return what to say of a call that ended with ``error``."""
+        # Of a connection that was cut libpq says that the server has closed it.
+        return StateUnavailableError(
+            f"PostgreSQL gives no answer: {self.cut_because or error}", in_doubt=in_doubt
+        )
+
     def is_idle(self) -> bool:
         """Whether the last call has ended, and the connection is good for another one."""
         return self.connection.pgconn.transaction_status == TransactionStatus.IDLE
 
-    def cut(self) -> None:
+    def cut(self, why: str) -> None:
         """End it as the network would: who waits for an answer gets an error at once."""
+        self.cut_because = why
         with contextlib.suppress(OSError):
             self._wire.shutdown(socket.SHUT_RDWR)
 
@@ -246,7 +256,7 @@ class Pool:
             if until > now:
                 later.append(until)
             else:
-                link.cut()
+                link.cut(f"it took longer than {self._limit:g} seconds")
         self._watch = self._loop.call_at(min(later), self._cut_overdue) if later else None
 
     async def _enter(self) -> None:
@@ -289,17 +299,14 @@ class Pool:
         connection.adapters.register_dumper(float, _NumberDumper)
         link = Link(connection)
         # Not `asyncio.timeout`: cancelled, psycopg waits for the server to agree.
-        limit = self._loop.call_later(_CONNECT, link.cut)
+        limit = self._loop.call_later(_CONNECT, link.cut, _NO_SESSION)
         try:
             await self._set_up(connection)
         except BaseException as error:
             link.drop()
             if not isinstance(error, psycopg.Error):
                 raise
-            why = error if self._loop.time() < limit.when() else _NO_SESSION
-            raise StateUnavailableError(
-                f"PostgreSQL gives no answer: {why}", in_doubt=False
-            ) from error
+            raise link.unavailable(error, in_doubt=False) from error
         finally:
             limit.cancel()
         return link
