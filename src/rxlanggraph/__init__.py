@@ -12,6 +12,7 @@ A map of the layers; each imports only from those above it.
     entries, registry    who is in flight: open, closing, closed
     futures              a future that costs a backlog of many next to nothing
     tasks                asyncio's tasks: started at once, let go of quietly
+    waits                who waits for whom; circles are refused
     runs                 one message on its way through one graph, and its future
     handoff              the only crossing from a thread to the loop
     turns, backlog,      whose turn it is; how many may wait;

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from itertools import takewhile
 
 from rxlanggraph.errors import LoopUnavailableError
 from rxlanggraph.locking import letting_go
-from rxlanggraph.runs import Run
+from rxlanggraph.runs import Run, current_run
+from rxlanggraph.waits import Waiter, waiting
 
 __all__ = ["Backlog"]
 
@@ -49,6 +51,7 @@ class Backlog:
 
         Raises:
             LoopUnavailableError: The loop has paused meanwhile: see `turn_away`.
+            DeadlockError: In a run, on whose end the room depends.
         """
         with self._lock:  # one section: room that is seen is taken
             if self._closed:
@@ -62,7 +65,7 @@ class Backlog:
             gate.acquire()
             self._gates.append((gate, run))
         try:
-            with letting_go(self._lock):
+            with letting_go(self._lock), waiting(current_run(), _RoomFor(self, gate, run)):
                 gate.acquire()
         except BaseException:
             with self._lock:
@@ -76,6 +79,14 @@ class Backlog:
         if error is not None:
             raise LoopUnavailableError(*error.args)
         return True
+
+    def crowd(self, gate: threading.Lock, run: Run) -> tuple[list[Waiter], int]:
+        """See `waits.Room`: of the room that ``gate`` is to open for ``run``. Never blocks."""
+        with self._lock:
+            if (gate, run) not in self._gates:
+                return [], 0  # it is open
+            ahead = takewhile(lambda waiting: waiting != (gate, run), self._gates)
+            return [*self._holders, *(other for _, other in ahead)], self._low
 
     def hold(self, run: Run) -> None:
         """Take room for ``run`` whether there is any or not. Any thread; never blocks.
@@ -113,3 +124,14 @@ class Backlog:
             self._holders.clear()
         for gate, _ in gates:
             gate.release()
+
+
+class _RoomFor:
+    """What one blocked submitter waits for."""
+
+    def __init__(self, backlog: Backlog, gate: threading.Lock, run: Run) -> None:
+        self._wanted = gate, run
+        self._backlog = backlog
+
+    def crowd(self) -> tuple[list[Waiter], int]:
+        return self._backlog.crowd(*self._wanted)

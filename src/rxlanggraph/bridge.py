@@ -178,7 +178,8 @@ class RxPyLangGraphBridge(Ending):
         Raises:
             BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
-            BlockingCallError: ``max_pending`` is reached, on the loop's own thread.
+            BlockingCallError: ``max_pending`` is reached, on the loop's own thread; or in a run on
+                whose end the room depends (a `DeadlockError`).
             InvalidTypeError: ``graph`` cannot run, a thread_id or ``name`` is no string, or
                 ``config`` no mapping.
             InvalidArgumentError: A number out of its range, an unknown policy, or two thread_ids

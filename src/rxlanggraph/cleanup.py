@@ -127,7 +127,7 @@ async def drive_async(steps: Steps, registry: TaskRegistry) -> CleanupReport:
         try:
             wait = next(steps)
             while True:
-                wait = steps.send(await registry.wait_idle_async(wait))
+                wait = steps.send(await registry.until_idle(wait))
         except StopIteration as end:
             return _value(end)
 

@@ -32,6 +32,7 @@ class Ending:
 
         Raises:
             BlockingCallError: Called on the loop's own thread; nothing was cancelled.
+            DeadlockError: Called in a run of the bridge; nothing was cancelled.
         """
         self._refuse_own_loop("cleanup_tasks", "await bridge.cleanup_tasks_async()", timeout)
         return drive(cleanup_steps(self._engine, timeout), self._engine.registry)
@@ -62,6 +63,7 @@ class Ending:
         Raises:
             BlockingCallError: Called on the loop's own thread with something to wait for; nothing
                 was closed. With both timeouts 0 it may be called anywhere.
+            DeadlockError: Called in a run of the bridge, likewise.
         """
         waits = None if timeout is None or cancel_timeout is None else timeout + cancel_timeout
         self._refuse_own_loop(
@@ -136,8 +138,11 @@ class Ending:
         return running is not None and running is self._engine.home.loop
 
     def _refuse_own_loop(self, method: str, remedy: str, timeout: float | None) -> None:
-        if timeout != 0 and self._on_own_loop():
+        if timeout == 0:
+            return
+        if self._on_own_loop():
             raise BlockingCallError(
                 f"{method}() would block the event loop of {self.name}, and wait for what only "
                 f"that loop can end; use '{remedy}' there"
             )
+        self._engine.registry.check_outside(f"{method}()")

@@ -30,7 +30,7 @@ from rxlanggraph.homes import AbsentLoop, AdoptedLoop, Home, OwnedLoop
 from rxlanggraph.locking import letting_go
 from rxlanggraph.messages import Status, StreamMessage, passes_through
 from rxlanggraph.registry import TaskRegistry, Trackable
-from rxlanggraph.runs import Phase, Run, RunScope, run_scope
+from rxlanggraph.runs import Phase, Run, RunScope, current_run, run_scope
 from rxlanggraph.stacks import format_frames, format_task, tasks_where
 from rxlanggraph.tasks import TaskStarter, keep_quiet
 from rxlanggraph.threads import WorkerThreads
@@ -74,9 +74,10 @@ class Engine:
         # at a time. One, so that whoever waits knows what to let go of (see letting_go); an RLock
         # by invariant 5. Guards _started here.
         self.lock = fork_safe_rlock()
-        self.registry = TaskRegistry(lock=self.lock)
+        self.registry = TaskRegistry(lock=self.lock, inside=current_run)
         self.threads = WorkerThreads(name, self.lock, spare_threads)
         self.handoff = Handoff(self.registry, self._visit, self.loop_gone, self.lock)
+        self.handoff.max_concurrency = max_concurrency
         self.backlog = Backlog(max_pending, self.lock)
         self.home: Home = (
             OwnedLoop(name, self.threads, self) if loop is None else AdoptedLoop(loop, name, self)

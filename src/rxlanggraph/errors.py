@@ -5,6 +5,7 @@
     │   ├── InvalidArgumentError            (ValueError)  a value out of its range
     │   ├── InvalidTypeError                (TypeError)   not a graph, message or task
     │   ├── BlockingCallError               (RuntimeError) would block a loop on itself
+    │   │   └── DeadlockError               a run would wait for what waits for it
     │   └── WrongThreadError                (RuntimeError) an asyncio task of another loop
     ├── ClosedError                         (RuntimeError) closed by you
     │   ├── RegistryClosedError
@@ -43,6 +44,7 @@ __all__ = [
     "BridgeClosedError",
     "ClosedError",
     "ContentionError",
+    "DeadlockError",
     "IllegalTransitionError",
     "InvalidArgumentError",
     "InvalidTypeError",
@@ -85,6 +87,10 @@ class InvalidTypeError(UsageError, TypeError):
 
 class BlockingCallError(UsageError, RuntimeError):
     """The call would block an event loop's thread while waiting for that same loop."""
+
+
+class DeadlockError(BlockingCallError):
+    """A run would wait for what cannot come before it ends, or before others that wait end."""
 
 
 class WrongThreadError(UsageError, RuntimeError):

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -58,6 +59,8 @@ class Handoff:
         lost: Callable[[LoopUnavailableError], None],
         lock: threading.RLock,
     ) -> None:
+        # Of the bridge, for `waits`. Written once, by the engine.
+        self.max_concurrency = sys.maxsize
         # Set once, before the first run is submitted.
         self.loop: asyncio.AbstractEventLoop | None = None
         self._registry = registry

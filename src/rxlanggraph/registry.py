@@ -44,7 +44,7 @@ from rxlanggraph.entries import (
     info_of,
     outcome_of,
 )
-from rxlanggraph.errors import RegistryClosedError
+from rxlanggraph.errors import DeadlockError, RegistryClosedError
 from rxlanggraph.forking import announce, fork_safe_rlock
 from rxlanggraph.locking import letting_go
 from rxlanggraph.usercode import contain
@@ -70,11 +70,17 @@ class TaskRegistry:
     `wait_idle`. Open, then closing (`close` was called, tasks are in flight), then closed (none).
     """
 
-    def __init__(self, *, lock: threading.RLock | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        lock: threading.RLock | None = None,
+        inside: Callable[[], Trackable | None] = lambda: None,
+    ) -> None:
         """Make an empty, open registry.
 
         Args:
             lock: To share with other objects, one of which calls `after_fork`; None makes one.
+            inside: Tells of which task the calling code is part, so that it cannot wait for itself.
         """
         if lock is None:
             lock = fork_safe_rlock()
@@ -98,6 +104,7 @@ class TaskRegistry:
         self._idle_waiters: list[Callable[[], object]] = []
         self._last_id = 0
         self._on_done = self._left
+        self._inside = inside
 
     # -- tasks come and go ---------------------------------------------------------------------
 
@@ -370,6 +377,7 @@ class TaskRegistry:
 
         Raises:
             BlockingCallError: Called on a loop that a tracked task needs; nothing was waited for.
+            DeadlockError: Called in a run that is tracked; nothing was waited for.
         """
         gate = threading.Lock()
         gate.acquire()
@@ -379,10 +387,26 @@ class TaskRegistry:
             if timeout is not None and timeout <= 0:
                 return False
             check_may_wait(self.tasks)
+            self.check_outside("wait_idle()")
             with letting_go(self._lock):
                 return gate.acquire(timeout=-1 if timeout is None else timeout)
         finally:
             self._wait_ends(gate.release)
+
+    def check_outside(self, method: str) -> None:
+        """Insist that ``method``, which waits for all tasks, is not called in one of them.
+
+        Any thread; never blocks.
+
+        Raises:
+            DeadlockError: It is.
+        """
+        task = self._inside()
+        if task is not None and task in self:
+            raise DeadlockError(
+                f"{method} in a task that it waits for would wait for its own end; call it "
+                "from outside, or after that"
+            )
 
     async def wait_idle_async(self, timeout: float | None = None) -> bool:
         """Wait until nothing is in flight, without blocking the running loop.
@@ -394,7 +418,15 @@ class TaskRegistry:
 
         Returns:
             True when nothing is in flight, False when the time is over.
+
+        Raises:
+            DeadlockError: Awaited in a run that is tracked.
         """
+        self.check_outside("wait_idle_async()")
+        return await self.until_idle(timeout)
+
+    async def until_idle(self, timeout: float | None) -> bool:
+        """Do what `wait_idle_async` does; for a task too that waits to be cancelled meanwhile."""
         loop = asyncio.get_running_loop()
         idle = asyncio.Event()
 

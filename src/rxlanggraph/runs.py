@@ -6,7 +6,7 @@ import asyncio
 import enum
 import threading
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from rxlanggraph.futures import LightFuture
 from rxlanggraph.messages import Status, StreamMessage, as_message, failure_of, passes_through
 from rxlanggraph.registry import Outcome
 from rxlanggraph.usercode import raise_on_loop
+from rxlanggraph.waits import begin_wait, end_wait, waiting
 
 if TYPE_CHECKING:
     from tenacity import AsyncRetrying
@@ -104,6 +105,8 @@ class _Crossing(Protocol):
     lock: threading.RLock
 
     elsewhere: WrongProcessError | None
+
+    max_concurrency: int
 
     def attend(self, run: Run) -> bool: ...
 
@@ -187,6 +190,8 @@ class Run(LightFuture[StreamMessage]):
 
         Raises:
             BlockingCallError: Called on the very loop that the run needs, before it was done.
+            DeadlockError: Called in a run that would wait for ever, as this one begins, or ends,
+                only when that one does.
             TimeoutError: Not done within ``timeout`` seconds.
             CancelledError: The run was cancelled.
         """
@@ -201,11 +206,34 @@ class Run(LightFuture[StreamMessage]):
 
         Raises:
             BlockingCallError: Called on the very loop that the run needs, before it was done.
+            DeadlockError: Called in a run that would wait for ever, as this one begins, or ends,
+                only when that one does.
             TimeoutError: Not done within ``timeout`` seconds.
             CancelledError: The run was cancelled.
         """
         self._refuse_own_loop("exception", timeout)
         return super().exception(timeout)
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Have ``fn`` called with this future once it is done; at once if it is.
+
+        Any thread. Called in the thread that resolves or cancels it; what it raises is logged.
+
+        Raises:
+            DeadlockError: ``fn`` is that of ``asyncio.wrap_future``, in a run that would wait for
+                ever: see `result`.
+        """
+        run = current_run()
+        # The one way in which asyncio waits for a future of another kind, `__await__` included.
+        if run is not None and not self.done() and _is_of_asyncio(fn):
+            begin_wait(run, self)
+            super().add_done_callback(lambda _: end_wait(run, self))
+        super().add_done_callback(fn)
+
+    def _wait(self, timeout: float | None) -> None:
+        at_once = self.done() or (timeout is not None and timeout <= 0)
+        with waiting(None if at_once else current_run(), self):
+            super()._wait(timeout)
 
     def get_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that it runs on. Any thread; never blocks."""
@@ -225,6 +253,28 @@ class Run(LightFuture[StreamMessage]):
             "use 'await future' there, or add_done_callback"
         )
 
+    # -- for who looks who waits for whom ------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        """What it is, for people. Any thread; never blocks."""
+        return f"the run of message {self.message.id} on {self.options.target.name!r}"
+
+    @property
+    def place(self) -> _Crossing:
+        """Its bridge. Any thread; never blocks."""
+        return self._crossing
+
+    @property
+    def group(self) -> Group | None:
+        """The subscription whose bound it shares, if any. Any thread; never blocks."""
+        return self.options.group
+
+    @property
+    def thread_id(self) -> str | None:
+        """The thread that it runs on, if any. Any thread; never blocks."""
+        return self.message.thread_id
+
     # -- for the engine ------------------------------------------------------------------------
 
     def outcome(
@@ -243,7 +293,7 @@ class Run(LightFuture[StreamMessage]):
         )
 
     def _error_for(self, status: Status) -> BaseException | None:
-        what = f"the run of message {self.message.id} on {self.options.target.name!r}"
+        what = self.label
         if status == "timed_out":
             return RunTimeoutError(f"{what} did not end within {self.options.timeout} s")
         if status == "cancelled":
@@ -278,6 +328,10 @@ class Run(LightFuture[StreamMessage]):
             result = self.peek()
             status = "error" if result is None else result.status
         return _COUNTS_AS[status]
+
+
+def _is_of_asyncio(callback: object) -> bool:
+    return getattr(callback, "__module__", None) == "asyncio.futures"
 
 
 class RunScope:

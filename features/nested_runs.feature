@@ -1,0 +1,90 @@
+Feature: A run may wait for other runs; where it would wait for ever, it is refused at once
+
+  Scenario Outline: A node that waits by <way> for a run on its own thread is refused with the remedy
+    Given an open bridge on <home> loop
+    When a run sends to its own thread, and waits by <way>
+    Then it ends with DeadlockError, "send it without waiting for it, or with another thread_id or none"
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | way                 | home       |
+      | result()            | its own    |
+      | result(60)          | its own    |
+      | exception()         | its own    |
+      | await               | its own    |
+      | wrap_future()       | its own    |
+      | result() in a graph | its own    |
+      | await in a graph    | its own    |
+      | result()            | an adopted |
+      | await               | an adopted |
+
+  Scenario Outline: Of parents that hold every slot and wait by <way>, one is refused, and the others go on
+    Given an open bridge on its own loop with max_concurrency=3
+    When 3 parents hold its slots, and each waits by <way> for a child
+    Then 1 of them ended with DeadlockError, "raise max_concurrency", and 2 have a result
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | way           |
+      | result()      |
+      | result(60)    |
+      | await         |
+      | wrap_future() |
+
+  Scenario: As long as one slot is held by a run that does not wait, parents may wait for children
+    Given an open bridge on its own loop with max_concurrency=4
+    When 3 parents hold its slots, and each waits by result() for a child
+    Then 0 of them ended with DeadlockError, "raise max_concurrency", and 3 have a result
+
+  Scenario Outline: A run that <does this> is refused at once
+    Given an open bridge on its own loop with <options>
+    When a run is sent that <does this>
+    Then it ends with DeadlockError, "<remedy>"
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | does this                                                            | options       | remedy                  |
+      | waits for itself                                                     | name='x'      | go on without the other |
+      | waits for one that waits for it                                      | name='x'      | go on without the other |
+      | waits for a child that waits for one on its thread                   | name='x'      | another thread_id       |
+      | waits for a run of another bridge, which waits for one on its thread | name='x'      | another thread_id       |
+      | sends more to its own thread than max_pending lets in                | max_pending=2 | a larger max_pending    |
+      | calls registry.wait_idle()                                           | name='x'      | from outside            |
+      | calls registry.wait_idle(60)                                         | name='x'      | from outside            |
+      | calls cleanup_tasks()                                                | name='x'      | from outside            |
+      | calls close()                                                        | name='x'      | from outside            |
+      | awaits registry.wait_idle_async()                                    | name='x'      | from outside            |
+
+  Scenario: An actor that sends to its own thread without waiting is answered in order
+    Given an open bridge on its own loop
+    When a run sends two messages to its own thread, and ends
+    Then they ran after it, in their order
+
+  Scenario: A run that waits for room which others give gets it
+    Given an open bridge on its own loop with max_pending=1
+    When a run sends 20 messages to no thread, and then waits for all
+    Then it has all 20 results
+
+  Scenario: Fifty runs deep, each waits for the next on a thread of its own
+    Given an open bridge on its own loop with max_concurrency=51
+    When runs wait for each other 50 deep
+    Then the innermost result arrives
+
+  Scenario Outline: Whatever runs wait for each other with <options>, all of them end
+    When 10 forests of runs that wait for each other grow on bridges with <options>
+    Then every run ended, and some of the waits were refused
+
+    Examples:
+      | options                          |
+      | max_concurrency=1                |
+      | max_concurrency=3                |
+      | max_concurrency=3, max_pending=2 |
+
+  Scenario: Where there is a slot for every run, none is refused
+    When 10 forests of runs without threads grow on bridges with max_concurrency=200
+    Then every run ended, and none of the waits were refused
+
+  @tdd_expected_fail
+  Scenario: A ThreadPoolExecutor says nothing to a task that waits for one behind it
+    When a task of a ThreadPoolExecutor waits for one behind it
+    Then it is told that this is a deadlock
