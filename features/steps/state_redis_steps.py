@@ -369,6 +369,12 @@ def step_impl(context: Context, count: int) -> None:
     assert sum(error.in_doubt for error in context.ended) == count, context.ended
 
 
+@then("those in doubt say that no answer came within {seconds:g} seconds")
+def those_in_doubt_say_why(context: Context, seconds: float) -> None:
+    said = [str(error) for error in context.ended if error.in_doubt]
+    assert all(f"within {seconds:g} seconds" in text for text in said), said
+
+
 @then("the next increment counts, and none of those in doubt has counted twice")
 def step_impl(context: Context) -> None:
     doubted = sum(error.in_doubt for error in context.ended)

@@ -317,10 +317,11 @@ class Lane:
         return StateUnavailableError(text, in_doubt=False)
 
     def _unavailable(self, failure: BaseException, *, in_doubt: bool) -> StateUnavailableError:
-        why = failure.__cause__ if isinstance(failure, _UnansweredError) else failure
+        cause = failure.__cause__ if isinstance(failure, _UnansweredError) else failure
+        # A time-out of asyncio's has nothing to say.
+        why = str(cause) or f"none came within {self._timeout:g} seconds"
         return StateUnavailableError(
-            f"the Redis server {self._where()} gives no answer: {why or 'time is up'}",
-            in_doubt=in_doubt,
+            f"the Redis server {self._where()} gives no answer: {why}", in_doubt=in_doubt
         )
 
 
