@@ -120,3 +120,10 @@ Feature: An HTTP server of agents answers those who may ask, and is not there fo
   Scenario: What is refused for its token does not tell it
     When serve_http is called, and token is "s3 cret"
     Then the refusal does not tell "s3 cret"
+
+  # -- connections -------------------------------------------------------------------------------
+
+  Scenario: A client that does not read the last of its answer keeps its connection no longer than others
+    Given an HTTP connection whose client reads nothing
+    When it is answered, and is to be closed
+    Then it is aborted, and its place is free

@@ -12,13 +12,15 @@ from typing import Any
 from unittest import mock
 
 import httpx2
+import uvicorn
 from behave import given, then, when
 from behave.runner import Context
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
+from uvicorn.server import ServerState
 
 from rxlanggraph import errors
-from rxlanggraph.agent import BaseAgent, mcp, mcp_access
+from rxlanggraph.agent import BaseAgent, mcp, mcp_access, mcp_connections
 from support.mcp_agents import noting
 from support.patching import patch
 from support.waiting import LIMIT
@@ -219,3 +221,61 @@ def call_is_refused(context: Context, kind: str, argument: str) -> None:
 def refusal_does_not_tell(context: Context, text: str) -> None:
     assert context.error is not None
     assert text not in str(context.error), context.error
+
+
+# -- connections -----------------------------------------------------------------------------------
+
+
+class Unread(asyncio.Transport):
+    """A transport that never gets rid of what was written, and so is never closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closing = False
+        self.aborted = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.closing = True
+        self.aborted.set()
+
+
+@given("an HTTP connection whose client reads nothing")
+def connection_reads_nothing(context: Context) -> None:
+    context.connections = mcp_connections.Connections(1, 60.0, 0.01)
+
+
+@when("it is answered, and is to be closed")
+def connection_is_answered(context: Context) -> None:
+    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"an answer"})
+
+    async def main() -> None:
+        config = uvicorn.Config(answer, log_config=None, ws="none", lifespan="off")
+        config.load()
+        state, transport = ServerState(), Unread()
+        connection = mcp_connections.LimitedConnection(
+            context.connections, config=config, server_state=state, app_state={}
+        )
+        connection.connection_made(transport)
+        connection.data_received(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        async with asyncio.timeout(LIMIT):
+            await transport.aborted.wait()
+        context.has_room = context.connections.has_room(asyncio.get_running_loop())
+        connection.connection_lost(None)
+
+    asyncio.run(main())
+
+
+@then("it is aborted, and its place is free")
+def connection_is_aborted(context: Context) -> None:
+    assert context.has_room

@@ -120,7 +120,7 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
         self._look()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request."""
+        """Go on with the next request, or with the end."""
         self.served = True
         super().on_response_complete()
         self._look()
@@ -128,15 +128,14 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
     def pause_writing(self) -> None:
         """Have the client read what there is."""
         super().pause_writing()
-        self._stop_reading_timer()
-        self._unread = self.loop.call_later(
-            self._connections.timeouts["body"], self.drop, "it does not read its answer"
-        )
+        self._expect_reading()
 
     def resume_writing(self) -> None:
         """Go on writing."""
         super().resume_writing()
         self._stop_reading_timer()
+        if self.transport.is_closing():
+            self._expect_reading()
 
     def drop(self, why: str, level: int = logging.INFO) -> None:
         """End it, whatever is still to be read or written."""
@@ -146,10 +145,13 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
         self.transport.abort()
 
     def _look(self) -> None:
-        """See which part of a request is awaited now."""
+        """See which part of a request is awaited now, or whether the end is."""
+        if self.transport.is_closing():  # once all is read that was written
+            self._expect_reading()
+            return
         state = self.conn.their_state
         part = {h11.IDLE: "header", h11.SEND_BODY: "body"}.get(state)
-        if part != self._part and not self.transport.is_closing():
+        if part != self._part:
             self._connections.turn(self, awaited=part is not None)
             self._await(part)
 
@@ -162,6 +164,11 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
             seconds = self._connections.timeouts[part]
             why = f"the {part} of a request has not come in {seconds:g} s"
             self._timer = self.loop.call_later(seconds, self.drop, why)
+
+    def _expect_reading(self) -> None:
+        self._stop_reading_timer()
+        seconds = self._connections.timeouts["body"]
+        self._unread = self.loop.call_later(seconds, self.drop, "it does not read its answer")
 
     def _stop_reading_timer(self) -> None:
         if self._unread is not None:
