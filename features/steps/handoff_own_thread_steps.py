@@ -116,7 +116,9 @@ def step_impl(context: Context) -> None:
     done = threading.Event()
 
     def hand_over() -> None:
-        context.future = context.bridge.create_future_task(work.answer, "message")
+        context.future = in_thread(
+            lambda: context.bridge.create_future_task(work.answer, "message")
+        )
         loop.call_soon(cancel_all)
 
     def cancel_all() -> None:

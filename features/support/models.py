@@ -226,7 +226,7 @@ class Bridge:
         assert registry.state == "closed", registry.snapshot()
         assert registry.statistics().submitted >= len(self.runs)
         assert not handoff._queue, handoff._queue
-        assert handoff._drain_coroutine is None
+        assert handoff._drain_due is None
         loop: Any = self.engine.home.loop
         assert loop is None or not loop.complaints, loop.complaints
         self.engine.threads.shutdown(wait=False)

@@ -31,7 +31,7 @@ class Backlog:
         self.bounded = limit is not None
         self._limit = limit or 0
         # Half of the room is enough for the loop to go on with until the submitter is there.
-        self._low = self._limit // 2
+        self._low = self._limit - max(1, self._limit // 2)
         # The lock of the bridge: guards the four below.
         self._lock = lock
         # Who has room. May be more than the limit: see hold().

@@ -13,7 +13,7 @@ Invariants kept here (numbers as in docs/design.md):
 5. ``lock`` is an RLock, and each section is one check and one write.
 8. A drain that will never run is closed.
 
-The race that shaped ``_drain_coroutine``: (a) a thread appends and sees a drain due; (b) that
+The race that shaped ``_drain_due``: (a) a thread appends and sees a drain due; (b) that
 drain has just taken the last run and is about to say that none is due; (c) it says so, and the run
 waits for ever. Hence both look and write under ``lock``, and the drain says so only in the section
 in which it found the queue empty.
@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 from rxlanggraph.registry import TaskRegistry
@@ -38,6 +38,8 @@ from rxlanggraph.tasks import keep_quiet
 
 __all__ = ["Handoff"]
 
+# A drain that was sent from a thread; or True for one that the loop's own thread has scheduled.
+_Drain: TypeAlias = "Coroutine[Any, Any, None] | Literal[True]"
 # Runs looked at before the loop gets to do something else. A guess: half a millisecond's work.
 _BATCH = 256
 
@@ -69,8 +71,8 @@ class Handoff:
         # The lock of the bridge: guards the three below, and the fields of every run's future.
         self.lock = lock
         self._queue: deque[Run] = deque()
-        # The drain that is due, or at work: whoever appends beside one need not send another.
-        self._drain_coroutine: Coroutine[Any, Any, None] | None = None
+        # The drain that is due, or at work: beside one, none need be sent.
+        self._drain_due: _Drain | None = None
         self._refusal: LoopUnavailableError | None = None
         # Written in a forked child, before its own code goes on: why nothing of the parent ends.
         self.elsewhere: WrongProcessError | None = None
@@ -101,15 +103,15 @@ class Handoff:
         Returns:
             False if the loop is gone: whoever let go of it resolves what it had.
         """
-        drain = None
+        drain: _Drain | None = None
         try:
             with self.lock:
                 if self._refusal is not None or self.loop is None:
                     return False
                 self._queue.append(run)
-                if self._drain_coroutine is not None:
+                if self._drain_due is not None:
                     return True
-                drain = self._drain_coroutine = self._drain()
+                drain = self._drain_due = self._new_drain()
             self._send(drain)
         except BaseException:  # of a signal handler: how far it had got is not known
             self._send_another(drain)
@@ -119,7 +121,7 @@ class Handoff:
     def is_due(self) -> bool:
         """Whether the loop still has to look at something. Any thread; never blocks."""
         with self.lock:
-            return self._drain_coroutine is not None
+            return self._drain_due is not None
 
     def refuse(self, error: LoopUnavailableError) -> None:
         """Let nothing in any more: the loop is going. Any thread; never blocks."""
@@ -149,50 +151,69 @@ class Handoff:
         """Drop what is queued, and close the drain that was sent to a loop which is gone."""
         with self.lock:
             self._queue.clear()
-            drain, self._drain_coroutine = self._drain_coroutine, None
-        if drain is not None and self.loop is not None:
+            drain, self._drain_due = self._drain_due, None
+        if isinstance(drain, Coroutine) and self.loop is not None:
             for task in asyncio.all_tasks(self.loop):
                 if task.get_coro() is drain:
                     keep_quiet(task)
             drain.close()
 
-    def _send(self, drain: Coroutine[Any, Any, None]) -> None:
+    def _new_drain(self) -> _Drain:
+        # On the loop itself the next step of the loop will do, without a task and a wake-up.
+        return True if asyncio._get_running_loop() is self.loop else self._drain()
+
+    def _send(self, drain: _Drain) -> None:
         loop = self.loop
         assert loop is not None
         try:
-            asyncio.run_coroutine_threadsafe(drain, loop).add_done_callback(
-                partial(self._drained, drain)
-            )
+            if drain is True:
+                loop.call_soon(self._drain_here)
+            else:
+                sent = asyncio.run_coroutine_threadsafe(drain, loop)
+                sent.add_done_callback(partial(self._drained, drain))
         except RuntimeError:
             error = LoopUnavailableError(f"the event loop {loop!r} of this bridge is closed")
             self.refuse(error)
             self._lost(error)
 
     async def _drain(self) -> None:
-        while True:
-            for _ in range(_BATCH):
-                with self.lock:
-                    if not self._queue:
-                        self._drain_coroutine = None
-                        return
-                    run = self._queue.popleft()
-                self._visit(run)
+        while self._look():  # noqa: ASYNC110 - not to wait, but to let the loop do other things
             await asyncio.sleep(0)
 
-    def _drained(self, drain: Coroutine[Any, Any, None], future: Future[None]) -> None:
+    def _drain_here(self) -> None:
+        try:
+            more = self._look()
+        except BaseException:
+            self._send_another(True)
+            raise
+        if more:
+            asyncio.get_running_loop().call_soon(self._drain_here)
+
+    def _look(self) -> bool:
+        """Look at a batch of what is queued; return whether there may be more."""
+        for _ in range(_BATCH):
+            with self.lock:
+                if not self._queue:
+                    self._drain_due = None
+                    return False
+                run = self._queue.popleft()
+            self._visit(run)
+        return True
+
+    def _drained(self, drain: _Drain, future: Future[None]) -> None:
         # A drain that was cancelled with everything else on its loop leaves its work behind.
         if future.cancelled() or future.exception() is not None:
             self._send_another(drain)
 
-    def _send_another(self, instead_of: Coroutine[Any, Any, None] | None) -> None:
+    def _send_another(self, instead_of: _Drain | None) -> None:
         """Have a drain on its way if there is anything to look at; ``instead_of`` is none."""
-        if instead_of is not None:
+        if isinstance(instead_of, Coroutine):
             with contextlib.suppress(ValueError):  # it was sent, and is at work
                 instead_of.close()
         with self.lock:
-            if self._drain_coroutine is instead_of:
-                self._drain_coroutine = None
-            if self._drain_coroutine or not self._queue or self._refusal is not None:
+            if self._drain_due is instead_of:
+                self._drain_due = None
+            if self._drain_due is not None or not self._queue or self._refusal is not None:
                 return
-            drain = self._drain_coroutine = self._drain()
+            drain = self._drain_due = self._new_drain()
         self._send(drain)
