@@ -14,7 +14,7 @@ from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cleanup import CleanupReport
 from rxlanggraph.errors import BlockingCallError
 from support import work
-from support.tasks import PATIENCE, forever
+from support.tasks import PATIENCE, forever, in_thread
 
 
 async def wait_for_ever(_content: Any) -> None:
