@@ -39,6 +39,7 @@ class Relay:
         self._fate: Fate | None = None
         self._met = False
         self._clients: set[asyncio.StreamWriter] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -77,6 +78,8 @@ class Relay:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:  # also of those that got no connection to the server
+            writer.close()
         await self._server.wait_closed()
 
     @property
@@ -87,12 +90,12 @@ class Relay:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # Also where it has not begun, or got no connection to the server.
-        task.add_done_callback(lambda _: writer.close())
+        self._writers.append(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.add(writer)
         answers, requests = await self._connect()
+        self._writers.append(requests)
         ways = [
             asyncio.ensure_future(self._pass_requests(reader, requests, writer)),
             asyncio.ensure_future(self._pass_answers(answers, writer)),
@@ -104,7 +107,8 @@ class Relay:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
             self._clients.discard(writer)
-            requests.close()
+            for end in (writer, requests):
+                end.close()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._is_postgresql:

@@ -7,6 +7,7 @@ therefore in no message, and in no cause.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -69,9 +70,7 @@ def understood(url: str) -> Address:
         count, timeout = pool.max_connections, float(pool.connection_kwargs["socket_timeout"])
         # A time-out of ours is around the whole request; redis-py's costs more than the request.
         pool.connection_kwargs["socket_timeout"] = None
-        make: Callable[[], Any] = partial(
-            _writing_in_one(pool.connection_class), **pool.connection_kwargs
-        )
+        make: Callable[[], Any] = partial(_mended(pool.connection_class), **pool.connection_kwargs)
         make()  # what it says to options that it does not know, it says here
     except (TypeError, ValueError) as error:
         # What it does not know may be what follows an & in a password.
@@ -85,22 +84,37 @@ def understood(url: str) -> Address:
     return Address(make, count, timeout)
 
 
-class _WritesInOne:
-    """For connections of redis-py: what they have to write is one piece to asyncio.
+class _Mended:
+    """For connections of redis-py: what they leave to asyncio, and asyncio does not bear.
 
-    Up to some release of Python 3.13, a transport that is given several pieces, and whose
-    connection has just been reset, has the loop watch the number of a file that is about to be
-    closed. The next connection that gets that number is never read from, whoever made it.
+    What they have to write is one piece. Up to some release of Python 3.13, a transport that is
+    given several pieces, and whose connection has just been reset, has the loop watch the number of
+    a file that is about to be closed. The next connection that gets that number is never read from,
+    whoever made it.
+
+    And how a connection has ended is looked at. The stream does that when it is collected, but
+    without the GIL its future may be collected before, and report an error that nobody looked at.
     """
+
+    _writer: Any  # redis-py's
 
     async def _connect(self) -> None:
         await super()._connect()  # type: ignore[misc]
-        writer = self._writer  # type: ignore[attr-defined]
+        writer = self._writer
         writer.writelines = lambda pieces: writer.write(b"".join(pieces))
 
+    async def disconnect(self, *args: Any, **options: Any) -> None:
+        writer = self._writer
+        await super().disconnect(*args, **options)  # type: ignore[misc]
+        if writer is not None:
+            ending = writer.wait_closed()
+            with contextlib.suppress(StopIteration, OSError):
+                ending.send(None)  # not awaited: what has not ended by now ends in good order
+            ending.close()
 
-def _writing_in_one(kind: type[Any]) -> Callable[..., Any]:
-    return type(kind.__name__, (_WritesInOne, kind), {})
+
+def _mended(kind: type[Any]) -> Callable[..., Any]:
+    return type(kind.__name__, (_Mended, kind), {})
 
 
 def _fault(url: str) -> str | None:
