@@ -19,6 +19,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | resolving, cancelling and waiting       |
       | waiting beside an executor's future     |
       | taking futures as they are completed    |
+      | room, and the loop's own thread         |
 
     Examples: the hand-off
       | what                                    |
@@ -51,6 +52,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | an event that says that a set is empty     | deadlock                            |
       | a future without a lock                    | ['settled', 'cancelled']            |
       | futures that share a condition             | deadlock                            |
+      | looking for room, then entering            | the loop's own thread waits         |
 
     @tolerates:answer
     Examples: hand-offs

@@ -15,6 +15,7 @@ from contextvars import copy_context
 from typing import Any
 from unittest import mock
 
+from rxlanggraph.backlog import Backlog
 from rxlanggraph.cleanup import CleanupReport, cleanup_steps, close_steps, drive
 from rxlanggraph.engine import Engine
 from rxlanggraph.errors import ClosedError, LoopUnavailableError
@@ -446,6 +447,46 @@ def taking_as_completed() -> None:
 
 # Where the standard library waits for futures.
 WAITING = ("futures", _base.__file__.removesuffix(".py"))
+
+
+def competing_for_room() -> None:
+    """One place; one submitter that waits for it, and the loop's own thread, which must not."""
+    with aside():
+        bridge = Bridge()
+        backlog = Backlog(1, threading.RLock())
+        first, second, third = (bridge.make() for _ in range(3))
+        assert backlog.enter(first, may_block=False)
+    got: list[bool] = []
+
+    def on_the_loop() -> None:
+        got.append(backlog.enter(third, may_block=False))
+        if got[0]:
+            backlog.leave(third)
+
+    def submit() -> None:
+        backlog.enter(second, may_block=True)
+        backlog.leave(second)
+
+    together(submit, on_the_loop, lambda: backlog.leave(first))
+    assert backlog.enter(third, may_block=False), "a place was lost"
+
+
+def naive_competing_for_room() -> None:
+    room = naive_models.Room(1)
+
+    def on_the_loop() -> None:
+        if not room.full():
+            room.enter(may_block=False)
+
+    room.enter(may_block=False)
+
+    def leave_and_enter() -> None:
+        room.leave()
+        room.enter(may_block=False)
+
+    together(on_the_loop, leave_and_enter)
+
+
 REGISTRY = ("registry", "entries", "locking")
 HANDOFF = ("handoff", "homes")
 Model = tuple[Callable[[], None], tuple[str, ...], int]
@@ -460,6 +501,7 @@ MODELS: dict[str, Model] = {
     "resolving, cancelling and waiting": (resolving, ("futures",), 1),
     "waiting beside an executor's future": (waiting_in_company, ("futures",), 1),
     "taking futures as they are completed": (taking_as_completed, WAITING, 1),
+    "room, and the loop's own thread": (competing_for_room, ("backlog",), 1),
     "first submitting from two threads": (submitting, ("homes",), 1),
     "submitting while the drain ends": (submitting_in_use, ("handoff",), 2),
     "submitting and cancelling": (cancelling, HANDOFF, 1),
@@ -475,6 +517,7 @@ CONTROLS: dict[str, Model] = {
     "an event that says that a set is empty": (naive_waiting, (), 1),
     "a future without a lock": (naive_resolving, (), 1),
     "futures that share a condition": (naive_waiting_in_company, (), 2),
+    "looking for room, then entering": (naive_competing_for_room, (), 2),
     "a flag that says that a drain is due": (naive_submitting, (), 2),
     "cancelling through a task if there is one": (naive_cancelling, (), 1),
     "run_coroutine_threadsafe and a stop": (naive_stopping, (), 1),

@@ -18,6 +18,7 @@ __all__ = [
     "Job",
     "Outcome",
     "Output",
+    "Room",
     "SharingFuture",
     "Stateful",
     "Tasks",
@@ -66,6 +67,27 @@ class SharingFuture(Future[Any]):
     def __init__(self, condition: threading.Condition) -> None:
         super().__init__()
         self._condition = condition
+
+
+class Room:
+    """Looking for room and entering, in two sections."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+        self._lock = threading.Lock()
+
+    def full(self) -> bool:
+        with self._lock:
+            return self._free == 0
+
+    def enter(self, *, may_block: bool) -> None:
+        with self._lock:
+            assert self._free or may_block, "the loop's own thread waits for room"
+            self._free -= 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._free += 1
 
 
 class Gate:
