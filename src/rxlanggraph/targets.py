@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextvars import copy_context
 from functools import partial
+from types import FunctionType
 from typing import Any, Protocol, TypeAlias
 
 from rxlanggraph.attempts import ThreadAttempts, saver_of
@@ -65,8 +67,22 @@ def _is_async(function: Callable[..., Any]) -> bool:
     )
 
 
+# Of plain functions: to look at a signature takes as long as to hand over a message. Weakly, as
+# a bridge keeps no function. Each access is one call of a built-in dict: any thread.
+_asked_by: weakref.WeakKeyDictionary[FunctionType, frozenset[str]] = weakref.WeakKeyDictionary()
+
+
 def _asked_for(function: Callable[..., Any]) -> frozenset[str]:
     """Which of ``message`` and ``config`` the function has a parameter for, after the content."""
+    if type(function) is not FunctionType:  # others may be equal, and yet ask for something else
+        return _look_what_is_asked_for(function)
+    asked = _asked_by.get(function)
+    if asked is None:
+        asked = _asked_by[function] = _look_what_is_asked_for(function)
+    return asked
+
+
+def _look_what_is_asked_for(function: Callable[..., Any]) -> frozenset[str]:
     try:
         own = inspect.signature(function, follow_wrapped=False).parameters
         # What a wrapper passes on is for the function that it wraps to say.
