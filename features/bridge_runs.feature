@@ -239,7 +239,6 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | a worker thread                     | its own    |
       | a worker thread                     | an adopted |
       | a thread for work that is of no run | its own    |
-      | a thread for work that is of no run | an adopted |
       | the thread of a StateActor          | its own    |
       | the thread of an SQLite file        | its own    |
 
