@@ -193,6 +193,20 @@ async def _cancelled_ends(store: Store) -> None:
         expect(await state.stats("q"), QueueStats(completed=25), "the stats")
 
 
+@check("cancelling", "A requeue that is cancelled, at whatever step, repeats nothing", CHECKS)
+async def _cancelled_requeues(store: Store) -> None:
+    async with store.open() as state:
+        for turns in range(25):
+            await state.add_tasks("q", [Task(turns, thread_id="t")], max_attempts=1)
+            await (await take(state, turns)).fail("no")
+            cancelled = await cancelled_after(turns, lambda: state.requeue("q"))
+            stats = await state.stats("q")
+            expect(stats.waiting + stats.dead, 1, "how many wait or are dead")
+            expect(cancelled or stats.waiting == 1, True, "whether it was done, or cancelled")
+            await state.requeue("q")
+            await (await take(state, turns)).complete()
+
+
 @check("cancelling", "A lock whose taking is cancelled, at whatever step, is free", CHECKS)
 async def _cancelled_locks(store: Store) -> None:
     async with store.open() as state, store.open() as other:
