@@ -310,6 +310,19 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     When 5000 tasks were completed, and their leases are long over
     Then a claim that looks for what fell due reads at least 5 times as many pages if it looks at all of them
 
+  @postgresql
+  Scenario: Beside a transaction that stays open a claim need not step over all that was claimed
+    Given an empty database in PostgreSQL
+    When 3000 tasks were claimed while somebody else's transaction is open
+    Then a claim from the first task on reads at least 5 times as many pages as one behind them
+
+  @postgresql
+  Scenario: Where full looks are slow, what came back before the last claim is found by the next one
+    Given an empty database in PostgreSQL
+    And full looks count as slow
+    When "a" was claimed, then one task with a full look, "a" is given back, and claims go on
+    Then what was claimed is "b", "c", after the next full look "a", "d", "e", and nothing
+
   Scenario: What fell due long ago, and could not be seen until now, is claimed after the next full look
     Given an empty database in PostgreSQL
     When a task turns up that fell due an hour ago, before all others, right after a full look

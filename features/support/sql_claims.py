@@ -13,14 +13,17 @@ from support.sql_ways import add, opened, plain
 
 __all__ = [
     "claim_beside_late",
+    "claim_between_full_looks",
     "claim_from_tables_made_anew",
     "claim_together_beside_late",
     "claim_without_second_look",
     "complete_by_hand",
     "pages_of_claim",
+    "pages_of_looks",
 ]
 
 TIMED = "rxlanggraph_tasks_timed"
+READY = "rxlanggraph_tasks_ready"
 
 
 async def complete_by_hand(url: str, count: int) -> None:
@@ -42,7 +45,7 @@ def pages_of_claim(url: str, hindsight: float) -> int:
         cursor.execute("SELECT id FROM rxlanggraph_queues")
         ((number,),) = cursor.fetchall()
         types = "integer, text, double precision, double precision"
-        cursor.execute(f"PREPARE claim ({types}) AS {postgresql_queue._CLAIM}")
+        cursor.execute(f"PREPARE claim ({types}) AS {postgresql_queue._CLAIM.any}")
         values = f"{number}, 'worker', 30, {hindsight}"
         plans: list[Any] = []
         for _ in range(2):  # the first one notes in the index what is dead
@@ -50,6 +53,63 @@ def pages_of_claim(url: str, hindsight: float) -> int:
             plans.append(cursor.fetchone()[0][0]["Plan"])
     (scan,) = [node for node in _nodes(plans[-1]) if node.get("Index Name") == TIMED]
     return int(scan["Shared Hit Blocks"] + scan["Shared Read Blocks"])
+
+
+def pages_of_looks(url: str, count: int) -> tuple[int, int]:
+    """Read by a claim beside a transaction that sees all that was claimed: by any, by one behind.
+
+    Pages of what is ready, and of the tasks that it leads to.
+    """
+    with plain(url) as other, plain(url) as connection:
+        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        other.execute("SELECT count(*) FROM rxlanggraph_tasks")
+        connection.execute(
+            "UPDATE rxlanggraph_tasks SET state = 'completed' WHERE seq <= $1".replace(
+                "$1", str(count)
+            )
+        )
+        connection.execute("SET enable_seqscan = off")
+        connection.execute("SET enable_bitmapscan = off")
+        ((number,),) = connection.execute("SELECT id FROM rxlanggraph_queues").fetchall()
+        bounds = f"{number}, 'worker', 30, 1"
+        read = [
+            _pages_of_ready(connection, postgresql_queue._CLAIM.any, bounds),
+            _pages_of_ready(connection, postgresql_queue._CLAIM.behind, f"{bounds}, 0, {count}"),
+        ]
+        other.execute("ROLLBACK")
+    return read[0], read[1]
+
+
+def _pages_of_ready(connection: Any, claim: str, values: str) -> int:
+    types = "integer, text, double precision, double precision, integer, bigint"
+    known = ", ".join(types.split(", ")[: values.count(",") + 1])
+    connection.execute(f"PREPARE claim ({known}) AS {claim}", prepare=False)
+    explained = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE claim ({values})"
+    plan = connection.execute(explained).fetchone()[0][0]["Plan"]
+    connection.execute("DEALLOCATE claim")
+    (scan,) = [node for node in _nodes(plan) if node.get("Index Name") == READY]
+    return int(scan["Shared Hit Blocks"] + scan["Shared Read Blocks"])
+
+
+async def claim_between_full_looks(url: str) -> list[str | None]:
+    """What is claimed after a full look, the first task given back, and after the next one."""
+    async with opened(url) as backend:
+        await add(backend, *"abcde")
+        first = await backend.task_claim("queue", "worker", 60.0)
+        assert first is not None
+        (queue,) = backend._database._queues.values()  # type: ignore[attr-defined]
+        clock = queue._time() + 10
+        queue._time = lambda: clock
+
+        async def claim() -> str | None:
+            task = await backend.task_claim("queue", "worker", 60.0)
+            return None if task is None else str(task.text)
+
+        claimed = [await claim()]
+        await backend.task_release("queue", first.id, first.token)
+        claimed.append(await claim())
+        clock += 10
+        return [*claimed, *[await claim() for _ in range(4)]]
 
 
 def _nodes(plan: Any) -> list[Any]:
