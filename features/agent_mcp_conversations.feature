@@ -119,6 +119,16 @@ Feature: What an MCP client says stays in its conversation: other clients have c
       | over HTTP, as in 2025       | a pool of agents                   |
       | over HTTP, as in 2025       | a pool over a checkpointed graph   |
 
+  Scenario Outline: When a session ends <how> in the middle of a call, nothing is left of its conversation
+    Given an agent with a model, served over MCP
+    When a client says "wait" <how>, and leaves before it is answered
+    Then the server has no conversation, and nothing remembers "wait"
+
+    Examples:
+      | how                         |
+      | in this process, as in 2025 |
+      | over HTTP, as in 2025       |
+
   Scenario: Of more conversations than there is room for, those go that were quiet for longest
     Given an agent with a checkpointed graph, served over MCP with room for 2 conversations
     When clients begin 3 conversations over HTTP

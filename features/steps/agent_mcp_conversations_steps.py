@@ -213,6 +213,20 @@ def says_and_leaves(context: Context, text: str, how: str) -> None:
     talk(context, how, leaving)
 
 
+@when('a client says "{text}" {how}, and leaves before it is answered')
+def leaves_before_the_answer(context: Context, text: str, how: str) -> None:
+    async def leaving(server: Talk) -> Any:
+        async with server.client() as one:
+            call = asyncio.create_task(said_in(one, text))
+            await context.served.begun.wait_async()
+            assert len(context.conversations) == 1
+        await asyncio.wait({call})
+        assert call.cancelled() or call.exception() is not None, call
+        await until(lambda: not context.conversations)
+
+    talk(context, how, leaving)
+
+
 def remembered(context: Context) -> list[Any]:
     """What is kept outside of the agent's own memory."""
     served = context.served
