@@ -16,6 +16,10 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
   Scenario: After an end, or after a stop, the Emitter passes nothing on
     Then an Emitter passes on no item and no second end after completed, error or stop
 
+  Scenario: What is lined up when the Emitter is stopped is not emitted, and kept no longer
+    When an Emitter is stopped by the first of three items that are lined up
+    Then the subscriber has got the first alone, and the others are freed
+
   Scenario: Results that complete on several threads at once reach the subscriber one at a time
     Given an open bridge on its own loop
     When 8 threads cancel 200 runs of one stream while others complete

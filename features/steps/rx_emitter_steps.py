@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 from behave import then, when
 from behave.runner import Context
@@ -95,3 +97,30 @@ def step_impl(context: Context) -> None:
         emitter.put_completed()
         emitter.flush()
         assert (subscriber.items, subscriber.ends) == ([], expected), subscriber.ends
+
+
+class Item:
+    """Something that can be seen to be freed."""
+
+
+@when("an Emitter is stopped by the first of three items that are lined up")
+def emitter_is_stopped_by_the_first(context: Context) -> None:
+    items = [Item(), Item(), Item()]
+    context.first, context.kept = items[0], [weakref.ref(item) for item in items[1:]]
+    context.got = []
+
+    def stop_at_once(item: Item) -> None:
+        context.got.append(item)
+        context.emitter.stop()
+
+    context.emitter = Emitter(Observer(stop_at_once))
+    while items:
+        context.emitter.put_next(items.pop(0))
+    context.emitter.flush()
+
+
+@then("the subscriber has got the first alone, and the others are freed")
+def the_first_alone_and_the_others_freed(context: Context) -> None:
+    assert context.got == [context.first]
+    gc.collect()
+    assert [kept() for kept in context.kept] == [None, None]
