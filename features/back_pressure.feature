@@ -44,3 +44,7 @@ Feature: max_pending bounds what waits, whatever thread it comes from, and never
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
     When 4 threads and the loop's own thread submit 300 messages each
     Then each one is answered or was refused with BlockingCallError, and only on the loop
+
+  Scenario: Nobody waits for room that is closed, whoever comes
+    Given room for one run, which is taken and then closed
+    Then two more are let through at once

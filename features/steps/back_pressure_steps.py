@@ -5,12 +5,13 @@ import threading
 from typing import Any
 
 import reactivex
-from behave import then, when
+from behave import given, then, when
 from behave.runner import Context
 from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rxlanggraph import StreamMessage
+from rxlanggraph.backlog import Backlog
 from rxlanggraph.errors import BlockingCallError
 from support.raising_places import echo
 from support.streams import Subscriber
@@ -202,3 +203,22 @@ def step_threads_and_the_loops_own_thread_submit(
 def step_each_one_is_answered_or_was_refused(context: Context) -> None:
     context.answered.wait_for(context.submitted - len(context.refused))
     assert len(context.refused) <= context.submitted // 5, len(context.refused)
+
+
+@given("room for one run, which is taken and then closed")
+def room_that_is_taken_and_closed(context: Context) -> None:
+    context.backlog = Backlog(1, threading.RLock())
+    assert context.backlog.enter(a_run(), may_block=False)
+    assert not context.backlog.enter(a_run(), may_block=False)
+    context.backlog.close()
+
+
+@then("two more are let through at once")
+def two_more_are_let_through(context: Context) -> None:
+    for _ in range(2):
+        assert context.backlog.enter(a_run(), may_block=False)
+
+
+def a_run() -> Any:
+    """A backlog asks nothing of a run but who it is."""
+    return object()

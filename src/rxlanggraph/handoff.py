@@ -50,7 +50,8 @@ class Handoff:
     Args:
         registry: Where a run is entered before its submitter gets it back.
         visit: What to do with a run, on the loop. Must not raise.
-        lost: Called, from whichever thread noticed, when the loop turns out to be closed.
+        lost: Called, from whichever thread noticed, when the loop turns out to be closed; calls
+            `refuse`.
         lock: The lock of the bridge.
     """
 
@@ -173,7 +174,6 @@ class Handoff:
                 sent.add_done_callback(partial(self._drained, drain))
         except RuntimeError:
             error = LoopUnavailableError(f"the event loop {loop!r} of this bridge is closed")
-            self.refuse(error)
             self._lost(error)
 
     async def _drain(self) -> None:
