@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from rxlanggraph.state.base import BaseState
@@ -229,6 +230,7 @@ async def _added_and_emptied(store: Store) -> None:
         async def purge(number: int) -> None:
             while len(worked) < 20:
                 await states[number].purge("q", ["completed", "dead"])
+                await asyncio.sleep(0)  # a store in memory awaits nothing
 
         await gather([add_and_work(0), add_and_work(1), purge(2), purge(3)])
         expect(sorted(worked), [*range(20)], "the items that were worked on")
