@@ -10,8 +10,8 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
     Then the subscriber was never entered twice, got 8000 items, each thread's in order, and one end
 
   Scenario: A thread that finds the Emitter emitting does not wait for it
-    When a second thread puts an item while the first is inside the subscriber
-    Then the second returns while the first is still inside, and the first delivers both
+    When a second and a third thread put an item while the first is inside the subscriber
+    Then they return while the first is still inside, and the first delivers all three
 
   Scenario: After an end, or after a stop, the Emitter passes nothing on
     Then an Emitter passes on no item and no second end after completed, error or stop

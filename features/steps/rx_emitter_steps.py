@@ -50,8 +50,8 @@ def step_impl(context: Context, count: int) -> None:
         assert mine == sorted(mine)
 
 
-@when("a second thread puts an item while the first is inside the subscriber")
-def step_impl(context: Context) -> None:
+@when("a second and a third thread put an item while the first is inside the subscriber")
+def second_and_third_put_an_item(context: Context) -> None:
     inside, may_leave = Gate(), Gate()
     context.log = Log()
 
@@ -70,16 +70,17 @@ def step_impl(context: Context) -> None:
 
     first = thread(put, "first")
     inside.wait()
-    thread(put, "second").result(LIMIT)
+    for item in ("second", "third"):
+        thread(put, item).result(LIMIT)
     context.before = list(context.log)
     may_leave.open()
     context.ident = first.result(LIMIT)
 
 
-@then("the second returns while the first is still inside, and the first delivers both")
-def step_impl(context: Context) -> None:
+@then("they return while the first is still inside, and the first delivers all three")
+def they_return_and_the_first_delivers_all(context: Context) -> None:
     assert context.before == [("first", context.ident)]
-    assert list(context.log) == [("first", context.ident), ("second", context.ident)]
+    assert list(context.log) == [(item, context.ident) for item in ("first", "second", "third")]
 
 
 @then("an Emitter passes on no item and no second end after completed, error or stop")
