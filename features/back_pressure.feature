@@ -48,3 +48,13 @@ Feature: max_pending bounds what waits, whatever thread it comes from, and never
   Scenario: Nobody waits for room that is closed, whoever comes
     Given room for one run, which is taken and then closed
     Then two more are let through at once
+
+  Scenario Outline: Whoever is interrupted just when <something happens> leaves nothing behind
+    Given room for one run, which is taken
+    When the next one is interrupted just when <something happens>
+    Then there is room for one run again
+
+    Examples:
+      | something happens             |
+      | it is given the room          |
+      | it is turned away             |

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import reactivex
@@ -10,9 +12,10 @@ from behave.runner import Context
 from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
-from rxlanggraph import StreamMessage
+from rxlanggraph import StreamMessage, backlog
 from rxlanggraph.backlog import Backlog
-from rxlanggraph.errors import BlockingCallError
+from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
+from support.patching import patch
 from support.raising_places import echo
 from support.streams import Subscriber
 from support.tasks import start, switching_often
@@ -211,6 +214,39 @@ def room_that_is_taken_and_closed(context: Context) -> None:
     assert context.backlog.enter(a_run(), may_block=False)
     assert not context.backlog.enter(a_run(), may_block=False)
     context.backlog.close()
+
+
+@given("room for one run, which is taken")
+def room_that_is_taken(context: Context) -> None:
+    context.backlog, context.holder = Backlog(1, threading.RLock()), a_run()
+    assert context.backlog.enter(context.holder, may_block=False)
+
+
+@when("the next one is interrupted just when {happens}")
+def interrupted_just_when(context: Context, happens: str) -> None:
+    @contextlib.contextmanager
+    def meanwhile(_: object) -> Iterator[None]:
+        if happens == "it is given the room":
+            context.backlog.leave(context.holder)
+        else:
+            context.backlog.turn_away(LoopUnavailableError("the loop has paused"))
+        yield
+        raise KeyboardInterrupt
+
+    patch(context, backlog, "letting_go", meanwhile)
+    try:
+        context.backlog.enter(a_run(), may_block=True)
+    except KeyboardInterrupt:
+        context.backlog.leave(context.holder)
+    else:
+        raise AssertionError("it was not interrupted")
+
+
+@then("there is room for one run again")
+def room_for_one_again(context: Context) -> None:
+    assert context.backlog.enter(a_run(), may_block=False)
+    assert not context.backlog.enter(a_run(), may_block=False)
+    assert not context.backlog._turned_away, "an error is kept for nobody"
 
 
 @then("two more are let through at once")
