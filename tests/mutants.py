@@ -43,8 +43,8 @@ MODULES = {
     "registry.py": "registry registry_contract fork",
     "entries.py": "registry registry_contract",
     "turns.py": "bridge_runs run_threads",
-    "backlog.py": "back_pressure bridge_runs",
-    "handoff.py": "handoff handoff_loops",
+    "backlog.py": "back_pressure nested_runs bridge_runs",
+    "handoff.py": "handoff handoff_loops handoff_entering",
     "engine.py": "bridge_runs handoff_loops back_pressure",
     "homes.py": "handoff_loops loop_pauses several_bridges",
     "ending.py": "bridge_lifecycle",
@@ -58,7 +58,7 @@ MODULES = {
 CORE = (
     "registry handoff futures bridge_runs cleanup rx_contract back_pressure retrying run_threads "
     "run_contexts worker_threads loop_pauses several_bridges user_exceptions stages awaiting kept "
-    "threads run_arguments"
+    "threads run_arguments nested_runs"
 )
 WORKERS = 2
 ENOUGH = 0.9
