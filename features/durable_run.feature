@@ -41,7 +41,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
           note(content)
           if not os.path.exists("cancelled"):
               open("cancelled", "w").close()
-              current_run.get().cancel()
+              current_run().cancel()
           return content["n"]
 
       """
