@@ -58,7 +58,7 @@ MODULES = {
 CORE = (
     "registry handoff futures bridge_runs cleanup rx_contract back_pressure retrying run_threads "
     "run_contexts worker_threads loop_pauses several_bridges user_exceptions stages awaiting kept "
-    "threads run_arguments nested_runs"
+    "threads run_arguments nested_runs loop_ends bridge_lifecycle"
 )
 WORKERS = 2
 ENOUGH = 0.9

@@ -13,6 +13,10 @@ __all__ = ["end_children", "run", "run_in_children"]
 # Seconds: far less than a hang, far more than any of them needs on a busy machine.
 DEADLINE = 120
 
+# What has a process measure its coverage. It makes programs that switch threads all the time, and
+# fork, or trace themselves, take minutes.
+MEASURING = {"COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"}
+
 HEAD = """
 import asyncio, concurrent.futures, multiprocessing, os, selectors, signal, sys, threading
 import reactivex
@@ -363,7 +367,7 @@ def _run(program: str) -> subprocess.CompletedProcess[str]:
     options = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
     return subprocess.run(
         [sys.executable, *options, "-c", HEAD + program],
-        env=environment(),
+        env={name: value for name, value in environment().items() if name not in MEASURING},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -152,4 +153,6 @@ PLACES: dict[str, Callable[[RxPyLangGraphBridge, Raise], None]] = {
 
 
 def raise_at(place: str, bridge: RxPyLangGraphBridge, error: type[BaseException]) -> None:
-    PLACES[place](bridge, functools.partial(raise_, error))
+    # What an observer raises is raised in the source's thread, this one, where that emits.
+    with contextlib.suppress(error):
+        PLACES[place](bridge, functools.partial(raise_, error))

@@ -1,0 +1,24 @@
+Feature: A loop that ends takes its runs along, and tells each of them apart
+
+  Scenario: What runs is cancelled, and is in the registry until it has cleaned up; what waits never begins
+    Given an open bridge on an adopted loop with max_concurrency=1
+    When the adopted loop ends over a run that cleans up and one that waits for its slot
+    Then the first one was in the registry while it cleaned up, and is cancelled
+    And the second one never began, and raises LoopUnavailableError
+
+  Scenario: A stream of which nothing has begun ends with an error too
+    Given an open bridge on an adopted loop with max_concurrency=1
+    When the adopted loop ends over a stream with errors="skip" that waits behind another run
+    Then the stream has 0 results, ends with LoopUnavailableError, and does not complete
+
+  Scenario: A task that a node has left on the bridge's own loop is cancelled when the bridge is closed
+    Given an open bridge on its own loop
+    When a node leaves a task behind, and the bridge is closed
+    Then that task was cancelled
+
+  Scenario: Where no thread for the loop can be started the message is refused, and the next one answered
+    Given an open bridge on its own loop
+    When the first message comes while no thread can be started
+    Then it is refused with LoopUnavailableError, "no thread for the loop"
+    And nothing was ever submitted to the bridge
+    And the bridge answers the next message
