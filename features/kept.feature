@@ -21,6 +21,7 @@ Feature: Nothing is kept for no reason
     When a result of "hello" is made
     Then InvalidTypeError says "source must be a StreamMessage or None, not 'hello'"
 
+  @counted_references
   Scenario Outline: An idle bridge keeps nothing of <kind> that it ran last
     Given an open bridge on its own loop
     When the last run of "<kind>" succeeds, with no options
@@ -34,6 +35,7 @@ Feature: Nothing is kept for no reason
       | an async node     |
       | a sync node       |
 
+  @counted_references
   Scenario Outline: Of a run of <kind> that failed nothing is kept, whatever the policies
     Given an open bridge on its own loop
     When the last run of "<kind>" fails, with no options
