@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -29,6 +31,7 @@ from rxlanggraph import (
 )
 from rxlanggraph.errors import BridgeClosedError
 from rxlanggraph.operators import emitter, invoke
+from rxlanggraph.testing import LeakCheck
 from support import work
 from support.entering import Way, enter_everywhere, raise_everywhere
 from support.tasks import PATIENCE
@@ -229,3 +232,12 @@ def raise_in_bridge(exception: type[BaseException], inside: str, *, used: bool) 
         return places
     finally:
         made[0].bridge.close(0, cancel_timeout=1)
+
+
+def main(exception: str, inside: str, used: str) -> None:
+    with LeakCheck():
+        print(raise_in_bridge(getattr(builtins, exception), inside, used=used == "True"))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -95,9 +95,17 @@ def imported(name: str, module: ModuleType) -> Iterator[None]:
         del sys.modules[name]
 
 
-def environment() -> dict[str, str]:
-    """What a command in a process of its own finds: this interpreter's paths."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+def environment(*, measured: bool = True) -> dict[str, str]:
+    """What a command in a process of its own finds: this interpreter's paths.
+
+    Args:
+        measured: Whether its coverage is measured, if that of this process is.
+    """
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    if not measured:
+        for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
+            found.pop(name, None)
+    return found
 
 
 def run_apart(line: str, folder: Path, stderr: Any = subprocess.PIPE) -> Ended:

@@ -13,10 +13,6 @@ __all__ = ["end_children", "run", "run_in_children"]
 # Seconds: far less than a hang, far more than any of them needs on a busy machine.
 DEADLINE = 120
 
-# What has a process measure its coverage. It makes programs that switch threads all the time, and
-# fork, or trace themselves, take minutes.
-MEASURING = {"COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"}
-
 HEAD = """
 import asyncio, concurrent.futures, multiprocessing, os, selectors, signal, sys, threading
 import reactivex
@@ -367,7 +363,7 @@ def _run(program: str) -> subprocess.CompletedProcess[str]:
     options = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
     return subprocess.run(
         [sys.executable, *options, "-c", HEAD + program],
-        env={name: value for name, value in environment().items() if name not in MEASURING},
+        env=environment(measured=False),  # which would take minutes where threads switch so often
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
