@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from rxlanggraph import BlockingCallError, RxPyLangGraphBridge, StreamMessage
-from rxlanggraph.runs import Run
+from rxlanggraph.runs import Run, current_run
 from support.graphs import one_node
 from support.waiting import LIMIT
 
@@ -136,8 +136,20 @@ def _each_other(bridge: Bridge) -> Future[Any]:
     return run
 
 
+def _when_waited_for() -> None:
+    """Return once somebody waits for the run that this is called in: who waits last is refused."""
+    run, pause = current_run(), threading.Event()
+    assert run is not None
+    for _ in range(int(LIMIT / 0.001)):
+        if run._gates:
+            return
+        pause.wait(0.001)  # nobody tells when a thread begins to wait
+    raise AssertionError(f"nobody waits for {run}")
+
+
 def _grandchild(bridge: Bridge) -> Future[Any]:
     def child(content: Any) -> Any:
+        _when_waited_for()
         return bridge.create_future_task(echo, 1, thread_id="mine").result()
 
     def parent(content: Any) -> Any:
@@ -148,6 +160,7 @@ def _grandchild(bridge: Bridge) -> Future[Any]:
 
 def _two_bridges(bridge: Bridge) -> Future[Any]:
     def there(content: Any) -> Any:
+        _when_waited_for()
         return bridge.create_future_task(echo, 1, thread_id="mine").result()
 
     def here(content: Any) -> Any:
