@@ -3,12 +3,13 @@
 What crosses is always the same: "look at this run". On the loop, the engine starts it, or cancels
 it, or sees that there is nothing left to do. One ``run_coroutine_threadsafe`` carries everything
 queued since the last one, so that ten thousand messages cost a few wake-ups rather than ten
-thousand tasks, handles and writes to the loop's pipe.
+thousand tasks, handles and writes to the loop's pipe. What comes on the loop's own thread needs no
+wake-up: a callback of the loop's next step looks at it.
 
 Invariants kept here (numbers as in docs/design.md):
 
-1. A run that was let in is looked at, or is resolved by `Engine.abandon` when the loop is gone:
-   whoever appends to the queue also sees to it that a drain comes after.
+1. A run that was let in is looked at, or is resolved by `Engine.loop_gone` when the loop is gone:
+   each append to the queue has a drain come after it, also where a signal handler raises between.
 4. ``lock`` is released before the loop, a future or the engine is called.
 5. ``lock`` is an RLock, and each section is one check and one write.
 8. A drain that will never run is closed.
