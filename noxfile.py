@@ -283,7 +283,7 @@ def first_commands() -> str:
 
 @nox.session(default=False)
 def mutants(session: nox.Session) -> None:
-    """Defects made at random in the core: do its scenarios see them? (-- --seed 2 turns.py)."""
+    """Defects made at random in the core: do its scenarios see them? (-- --seed 2 registry.py)."""
     install(session, "mutants", WHOLE)
     session.run("python", "tests/mutants.py", *session.posargs, env=strict())
 

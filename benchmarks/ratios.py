@@ -102,7 +102,7 @@ def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
 
 
 def _cpu(way: str) -> Callable[[bool], Ratio]:
-    return lambda quick: bridge.cpu_ratio(way, pairs=5 if quick else 15)
+    return lambda quick: bridge.cpu_ratio(way, pairs=3 if quick else 7)
 
 
 def _backlog(quick: bool) -> Ratio:

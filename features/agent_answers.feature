@@ -124,6 +124,23 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
       | a tool strategy           |
       | a tool strategy, and remembers |
 
+  Scenario: The structured response of an earlier run is not the answer of a later one
+    Given an agent over a graph that remembers, and gives a structured response when asked "weather?"
+    When it is asked "weather?", "weather?" and "thanks"
+    Then its answers are the structured response, twice, and "re: thanks"
+
+  Scenario Outline: An answer that no model would take again is an error of that run alone: from <who>
+    Given an agent with <who> that answers the first request with half of a surrogate pair
+    When it is asked twice for an answer
+    Then the first run raises an AgentError that says "cannot be encoded", and is not remembered
+    And the second one is answered
+
+    Examples:
+      | who                       |
+      | a function                |
+      | a graph                   |
+      | a graph with blocks of text |
+
   Scenario Outline: Calls of tools that <cannot be made> are an error of <who>
     Given an agent with <who> that calls tools that <cannot be made>
     When it is asked for that
@@ -135,3 +152,7 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
       | cannot be read | a graph         | cannot be read (look |
       | nobody makes   | a chat model    | nobody to call them |
       | nobody makes   | a graph         | nobody to call them |
+      | cannot be read | a function that returns a Message | cannot be read (look |
+      | cannot be read | a function that returns a mapping | cannot be read (look |
+      | nobody makes   | a function that returns a Message | nobody to call them |
+      | nobody makes   | a function that returns a mapping | nobody to call them |

@@ -39,6 +39,21 @@ Feature: The thread of an agent's graph knows what its memory knows
       | loaded with "else" | else, three   |
       | another one        | three         |
 
+  Scenario Outline: A run that clears the memory has the thread begin anew, also for another agent: <how>
+    Given a pool of one agent over a graph with a checkpointer, which clears its memory <how>
+    When "one" is asked, "clear it" once others had the place, and "two" once they had it again
+    Then the model sees two, and so does its thread
+
+    Examples:
+      | how                           |
+      | without asking the graph      |
+      | once the graph has answered   |
+
+  Scenario: A run that has cleared the memory, and fails to be kept, leaves memory and thread as one
+    Given a pool of one agent over a graph with a checkpointer, which clears its memory once the graph has answered
+    When "one" is asked, "clear it" while the store fails, and "two"
+    Then the model sees two, and so does its thread
+
   Scenario Outline: A request that is tried again is there once: <retried>
     Given an agent over a graph with a checkpointer, whose model fails at first
     When a caller asks by means of <retried>
@@ -53,6 +68,11 @@ Feature: The thread of an agent's graph knows what its memory knows
     Given an agent over a graph with a checkpointer, which shows what its model sees
     When a caller asks the very same message twice
     Then the model was shown it at the end both times, and the memory has two turns
+
+  Scenario: A message that is asked once more is answered anew also by an agent that has forgotten it
+    Given an agent over a graph with a checkpointer, which shows what its model sees
+    When a caller asks it, and then another agent over that graph, the very same message
+    Then the model was shown it at the end both times, and the thread has two turns
 
   Scenario: Who hands over the whole conversation each time has each message in it once
     Given an agent over a graph with a checkpointer, which shows what its model sees

@@ -46,7 +46,7 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
 
   Scenario: Cancelled at any await, an agent over a graph leaves its thread as before
     Given an agent over each kind of graph with tools, with each kind of saver
-    When its run is cancelled after each number of turns of the loop, and its thread looked at
+    When its run is cancelled before each callback of the loop, and its thread looked at
     Then its thread and its memory hold what they held before each time
 
   Scenario: A run that fails once its graph has answered leaves the thread as before
@@ -71,6 +71,17 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
     When the log is read while its tool raises
     Then the log says that it could not be undone
     And once the checkpointer goes on, the next request is answered without a trace of the run
+
+  Scenario: A step that the checkpointer could not save is no end of the graph
+    Given an agent over a graph with tools, whose checkpointer saves nothing once its tool has begun
+    When the log is read while its tool ends, and what it did cannot be saved
+    Then the log says that it could not be undone
+    And once the checkpointer goes on, the next request is answered without a trace of the run
+
+  Scenario: A request that a killed process was at can be sent again as it is
+    Given an agent over a graph with tools, and a message on its thread at which a process was killed
+    When it is asked with that very message
+    Then it is answered, and the message is there once
 
   Scenario: An agent that a node of another graph asks uses its own thread and checkpointer
     Given a graph with a checkpointer, whose node asks an agent over a graph with another one

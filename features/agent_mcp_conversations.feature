@@ -119,6 +119,28 @@ Feature: What an MCP client says stays in its conversation: other clients have c
       | over HTTP, as in 2025       | a pool of agents                   |
       | over HTTP, as in 2025       | a pool over a checkpointed graph   |
 
+  Scenario Outline: Where <one> does not forget a conversation that is over, the others do
+    Given agents and a pool, served over MCP, of which <one> does not forget
+    When a client that has said "tea" to all of them leaves
+    Then the others have forgotten, and the log tells of it
+
+    Examples:
+      | one                        |
+      | a checkpointer that raises |
+      | a checkpointer that hangs  |
+      | a checkpointer that hangs, and is deaf |
+      | a pool that raises         |
+
+  Scenario: A conversation is forgotten by a pool of which all agents are busy
+    Given a pool of one agent, served over MCP
+    When a client says "tea" in this process, and leaves while another is answered
+    Then nothing remembers "tea" before that is
+
+  Scenario: A memory that an agent takes in a conversation is that conversation's
+    Given an agent that begins a new memory when told to, served over MCP
+    When a client tells it "my password is hunter2", and both ask what was said
+    Then the first is told that, and the other its own question
+
   Scenario Outline: When a session ends <how> in the middle of a call, nothing is left of its conversation
     Given an agent with a model, served over MCP
     When a client says "wait" <how>, and leaves before it is answered

@@ -12,6 +12,7 @@ Feature: An HTTP server of agents answers those who may ask, and is not there fo
       | 127.0.0.1   | 127.0.0.1:8000     | 200    |
       | 127.0.0.1   | localhost          | 200    |
       | 127.0.0.1   | [::1]:8000         | 200    |
+      | 127.0.0.1   | LocalHost:8000     | 200    |
       | 127.0.0.1   | evil.example:8000  | 421    |
       | 127.0.0.1   | localhost.evil     | 421    |
       | 127.0.0.2   | 127.0.0.2:8000     | 200    |
@@ -25,6 +26,7 @@ Feature: An HTTP server of agents answers those who may ask, and is not there fo
       | ::          | evil.example:8000  | 421    |
       | fd00::1     | [fd00::1]:8000     | 200    |
       | fd00::1     | evil.example:8000  | 421    |
+      | Own.Example | own.example:8000   | 200    |
 
   Scenario Outline: Told to allow <hosts>, a server asked as <asked> answers with status <status>
     Given serve_http allows the hosts <hosts>
@@ -39,6 +41,7 @@ Feature: An HTTP server of agents answers those who may ask, and is not there fo
       | agents.example:81           | agents.example:81 | 200    |
       | agents.example:81           | agents.example:82 | 421    |
       | Agents.Example              | agents.example    | 200    |
+      | Agents.Example              | AGENTS.example    | 200    |
       | agents.example, fd00::1     | [fd00::1]:8000    | 200    |
       | nobody                      | localhost:8000    | 421    |
 
@@ -51,6 +54,7 @@ Feature: An HTTP server of agents answers those who may ask, and is not there fo
       | allows                              | origin                   | status |
       | allows no origins by name           | http://127.0.0.2:8000    | 200    |
       | allows no origins by name           | https://localhost        | 200    |
+      | allows no origins by name           | HTTP://LocalHost:8000    | 200    |
       | allows no origins by name           | http://evil.example      | 403    |
       | allows no origins by name           | null                     | 403    |
       | allows the origins https://a.example | https://a.example       | 200    |

@@ -20,6 +20,11 @@ Feature: A pool is bounded in time and in what it keeps
     When "first" is asked, "lost" in vain, and "last"
     Then the store, the agent and the graph's thread have "first" and "last" with their answers
 
+  Scenario: What a run has left where nothing can be written is undone by the next one
+    Given a pool of agents over a graph with a checkpointer, failing with its store to keep "lost"
+    When "first" is asked, "lost" in vain, and "last" when both work again
+    Then the store, the agent and the graph's thread have "first" and "last" with their answers
+
   Scenario: A run that is cancelled as its memory is kept is taken out of the store
     Given a pool of agents, whose store tells when it has kept "lost", and waits
     When "first" is asked, "lost" is cancelled once it is kept, and "last" is asked by another pool
@@ -49,6 +54,11 @@ Feature: A pool is bounded in time and in what it keeps
     When a thread is asked, forgotten, and asked again, all at once
     Then both are answered, and the second one had no memory of the first
 
+  Scenario: Forgetting a thread does not wait for a place, and a message on it has one
+    Given a pool of one agent, which is busy on the thread "a", and a memory of the thread "b"
+    When "b" is forgotten, and asked at once
+    Then "b" is forgotten while "a" is on, and asked when that has ended, without a memory
+
   Scenario: Forgetting has a deadline
     Given a pool of agents with 0.05 s, whose store hangs in forgetting for the thread "stuck"
     When "stuck" is to be forgotten within 0.05 s
@@ -58,6 +68,13 @@ Feature: A pool is bounded in time and in what it keeps
     Given a pool whose agents forget their own thread
     When a thread is asked
     Then the pool refuses that with AgentBusyError
+
+  # -- whose agent -------------------------------------------------------------------------------
+
+  Scenario: A factory that returns one agent for two threads is refused, and named
+    Given a pool whose factory returns one agent for all threads
+    When the threads "a", "b" and "a" are asked
+    Then "a" is answered twice, and "b" is refused with InvalidArgumentError
 
   # -- a bound -----------------------------------------------------------------------------------
 

@@ -20,6 +20,9 @@ Feature: A bounded memory shows what providers take
       | Anthropic, Gemini        | 8 | messages | Anthropic blocks |
       | Anthropic, Gemini        | 12 | words   | Anthropic blocks |
       | Anthropic, Gemini        | 5 | messages | both             |
+      | OpenAI, Anthropic, Gemini | 3 | messages | calls that cannot be read |
+      | OpenAI, Anthropic, Gemini | 5 | messages | calls that cannot be read |
+      | OpenAI, Anthropic, Gemini | 100 | messages | calls that cannot be read |
 
     @tdd_expected_fail
     Examples: today's way: the newest that there is room for

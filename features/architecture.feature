@@ -1,6 +1,6 @@
 Feature: The package keeps to its map
 
-  Scenario: Imports point one way, as the map in the package's docstring says
+  Scenario: Imports point one way, as the maps in the packages' docstrings say
     Then no module imports, directly or through others, one below it on the map
 
   Scenario: No circle of imports exists, also where they are for types alone
@@ -20,7 +20,7 @@ Feature: The package keeps to its map
     Then each name on the map is a module or a package
 
   Scenario: The registry and its parts import the standard library and the errors alone
-    Then registry.py, entries.py, locking.py, forking.py and usercode.py import nothing but these and each other
+    Then registry.py and the modules of concurrency that it imports import nothing but these and each other
 
   Scenario: Importing the package imports neither LangGraph, LangChain nor the command
     When a new interpreter imports rxlanggraph
@@ -33,6 +33,13 @@ Feature: The package keeps to its map
       RunCancelledError RunTimeoutError RxLangGraphError RxPyLangGraphBridge StreamMessage StuckRun
       TaskInfo TaskRegistry
       """
+
+  Scenario: The bridge has these public names and no others
+    Then the public names of RxPyLangGraphBridge are
+      """
+      aclose cleanup_tasks cleanup_tasks_async close create_future_task invoke registry statistics
+      """
+    And those of an open bridge are these, and what it was made with: max_concurrency name timeout
 
   Scenario: Every module says what it is, and what it exports
     Then every module has a docstring, and an __all__ of names that exist

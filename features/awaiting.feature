@@ -84,3 +84,9 @@ Feature: A run, and a stream of results, can be awaited on any asyncio loop
     Given an open bridge on its own loop
     When who awaits a stream of waiting runs is cancelled
     Then the registry becomes idle, and all that began have ended
+
+  Scenario: Where an awaited stream fails its other runs are cancelled before the awaiting loop hears of it
+    Given an open bridge on its own loop
+    When one of two runs fails while the loop that awaits their stream stands still
+    Then the other run is cancelled meanwhile
+    And awaiting raises a ValueError

@@ -26,6 +26,11 @@ Feature: max_pending bounds what waits, whatever thread it comes from, and never
     When 20 messages go through a stage, a step of the loop, and a second stage
     Then all 20 come out, and never more than 5 were in flight
 
+  Scenario: What comes of results that ran nothing is let in on the loop like what comes of others
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When 20 failed results go through a stage, which runs nothing, and their sources through a second one
+    Then all 20 come out, and never more than 41 were in flight
+
   Scenario: A blocked submitter is woken when half of the room is free, not for each place
     Given an open bridge on its own loop with max_concurrency=1, max_pending=8
     When a source sends 20 messages that wait, and blocks

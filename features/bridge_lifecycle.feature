@@ -60,6 +60,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
   Scenario Outline: An exception that leaves "<form>" cancels what is in flight, and arrives
     When messages are sent inside "<form>", which an exception leaves
     Then that exception arrives, and every run was cancelled and has ended
+    And it gave them no time to end by themselves
 
     Examples:
       | form       |
@@ -74,6 +75,14 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     And the bridge is closed with 0.05 s to drain
     Then every run has ended, and 1 was cancelled
     And it has no thread
+
+  Scenario Outline: Unless told otherwise <method> gives runs 5 s to end, and 5 s more when they are cancelled
+    Then <method> has timeout=5.0 and cancel_timeout=5.0
+
+    Examples:
+      | method |
+      | close  |
+      | aclose |
 
   Scenario: close gives a stream that a run has left half-read its own clean-up
     Given an open bridge on its own loop

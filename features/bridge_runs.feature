@@ -164,6 +164,18 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
     And a second message waits behind it and is cancelled
     Then the second never begins, and leaves the registry once the loop has seen it
 
+  Scenario: A stream's bound holds where a message that was cancelled waits between others
+    Given an open bridge on its own loop
+    When in a stream with max_concurrency=1 a message waits behind a run, and another one of its thread behind it
+    And that message is cancelled, one on another thread follows, and the gate opens
+    Then the stream has completed, and never had more than 1 run on
+
+  Scenario: A run that somebody has discarded from the registry resolves its future all the same
+    Given an open bridge on its own loop
+    When a message goes to a waiting graph
+    And its future is discarded from the registry, and the gate opens
+    Then every future has a result
+
   Scenario Outline: A run is tried again with retry=<retry>, until it succeeds
     Given an open bridge on its own loop
     When a run that fails 2 times and then succeeds is sent with retry=<retry>

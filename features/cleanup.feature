@@ -96,6 +96,12 @@ Feature: Clean-up cancels what is in flight, awaits its own clean-up, and names 
     And 8 threads clean up at once
     Then none of their reports has anything stuck, and the registry is empty
 
+  Scenario: A run that ends while it is looked where it is stuck is in the report all the same
+    Given an open bridge on its own loop
+    When a message goes to a graph that swallows cancelling
+    And it ends just as a clean-up looks where it is
+    Then the report names it as stuck
+
   Scenario: close names what is stuck, and returns all the same
     Given an open bridge on its own loop
     When a message goes to a blocking sync function

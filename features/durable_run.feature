@@ -6,7 +6,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Given a folder with the file "graphs.py"
       """
       import asyncio, os
-      from rxlanggraph.runs import current_run
+      from rxlanggraph.bridge.run import current_run
 
       def note(content):
           with open("runs", "a") as runs:
@@ -15,6 +15,9 @@ Feature: A run with a journal survives being killed: every line is answered exac
       async def double(content):
           note(content)
           return content["n"] * 2
+
+      def large(content):
+          return "x" * (2_000_000 if content["n"] == 2 else 1)
 
       async def divide(content):
           note(content)
@@ -463,8 +466,8 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | run graphs.py:double -i good.jsonl --journal no/where         | 2 | cannot open the journal no/where | unable to open    |
       | run graphs.py:double -i good.jsonl --journal memory:          | 2 | would die with the command     | name a file         |
       | run graphs.py:double -i good.jsonl --journal gopher://here    | 2 | cannot open the journal gopher://here | must begin with |
-      | run graphs.py:double -i good.jsonl --journal redis://here#a/b | 2 | 'a/b' names no journal         | up to 56 letters    |
-      | run graphs.py:double -i good.jsonl --journal sqlite:///j?k    | 2 | j?k' names no journal          | is %3F              |
+      | run graphs.py:double -i good.jsonl --journal redis://here#a/b | 2 | redis://here#a/b names no journal | up to 56 letters    |
+      | run graphs.py:double -i good.jsonl --journal sqlite:///j?k    | 2 | j?k names no journal           | is %3F              |
       | run graphs.py:double -i good.jsonl --journal /dev/null        | 2 | cannot open the journal        | no regular file     |
       | run graphs.py:double -i good.jsonl --journal redis://here/jobs | 2 | cannot open the journal       | number of a database |
       | run graphs.py:double -i - --journal j                         | 2 | journal of standard input      | write it to a file  |
@@ -482,6 +485,34 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then the exit status is 5
     And standard error says "the journal gives no answer; trying again"
     And standard error says "when it is back, go on with --resume"
+    Given the journal answers again
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume"
+    Then the exit status is 0
+    And the lines of "out.jsonl" are "1, 2, 3, 4" in any order
+
+  Scenario: An answer that the journal never takes is a failure of its line, and of no other
+    Given a server for the journal that takes values of 1 MB
+    When I run "rxlanggraph run graphs.py:large -i good.jsonl -o out.jsonl --journal {journal}"
+    Then the exit status is 1
+    And "out.jsonl" has these records in any order
+      | line | status | content | error.type         |
+      | 1    | ok     | "x"     | null               |
+      | 2    | error  | null    | "UnkeepableResult" |
+      | 3    | ok     | "x"     | null               |
+      | 4    | ok     | "x"     | null               |
+
+  Scenario: A line that the journal never takes is named, and ends the command
+    Given a server for the journal that takes values of 1 MB
+    And 2 lines of 2 MB each in "large.jsonl"
+    When I run "rxlanggraph run graphs.py:double -i large.jsonl -o out.jsonl --journal {journal}"
+    Then the exit status is 5
+    And standard error says "the journal does not take lines 1 to 1 of large.jsonl"
+
+  Scenario: A journal that refuses its user ends the command, and costs no answer
+    Given the journal refuses to keep an answer
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --lease 0.3 --journal j"
+    Then the exit status is 5
+    And standard error says "the journal refuses what it is asked for: permission denied"
     Given the journal answers again
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume"
     Then the exit status is 0

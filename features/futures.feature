@@ -52,3 +52,14 @@ Feature: A light future does as the standard library's does
   Scenario: Runs of two bridges and futures of an executor are waited for together, from any thread
     When 6 threads wait 400 times each for runs of two bridges and an executor
     Then the registry becomes idle
+
+  Scenario Outline: What asyncio reads of a future from Python 3.14 on is what its methods say: <state>
+    When a light future is <state>
+    Then asyncio reads that it is done <done>, cancelled <cancelled>, with <outcome>
+
+    Examples:
+      | state     | done  | cancelled | outcome      |
+      | pending   | False | False     | nothing      |
+      | resolved  | True  | False     | its result   |
+      | failed    | True  | False     | its error    |
+      | cancelled | True  | True      | nothing      |

@@ -78,6 +78,33 @@ Feature: A journal is where its name says, and what is none stays as it is
       | --journal j -o out.jsonl --errors j-wal   | errors | j-wal       |
       | --journal link -o j-wal                   | output | j-wal       |
 
+  Scenario Outline: A link that leads to itself is refused as <what>
+    Given "link.py" leads to "link.py"
+    When I run "rxlanggraph run <arguments>"
+    Then the exit status is <status>
+    And standard error says "<why>"
+
+    Examples:
+      | what      | arguments                                                    | status | why                             |
+      | --journal | graphs.py:double -i good.jsonl -o out.jsonl --journal link.py | 2      | cannot open the journal link.py |
+      | --output  | graphs.py:double -i good.jsonl -o link.py --journal j         | 4      | cannot write link.py            |
+      | --errors  | graphs.py:double -i good.jsonl -o out.jsonl --errors link.py  | 4      | cannot write link.py            |
+      | a graph   | link.py:double -i good.jsonl -o out.jsonl                     | 2      | no file 'link.py'               |
+
+  Scenario Outline: A path that the system does not take is told as that, in <what>
+    Given a name that is too long for a file
+    When I run "rxlanggraph <arguments>"
+    Then the exit status is <status>
+    And standard error says "<why>"
+
+    Examples:
+      | what      | arguments                                                            | status | why              |
+      | --journal | run graphs.py:double -i good.jsonl -o out.jsonl --journal {journal}  | 2      | cannot be opened |
+      | status    | status {journal}                                                     | 2      | is no journal    |
+      | --output  | run graphs.py:double -i good.jsonl -o {journal} --journal j          | 4      | cannot write     |
+      | --input   | run graphs.py:double -i {journal} -o out.jsonl --journal j           | 2      | cannot read      |
+      | a graph   | run {journal}.py:double -i good.jsonl -o out.jsonl                   | 2      | no file          |
+
   Scenario: A path is taken as it is, with a % or a ? in it too
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal k%41?.db"
     Then the exit status is 0
@@ -133,6 +160,7 @@ Feature: A journal is where its name says, and what is none stays as it is
       | redis://127.0.0.1:1/0?password=SEC&RET=1                |
       | redis://u:SEC#RET@127.0.0.1:1/0                         |
       | redis://u:SEC#RET                                       |
+      | redis://127.0.0.1:1/0?password=SEC#RET!                 |
 
     Examples: Without a host, or without slashes
       | url                                                     |
@@ -151,7 +179,9 @@ Feature: A journal is where its name says, and what is none stays as it is
       | url                                                     |
       | mysql://u:SECRET@127.0.0.1:1/db                         |
       | sqlite://u:SECRET@127.0.0.1:1/db                        |
-      | unix://u:SECRET@/nowhere/socket                     |
+      | unix://u:SECRET@/nowhere/socket                         |
+      | unix://u:SECRET                                         |
+      | sqlite:///journal?password=SECRET                       |
 
   Scenario: A file may be called like a server: its path says that it is one
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal redis:a@b"

@@ -16,9 +16,18 @@ Feature: A loop that ends takes its runs along, and tells each of them apart
     When a node leaves a task behind, and the bridge is closed
     Then that task was cancelled
 
-  Scenario: Where no thread for the loop can be started the message is refused, and the next one answered
-    Given an open bridge on its own loop
+  Scenario Outline: Where <no thread> can be started the message is refused, and the next one answered: <home> loop
+    Given an open bridge on <home> loop
     When the first message comes while no thread can be started
-    Then it is refused with LoopUnavailableError, "no thread for the loop"
+    Then it is refused with LoopUnavailableError, "<no thread>"
     And nothing was ever submitted to the bridge
     And the bridge answers the next message
+
+    Examples:
+      | home       | no thread                        |
+      | its own    | no thread for the loop           |
+      | an adopted | no thread to watch over the loop |
+
+  Scenario: asyncio does not complain of what the bridge had begun on a loop that was closed under it
+    When an adopted loop is closed between the bridge's call and the step in which it looks
+    Then the message's future raises LoopUnavailableError, and asyncio has logged nothing

@@ -100,6 +100,23 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
       | pauses    |
       | is closed |
 
+  @tolerates:wait
+  Scenario Outline: Whoever waits for runs that have callbacks is told of each of them once when the loop <goes>
+    Given a program that runs its loop by run_until_complete, and a bridge that adopts it
+    When the loop <goes> under 3 runs that have callbacks, with a waiter of the standard library at each
+    Then the waiter was told of each of the 3 once
+
+    Examples:
+      | goes      |
+      | pauses    |
+      | is closed |
+
+  @tolerates:wait
+  Scenario: A thread that outlasts the loop of a run that would be tried again ends quietly
+    Given a program that runs its loop by run_until_complete, and a bridge that adopts it, whose loop nobody looks at
+    When a sync function outlasts its timeout, then its loop, and has its retry left
+    Then its thread has ended without an exception
+
   # -- the end
 
   Scenario: A bridge that is closed in a pause reports what has not ended, soon, and that ends when the loop runs

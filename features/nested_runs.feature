@@ -49,6 +49,10 @@ Feature: A run may wait for other runs; where it would wait for ever, it is refu
       | waits for a child that waits for one on its thread                   | name='x'      | another thread_id       |
       | waits for a run of another bridge, which waits for one on its thread | name='x'      | another thread_id       |
       | sends more to its own thread than max_pending lets in                | max_pending=2 | a larger max_pending    |
+      | blocks its loop for a run of another bridge, which awaits one of this | name='x'     | 'await' there           |
+      | blocks its loop for room of another bridge, whose loop waits for room | max_pending=1 | not in the thread of an event loop |
+      | waits for room that those behind it in an ordered stream have        | max_concurrency=2, max_pending=2 | a larger max_pending |
+      | waits for room that results of an earlier stage take                 | max_concurrency=8, max_pending=4 | a larger max_pending |
       | calls registry.wait_idle()                                           | name='x'      | from outside            |
       | calls registry.wait_idle(60)                                         | name='x'      | from outside            |
       | calls cleanup_tasks()                                                | name='x'      | from outside            |

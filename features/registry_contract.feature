@@ -15,7 +15,7 @@ Feature: What each method of TaskRegistry promises
     Given a TaskRegistry with the pending tasks "a" and "b"
     When "a" starts running
     Then the snapshot shows "a" running and "b" pending, in this order, on thread "t"
-    And the ids rise, the ages are no less than zero, and nothing in it can be changed
+    And the ids rise, the ages are no less than zero, and nothing that it tells can be changed
 
   Scenario: An asyncio task is running, then cancelling, then gone
     When an asyncio task is added on its own loop, and cancelled

@@ -53,6 +53,18 @@ Feature: A run belongs to nobody: context variables cross into it, the config of
       | in order, the first being the last to end |
       | every third fails in the first            |
 
+  Scenario Outline: Whoever hears of <what> has the context of who sent the message
+    Given an open bridge on its own loop
+    When somebody with a context variable sends a message, and hears of <what>
+    Then who hears of it has that context variable
+
+    Examples:
+      | what                                  |
+      | a time-out                            |
+      | the time-out of a blocked thread      |
+      | the time-out of a stuck attempt       |
+      | a failed result that came through     |
+
   Scenario Outline: LangSmith sees a run below <sender> that sent it
     Given an open bridge on its own loop
     When <sender> sends to a traced graph

@@ -2,23 +2,27 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
 
   # -- serialised, one end, nothing after it
 
-  Scenario: Without an Emitter, two threads are inside one subscriber at once
+  Scenario: Without an SerializedObserver, two threads are inside one subscriber at once
     Then 2 threads meet inside one plain on_next
 
-  Scenario: Through the Emitter 8 threads are never inside one subscriber together, and nothing is lost
-    When 8 threads put 1000 items each through one Emitter
+  Scenario: Through the SerializedObserver 8 threads are never inside one subscriber together, and nothing is lost
+    When 8 threads put 1000 items each through one SerializedObserver
     Then the subscriber was never entered twice, got 8000 items, each thread's in order, and one end
 
-  Scenario: A thread that finds the Emitter emitting does not wait for it
+  Scenario: A thread that finds the SerializedObserver emitting does not wait for it
     When a second and a third thread put an item while the first is inside the subscriber
     Then they return while the first is still inside, and the first delivers all three
 
-  Scenario: After an end, or after a stop, the Emitter passes nothing on
-    Then an Emitter passes on no item and no second end after completed, error or stop
+  Scenario: After an end, or after a stop, the SerializedObserver passes nothing on
+    Then an SerializedObserver passes on no item and no second end after completed, error or stop
 
-  Scenario: What is lined up when the Emitter is stopped is not emitted, and kept no longer
-    When an Emitter is stopped by the first of three items that are lined up
+  Scenario: What is lined up when the SerializedObserver is stopped is not emitted, and kept no longer
+    When an SerializedObserver is stopped by the first of three items that are lined up
     Then the subscriber has got the first alone, and the others are freed
+
+  Scenario: Where on_next raises no Exception, and on_error something else, the first goes on and the second is logged
+    When an SerializedObserver's on_next raises a GeneratorExit, and its on_error a LookupError
+    Then the GeneratorExit comes out of the SerializedObserver, and "on_error of Observer" is logged
 
   Scenario: Results that complete on several threads at once reach the subscriber one at a time
     Given an open bridge on its own loop

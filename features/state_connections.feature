@@ -95,3 +95,29 @@ Feature: However a connection dies, a call is made again or told in the document
       | SQLite     | refuses the call |
       | PostgreSQL | refuses the call |
       | Valkey     | WRONGTYPE        |
+
+  @valkey @postgresql
+  Scenario Outline: Names of any characters come back, though the URL asks for another encoding: <option>
+    Given an empty store in <backend>
+    When tasks with names of any characters are claimed over "<option>"
+    Then all of their names are as they were
+
+    Examples:
+      | backend    | option                  |
+      | Valkey     | encoding=latin-1        |
+      | Valkey     | encoding=ascii          |
+      | Valkey     | encoding_errors=ignore  |
+      | PostgreSQL | client_encoding=latin1  |
+      | PostgreSQL | client_encoding=UTF8    |
+
+  @valkey
+  Scenario Outline: An option that redis-py cannot take is told as that: <option>
+    Given an empty store in Valkey
+    When a state is opened over "<option>"
+    Then an InvalidArgumentError says "redis-py cannot use the URL"
+
+    Examples:
+      | option             |
+      | protocol=1         |
+      | retry=3            |
+      | connection_class=x |

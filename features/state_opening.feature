@@ -32,6 +32,7 @@ Feature: A state is opened by its URL, on the loop that uses it
       | no attempts              | "memory:", max_attempts=0         | InvalidArgumentError | max_attempts   |
       | half attempts            | "memory:", max_attempts=1.5       | InvalidTypeError     | max_attempts   |
       | a name that is too long  | "memory:" + "x" * 513             | InvalidArgumentError | 512            |
+      | a file without a place   | "sqlite:////" + "x" * 300         | InvalidArgumentError | be opened      |
 
   Scenario Outline: No error repeats a password: <url>
     Then <url> cannot be opened, and no error, nor one behind it, shows its password

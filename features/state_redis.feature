@@ -319,6 +319,13 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | with too many connections | redis://:sesame@127.0.0.1:{port}?max_connections=9999 | InvalidArgumentError  |
       | by an unknown way         | redis+carrier://pigeon                                | InvalidArgumentError  |
 
+  Scenario: A server that repeats a command that it does not know does not make a password known
+    Given a Valkey server of its own that knows no AUTH
+    When the state at redis://guest:sesame@127.0.0.1:{port} is opened
+    Then it ended with InvalidArgumentError
+    And the message says "unknown command"
+    And neither the error nor its causes tell a password
+
   Scenario Outline: A URL that says something else than was meant shows nothing of the password: <url>
     When a state is opened at the Redis URL <url>
     Then it ended with InvalidArgumentError
@@ -346,6 +353,7 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | redis://127.0.0.1:1/0?socket_timeout=inf                  |
       | unix://:SEC/RET@/nowhere.sock                             |
       | unix:SECRET@/nowhere.sock                                 |
+      | unix://:SEC;RET/nowhere.sock                              |
 
   Scenario Outline: A server that is not there is told without the password: <url>
     When a state is opened at the Redis URL <url>

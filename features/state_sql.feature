@@ -54,12 +54,13 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
   Scenario Outline: A state <somewhere> on a server that runs is refused for good
     Given an empty database in PostgreSQL
     When a state is opened at {url}<more>
-    Then it has ended with an InvalidArgumentError that says does not exist
+    Then it has ended with an InvalidArgumentError that says <why>
 
     Examples:
-      | somewhere                    | more           |
-      | in a database that it hasn't | &dbname=nosuch |
-      | as a user it does not know   | &user=nobody   |
+      | somewhere                    | more                                | why            |
+      | in a database that it hasn't | &dbname=nosuch                      | does not exist |
+      | as a user it does not know   | &user=nobody                        | does not exist |
+      | in a schema that it hasn't   | &options=-c%20search_path%3Dnosuch  | cannot be made |
 
   @postgresql
   Scenario: A user who may not make the tables is told so
@@ -67,6 +68,18 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     And a user there who may not make tables
     When a state is opened at {url}
     Then it has ended with an InvalidArgumentError that says cannot be made
+
+  @postgresql
+  Scenario: A user who may only read is told so at the first write
+    Given an empty database in PostgreSQL
+    And tables there, and a user who may only read them
+    When a state is opened at {url}
+    Then it has ended with an InvalidArgumentError that says permission denied
+
+  Scenario: Who may only read a file is told so when it is written
+    Given an empty database in SQLite
+    When a state writes to it that may only read it
+    Then it has ended with an InvalidArgumentError that says readonly
 
   Scenario: A file that is no database is refused
     Given a file that is no database

@@ -402,3 +402,8 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When a key is written under a token and deleted, another one expires, a lock's holder dies, and a queue is emptied
     Then late writers are refused for a week
     And after a week the store is as if it was new
+
+  Scenario: A key that was deleted, and counts anew, keeps its fence for as long as it is there
+    Given memory with a clock of its own
+    When a key is written under a token and deleted, and counts again
+    Then late writers of it are refused after a week, too

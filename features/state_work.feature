@@ -182,10 +182,15 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | leaves it     | has released it           | waits for its attempt 1             |
       | leaves it     | has completed it          | is complete                         |
 
-  Scenario: An error in the block goes on, and notes that the claim could not be ended
+  Scenario Outline: An error in the block goes on, and notes that the claim could not be ended, <as>
     Given an item in a queue
-    When a block around its claim raises an error, after the item was lost
+    When a block around its claim raises an error, <as>
     Then the error is raised, with a note about the claim
+
+    Examples:
+      | as                              |
+      | after the item was lost         |
+      | which the server does not take  |
 
   Scenario: Of two tasks that end a claim at once, one does, and the other is told
     Given an item in a queue
@@ -236,6 +241,21 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
   Scenario: Stats, results and claims tell what is going on
     Given a queue with items in every state
     Then its stats, its results and a claim tell so
+
+  Scenario Outline: However much there is to <do>, others of the loop have their turn meanwhile
+    Given a queue with 1,200 dead tasks and 1,200 completed ones
+    When somebody counts the turns that he has while state.<call> is carried out
+    Then he has had 2 at least
+
+    Examples:
+      | do                   | call                          |
+      | read of the dead     | dead_letters("q")             |
+      | find among the dead  | dead_letters("q", keys=keys)  |
+      | read of the results  | results("q")                  |
+      | find among results   | results("q", keys=keys)       |
+      | put back             | requeue("q")                  |
+      | find and put back    | requeue("q", ids)             |
+      | forget               | purge("q")                    |
 
   Scenario Outline: <call> is refused before it is sent
     Given a shared state

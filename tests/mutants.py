@@ -41,18 +41,17 @@ PACKAGE = Path("src", "rxlanggraph")
 # The modules of the core, and the features that look at each, the closest first.
 MODULES = {
     "registry.py": "registry registry_contract fork",
-    "entries.py": "registry registry_contract",
-    "turns.py": "bridge_runs run_threads",
-    "backlog.py": "back_pressure nested_runs bridge_runs",
-    "handoff.py": "handoff handoff_loops handoff_entering",
-    "engine.py": "bridge_runs handoff_loops back_pressure",
-    "homes.py": "handoff_loops loop_pauses several_bridges",
-    "ending.py": "bridge_lifecycle",
-    "cleanup.py": "cleanup",
-    "futures.py": "futures awaiting",
-    "threads.py": "worker_threads several_bridges",
-    "operators/emitter.py": "rx_contract",
-    "operators/invoke.py": "rx_contract stages back_pressure",
+    "bridge/scheduler.py": "bridge_runs run_threads",
+    "bridge/admission.py": "back_pressure nested_runs bridge_runs",
+    "bridge/inbox.py": "handoff handoff_loops handoff_entering",
+    "bridge/engine.py": "bridge_runs handoff_loops back_pressure",
+    "bridge/loops.py": "handoff_loops loop_pauses several_bridges",
+    "bridge/bridge.py": "bridge_lifecycle run_arguments",
+    "bridge/shutdown.py": "cleanup",
+    "concurrency/future.py": "futures awaiting fork",
+    "bridge/executor.py": "worker_threads several_bridges",
+    "rx/serialized_observer.py": "rx_contract",
+    "bridge/operators/invoke.py": "rx_contract stages back_pressure",
 }
 # What all of them are run against, besides: the quick features of the core.
 CORE = (

@@ -9,6 +9,7 @@ from behave.runner import Context
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.memory import InMemoryStore
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.agent import AgentPool, BaseAgent, Memory
@@ -212,6 +213,68 @@ def once_more_when_a_run_has_failed(context: Context) -> None:
     assert context.seen_again == [context.expected] * 2, context.seen_again
 
 
+class Clearing(BaseAgent):
+    asks_first = False
+
+    async def step(self) -> Any:
+        if self.request != "clear it":
+            return await super().step()
+        if self.asks_first:
+            await super().step()
+        self.memory.clear()
+        return "cleared"
+
+
+class Failing(InMemoryStore):
+    fails = False
+
+    async def aput(self, *arguments: Any, **options: Any) -> Any:
+        if self.fails:
+            raise OSError("no space")
+        return await super().aput(*arguments, **options)
+
+    async def adelete(self, *arguments: Any) -> Any:
+        if self.fails:
+            raise OSError("no space")
+        return await super().adelete(*arguments)
+
+
+@given("a pool of one agent over a graph with a checkpointer, which clears its memory {how}")
+def a_pool_which_clears_its_memory(context: Context, how: str) -> None:
+    context.shown, context.store = Shown(), Failing()
+
+    def make(thread_id: str) -> BaseAgent:
+        agent = Clearing(thread_id, graph=context.shown.graph)
+        agent.asks_first = how.startswith("once")
+        return agent
+
+    context.pool = AgentPool(make, max_agents=1, keep_in=context.store)
+
+
+@when('"one" is asked, "clear it" once others had the place, and "two" once they had it again')
+def they_are_asked_by_other_agents(context: Context) -> None:
+    async def main() -> None:
+        for request in ("one", "clear it", "two"):
+            await ask(context.pool, "other", "something else")
+            await ask(context.pool, "agent", request)
+
+    run(main())
+    context.seen = [context.shown.calls[-1], context.shown.said()[:-1]]
+
+
+@when('"one" is asked, "clear it" while the store fails, and "two"')
+def it_is_cleared_while_the_store_fails(context: Context) -> None:
+    async def main() -> None:
+        await ask(context.pool, "agent", "one")
+        context.store.fails = True
+        assert isinstance(await outcome(ask(context.pool, "agent", "clear it")), OSError)
+        context.store.fails = False
+        await ask(context.pool, "agent", "two")
+
+    run(main())
+    context.seen = [context.shown.calls[-1], context.shown.said()[:-1]]
+
+
 # -- again -----------------------------------------------------------------------------------------
 
 
@@ -250,6 +313,24 @@ def it_is_asked_the_very_same_message_twice(context: Context) -> None:
             await context.agent.run(message)
 
     run(main())
+
+
+@when("a caller asks it, and then another agent over that graph, the very same message")
+def it_and_another_agent_are_asked(context: Context) -> None:
+    async def main() -> None:
+        message = HumanMessage("one", id="the same")
+        await context.agent.run(message)
+        other = BaseAgent(context.agent.name, graph=context.agent.graph)
+        assert await other.run(message) == "re: one"
+        assert words(other.memory.get_messages()) == ["one", "re: one"]
+
+    run(main())
+
+
+@then("the model was shown it at the end both times, and the thread has two turns")
+def the_model_was_shown_it_both_times_and_the_thread_has_both(context: Context) -> None:
+    assert context.shown.calls == [["one"], ["one", "re: one", "one"]], context.shown.calls
+    assert context.shown.said() == ["one", "re: one"] * 2, context.shown.said()
 
 
 @then("the model was shown it at the end both times, and the memory has two turns")

@@ -117,9 +117,15 @@ def step_impl(context: Context, answer: str) -> None:
 
 
 @given("a pool of one agent, which answers when the gate opens")
-def step_impl(context: Context) -> None:
+def step_a_pool_of_one_agent(context: Context) -> None:
     context.agent = AGENTS["answers when the gate opens"]()
-    context.pool = AgentPool(lambda _: context.agent, max_agents=1)
+
+    def make(_: str) -> Any:
+        agent: Any = AGENTS["answers when the gate opens"]()
+        agent.gate, agent.log = context.agent.gate, context.agent.log
+        return agent
+
+    context.pool = AgentPool(make, max_agents=1)
 
 
 @when("callers of three more threads line up on two loops, the first of which is stopped")

@@ -10,16 +10,19 @@ from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
+from langgraph.checkpoint.memory import InMemorySaver
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
 from rxlanggraph.agent import AgentPool, BaseAgent, Memory, mcp, mcp_conversations
 from rxlanggraph.agent.mcp_conversations import Conversations
+from rxlanggraph.concurrency.tasks import silence_pending_warning
 from rxlanggraph.errors import InvalidArgumentError
-from rxlanggraph.tasks import keep_quiet
+from support.listening import listening
 from support.mcp_agents import noting
 from support.mcp_conversations import QUESTION, WHOM, Served, Talk, said_in
 from support.patching import patch
+from support.waiting import Gate
 
 # -- what is served --------------------------------------------------------------------------------
 
@@ -334,7 +337,7 @@ def call_has_begun(context: Context) -> None:
 def collector_closes(context: Context) -> None:
     context.unraisable = []
     patch(context, sys, "unraisablehook", context.unraisable.append)
-    keep_quiet(context.call)
+    silence_pending_warning(context.call)
     del context.call
     gc.collect()
 
@@ -343,6 +346,105 @@ def collector_closes(context: Context) -> None:
 def there_is_none(context: Context) -> None:
     assert not context.conversations
     assert not context.unraisable, context.unraisable
+
+
+# -- forgotten everywhere --------------------------------------------------------------------------
+
+
+class Forgetless(InMemorySaver):
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self._how = how
+        self.gate = Gate()
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        while self._how.startswith("hangs") and not self.gate.is_open:
+            try:
+                await self.gate.wait_async()
+            except asyncio.CancelledError:
+                if "deaf" not in self._how:
+                    raise
+        if self._how == "raises":
+            raise OSError("no connection")
+        await super().adelete_thread(thread_id)
+
+
+class ForgetlessPool(AgentPool):
+    async def forget(self, *_: Any, **__: Any) -> None:
+        raise OSError("no connection")
+
+
+@given("agents and a pool, served over MCP, of which {one} does not forget")
+def agents_of_which_one_does_not_forget(context: Context, one: str) -> None:
+    patch(context, mcp_conversations, "_FORGET_SECONDS", 0.05)
+    how = one.removeprefix("a checkpointer that ")
+    context.forgetless, context.savers = one, [Forgetless(how), InMemorySaver()]
+    served = Served()
+    agents = [
+        BaseAgent(f"agent-{number}", graph=served.graph(checkpointer=saver))
+        for number, saver in enumerate(context.savers)
+    ]
+    context.pools = [
+        cls(lambda name: BaseAgent(name, llm=served.recall), name=cls.__name__)
+        for cls in ([ForgetlessPool] if "pool" in one else []) + [AgentPool]
+    ]
+    context.server = mcp.mcp_server(*agents, *context.pools)
+
+
+@when('a client that has said "{text}" to all of them leaves')
+def says_to_all_of_them(context: Context, text: str) -> None:
+    async def leaving(server: Talk) -> None:
+        async with server.client() as client:
+            for tool in (await client.list_tools()).tools:
+                await client.call_tool(tool.name, {"message": text})
+        context.left = [bool(saver.storage) for saver in context.savers]
+        context.savers[0].gate.open()
+
+    with listening("rxlanggraph") as context.log:
+        talk(context, "in this process", leaving)
+
+
+@then("the others have forgotten, and the log tells of it")
+def others_have_forgotten(context: Context) -> None:
+    assert any("could not be forgotten everywhere" in text for text in context.log), context.log
+    assert context.left == ["checkpointer" in context.forgetless, False], context.left
+    assert not context.pools[-1]._keeper._kept
+
+
+@when('a client says "{text}" {how}, and leaves while another is answered')
+def leaves_while_another_is_answered(context: Context, text: str, how: str) -> None:
+    async def leaving(server: Talk) -> None:
+        async with server.client() as other:
+            async with server.client() as one:
+                await said_in(one, text)
+                call = asyncio.create_task(said_in(other, "wait"))
+                await context.served.begun.wait_async()
+            context.left = remembered(context)
+            context.served.gate.open()
+            await call
+
+    talk(context, how, leaving)
+
+
+@then('nothing remembers "{_text}" before that is')
+def nothing_remembers_before(context: Context, _text: str) -> None:
+    assert not context.left, context.left
+
+
+@when('a client tells it "{text}", and both ask what was said')
+def both_ask(context: Context, text: str) -> None:
+    async def asking(server: Talk) -> Any:
+        async with server.client() as one, server.client() as other:
+            await said_in(one, text)
+            return [text_in(await said_in(each, QUESTION)) for each in (one, other)]
+
+    context.told = text
+    talk(context, "in this process", asking)
+
+
+@then("the first is told that, and the other its own question")
+def first_is_told_that(context: Context) -> None:
+    assert context.result == [f"{context.told}, {QUESTION}", QUESTION], context.result
 
 
 # -- what is refused -------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from rxlanggraph.agent import AgentPool, BaseAgent, runs
-from rxlanggraph.errors import AgentBusyError, RunTimeoutError
+from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, RunTimeoutError
 from support.agent_keeping import ask, open_place
 from support.agent_runs import graph_of_messages, outcome
 from support.patching import patch
@@ -166,6 +166,55 @@ def all_have_first_and_last(context: Context) -> None:
     assert stored(context.store, "a") == expected
 
 
+class Unwritable(InMemorySaver):
+    """Takes no checkpoint while its store takes nothing."""
+
+    def __init__(self, store: Broken) -> None:
+        super().__init__()
+        self.beside = store
+
+    async def aput(self, *arguments: Any) -> Any:
+        if self.beside.is_broken:
+            raise OSError("no space")
+        return await super().aput(*arguments)
+
+
+class Broken(InMemoryStore):
+    """Takes nothing any more once it was to take "lost"; it may have that."""
+
+    is_broken = False
+
+    async def aput(self, namespace: Any, key: str, value: Any, *args: Any, **options: Any) -> Any:
+        if self.is_broken:
+            raise OSError("no space")
+        await super().aput(namespace, key, value, *args, **options)
+        if "lost" in str(value):
+            self.is_broken = True
+            raise OSError("no space")
+
+
+@given('a pool of agents over a graph with a checkpointer, failing with its store to keep "lost"')
+def a_pool_whose_store_and_checkpointer_fail(context: Context) -> None:
+    context.store = Broken()
+    context.graph = graph_of_messages(checkpointer=Unwritable(context.store))
+
+    def make(thread_id: str) -> BaseAgent:
+        context.agent = BaseAgent(thread_id, graph=context.graph)
+        return context.agent
+
+    context.pool = AgentPool(make, keep_in=context.store)
+
+
+@when('"first" is asked, "lost" in vain, and "last" when both work again')
+def last_is_asked_when_both_work_again(context: Context) -> None:
+    async def main() -> list[Any]:
+        answers = [await outcome(ask(context.pool, "a", each)) for each in ("first", "lost")]
+        context.store.is_broken = False
+        return [*answers, await outcome(ask(context.pool, "a", "last"))]
+
+    context.answers = run(main())
+
+
 def stored(store: InMemoryStore, thread_id: str) -> list[Any]:
     (item,) = [each for each in store.search(()) if each.key == thread_id]
     return [message["data"]["content"] for message in item.value["messages"]]
@@ -303,6 +352,66 @@ def a_thread_is_asked_forgotten_and_asked_again(context: Context) -> None:
 @then("both are answered, and the second one had no memory of the first")
 def both_are_answered(context: Context) -> None:
     assert context.answers == ["first", None, "second"], context.answers
+
+
+@given('a pool of one agent, which is busy on the thread "a", and a memory of the thread "b"')
+def a_pool_of_one_agent_which_is_busy(context: Context) -> None:
+    context.gate, context.begun, context.order = Gate(), Gate(), []
+
+    class Busy(Telling):
+        async def step(self) -> Any:
+            if self.request == "wait":
+                context.begun.open()
+                await context.gate.wait_async()
+            answer = await super().step()
+            context.order.append(answer)
+            return answer
+
+    context.pool = AgentPool(Busy, max_agents=1)
+
+
+@when('"b" is forgotten, and asked at once')
+def it_is_forgotten_and_asked_at_once(context: Context) -> None:
+    async def forget() -> None:
+        await context.pool.forget("b")
+        context.order.append("forgotten")
+        context.gate.open()
+
+    async def main() -> None:
+        await ask(context.pool, "b", "before")
+        busy = asyncio.create_task(ask(context.pool, "a", "wait"))
+        await context.begun.wait_async()
+        await asyncio.gather(busy, forget(), ask(context.pool, "b", "after"))
+
+    run(main())
+
+
+@then('"b" is forgotten while "a" is on, and asked when that has ended, without a memory')
+def it_is_forgotten_meanwhile(context: Context) -> None:
+    assert context.order == ["before", "forgotten", "wait", "after"], context.order
+    assert not context.pool._forgetting
+
+
+@given("a pool whose factory returns one agent for all threads")
+def a_pool_whose_factory_returns_one_agent(context: Context) -> None:
+    agent = Telling("one")
+    context.pool = AgentPool(lambda _: agent, max_agents=1)
+
+
+@when('the threads "a", "b" and "a" are asked')
+def the_threads_are_asked(context: Context) -> None:
+    async def main() -> list[Any]:
+        return [await outcome(ask(context.pool, each, f"of {each}")) for each in "aba"]
+
+    context.answers = run(main())
+
+
+@then('"a" is answered twice, and "b" is refused with InvalidArgumentError')
+def one_is_refused(context: Context) -> None:
+    first, refused, again = context.answers
+    assert isinstance(refused, InvalidArgumentError), refused
+    assert "make one for each" in str(refused), refused
+    assert (first, again) == ("of a", "of a, of a"), context.answers
 
 
 @given("a pool whose agents forget their own thread")

@@ -6,7 +6,7 @@ from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from rxlanggraph.agent import BaseAgent, Memory, Message
 from support.agent_memories import Words
@@ -33,9 +33,12 @@ def conversation(seed: int, form: str) -> Iterator[Piece]:
 def tool_turn(ids: Sequence[str], form: str) -> list[Message]:
     calls = [{"name": "look", "args": {}, "id": each} for each in ids]
     uses = [{"type": "tool_use", "name": "look", "input": {}, "id": each} for each in ids]
+    results = [Message("tool", f"to {each}", tool_call_id=each) for each in ids]
     if form == "messages":
-        results = [Message("tool", f"to {each}", tool_call_id=each) for each in ids]
         return [Message("assistant", "", tool_calls=calls), *results]
+    if form == "calls that cannot be read":  # which is what their results say
+        bad: Any = [{"name": "look", "args": "{", "id": each, "error": None} for each in ids]
+        return [Message.of(AIMessage("", invalid_tool_calls=bad)), *results]
     blocks = [{"type": "tool_result", "tool_use_id": each, "content": "found"} for each in ids]
     also = calls if form == "both" else ()  # as LangChain's adapter has it
     return [Message("assistant", uses, tool_calls=also), Message("user", blocks)]

@@ -18,7 +18,7 @@ from reactivex.subject import Subject
 from support.bridges import answer
 from support.graphs import one_node
 from support.streams import value_of
-from support.waiting import LIMIT, thread
+from support.waiting import LIMIT, Gate, Log, thread
 
 HELLO: Any = {"value": 7}
 
@@ -279,3 +279,35 @@ def who_awaits_is_cancelled(context: Context) -> None:
         await awaiting
 
     assert isinstance(raised_on(context, "another", go()), asyncio.CancelledError)
+
+
+@when("one of two runs fails while the loop that awaits their stream stands still")
+def step_one_run_fails_while_the_loop_stands_still(context: Context) -> None:
+    source: Subject[Any] = Subject()
+    fails, ended = Gate(), Log()
+
+    async def node(content: str) -> Any:
+        if content == "waits":
+            try:
+                return await context.work.wait(HELLO)
+            finally:
+                ended.add(content)
+        await fails.wait_async()
+        return await context.work.fail(HELLO)
+
+    async def go() -> Any:
+        awaiting = asyncio.ensure_future(by_await(source.pipe(context.bridge.invoke(node))))
+        await asyncio.sleep(0)
+        for content in ("waits", "fails"):
+            source.on_next(content)
+        context.work.began.wait_for(1)
+        fails.open()
+        context.ended_meanwhile = ended.wait_for(1)  # the loop stands still here
+        return await awaiting
+
+    context.error = raised_on(context, "another", go())
+
+
+@then("the other run is cancelled meanwhile")
+def step_the_other_run_is_cancelled_meanwhile(context: Context) -> None:
+    assert context.ended_meanwhile == ["waits"], context.ended_meanwhile

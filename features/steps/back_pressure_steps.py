@@ -12,8 +12,9 @@ from behave.runner import Context
 from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
-from rxlanggraph import StreamMessage, backlog
-from rxlanggraph.backlog import Backlog
+from rxlanggraph import StreamMessage
+from rxlanggraph.bridge import admission
+from rxlanggraph.bridge.admission import AdmissionLimiter
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
 from support.patching import patch
 from support.raising_places import echo
@@ -73,6 +74,22 @@ def step_messages_go_through_a_stage_and_a_step_of_the_loop(context: Context, co
     through(context, count, ops.map(lambda result: result.content), ops.observe_on(scheduler))
 
 
+@when(
+    "{count:d} failed results go through a stage, which runs nothing, and their sources through a "
+    "second one"
+)
+def step_failed_results_and_then_their_sources(context: Context, count: int) -> None:
+    context.watch = watch = Watch(context)
+    context.subscriber = Subscriber()
+    failed = [
+        StreamMessage(None, source=StreamMessage(number), status="error", error=LookupError())
+        for number in range(count)
+    ]
+    stage = context.bridge.invoke(watch.node, errors="emit")
+    stream = reactivex.from_iterable(failed).pipe(stage, ops.map(lambda each: each.source), stage)
+    context.joins = [start(lambda: context.subscriber.subscribe(stream))]
+
+
 @then("all {count:d} come out, and never more than {bound:d} were in flight")
 def step_all_come_out_and_never_more_were_in_flight(
     context: Context, count: int, bound: int
@@ -105,16 +122,16 @@ class Turnstile:
         """Have ``count`` runs end, one after another."""
         for _ in range(count):
             begun = len(self.began)
-            loop = self._bridge._engine.home.loop
+            loop = self._bridge._engine.host.loop
             loop.call_soon_threadsafe(self._gates[begun - 1].set)
             self.began.wait_for(begun + 1)
 
     def wait_until_blocked(self) -> int:
         """Return how many were sent when the source waits for room."""
-        backlog = self._bridge._engine.backlog
+        admission = self._bridge._engine.admission
         pause = threading.Event()
         for _ in range(int(LIMIT / 0.001)):
-            if backlog._gates:
+            if admission._gates:
                 return len(self.sent)
             pause.wait(0.001)  # nobody tells when a thread begins to wait
         raise AssertionError("the source does not wait")
@@ -165,7 +182,7 @@ def step_a_message_from_the_loops_own_thread_is_refused(context: Context) -> Non
             return error
         return None
 
-    loop = context.bridge._engine.home.loop
+    loop = context.bridge._engine.host.loop
     error = asyncio.run_coroutine_threadsafe(submit(), loop).result(LIMIT)
     assert "submit from another thread" in str(error), error
 
@@ -195,7 +212,7 @@ def step_threads_and_the_loops_own_thread_submit(
     bridge.create_future_task(echo, 0).result(LIMIT)
     with switching_often():
         joins = [start(submit) for _ in range(threads)]
-        loop = bridge._engine.home.loop
+        loop = bridge._engine.host.loop
         asyncio.run_coroutine_threadsafe(submit_on_the_loop(), loop).result(LIMIT)
         for join in joins:
             join()
@@ -210,16 +227,16 @@ def step_each_one_is_answered_or_was_refused(context: Context) -> None:
 
 @given("room for one run, which is taken and then closed")
 def room_that_is_taken_and_closed(context: Context) -> None:
-    context.backlog = Backlog(1, threading.RLock())
-    assert context.backlog.enter(a_run(), may_block=False)
-    assert not context.backlog.enter(a_run(), may_block=False)
-    context.backlog.close()
+    context.admission = AdmissionLimiter(1, threading.RLock())
+    assert context.admission.acquire(a_run(), may_block=False)
+    assert not context.admission.acquire(a_run(), may_block=False)
+    context.admission.close()
 
 
 @given("room for one run, which is taken")
 def room_that_is_taken(context: Context) -> None:
-    context.backlog, context.holder = Backlog(1, threading.RLock()), a_run()
-    assert context.backlog.enter(context.holder, may_block=False)
+    context.admission, context.holder = AdmissionLimiter(1, threading.RLock()), a_run()
+    assert context.admission.acquire(context.holder, may_block=False)
 
 
 @when("the next one is interrupted just when {happens}")
@@ -227,32 +244,32 @@ def interrupted_just_when(context: Context, happens: str) -> None:
     @contextlib.contextmanager
     def meanwhile(_: object) -> Iterator[None]:
         if happens == "it is given the room":
-            context.backlog.leave(context.holder)
+            context.admission.release(context.holder)
         else:
-            context.backlog.turn_away(LoopUnavailableError("the loop has paused"))
+            context.admission.turn_away(LoopUnavailableError("the loop has paused"))
         yield
         raise KeyboardInterrupt
 
-    patch(context, backlog, "letting_go", meanwhile)
+    patch(context, admission, "lock_released", meanwhile)
     try:
-        context.backlog.enter(a_run(), may_block=True)
+        context.admission.acquire(a_run(), may_block=True)
     except KeyboardInterrupt:
-        context.backlog.leave(context.holder)
+        context.admission.release(context.holder)
     else:
         raise AssertionError("it was not interrupted")
 
 
 @then("there is room for one run again")
 def room_for_one_again(context: Context) -> None:
-    assert context.backlog.enter(a_run(), may_block=False)
-    assert not context.backlog.enter(a_run(), may_block=False)
-    assert not context.backlog._turned_away, "an error is kept for nobody"
+    assert context.admission.acquire(a_run(), may_block=False)
+    assert not context.admission.acquire(a_run(), may_block=False)
+    assert not context.admission._turned_away, "an error is kept for nobody"
 
 
 @then("two more are let through at once")
 def two_more_are_let_through(context: Context) -> None:
     for _ in range(2):
-        assert context.backlog.enter(a_run(), may_block=False)
+        assert context.admission.acquire(a_run(), may_block=False)
 
 
 def a_run() -> Any:

@@ -9,9 +9,12 @@ from typing import Any
 
 from behave import then, when
 from behave.runner import Context
+from reactivex.subject import Subject
 
+from rxlanggraph import StreamMessage
 from support.bridges import answer, on_loop, send
 from support.graphs import State, one_node
+from support.streams import Subscriber
 from support.waiting import LIMIT, Gate, Log
 
 EXCEPTIONS: dict[str, type[BaseException]] = {
@@ -176,6 +179,44 @@ def step_impl(context: Context) -> None:
     context.work.gate.open()
     assert context.bridge.registry.wait_idle(LIMIT)
     assert list(context.work.began) == [0]
+
+
+@when(
+    "in a stream with max_concurrency=1 a message waits behind a run, and another one of its "
+    "thread behind it"
+)
+def step_stream_with_waiting_messages(context: Context) -> None:
+    context.source, context.subscriber = Subject(), Subscriber()
+    stage = context.bridge.invoke(context.work.wait, max_concurrency=1, errors="emit")
+    context.subscriber.subscribe(context.source.pipe(stage))
+    for value, thread_id in enumerate(["on", "waiting", "waiting"]):
+        context.source.on_next(StreamMessage({"value": value}, thread_id))
+    on_loop(context)
+    assert list(context.work.began) == [0]
+
+
+@when("that message is cancelled, one on another thread follows, and the gate opens")
+def step_waiting_message_is_cancelled(context: Context) -> None:
+    _, waiting, _ = context.bridge.registry.tasks()
+    assert waiting.cancel()
+    on_loop(context)
+    context.source.on_next(StreamMessage({"value": 3}, "another"))
+    on_loop(context)
+    context.work.gate.open()
+    context.source.on_completed()
+
+
+@then("the stream has completed, and never had more than 1 run on")
+def step_stream_has_kept_its_bound(context: Context) -> None:
+    assert context.subscriber.wait_for_end().ends == ["completed"], context.subscriber.ends
+    assert list(context.work.began) == [0, 3, 2] and context.work.peak == 1, context.work.peak
+
+
+@when("its future is discarded from the registry, and the gate opens")
+def step_its_future_is_discarded(context: Context) -> None:
+    context.work.began.wait_for(1)
+    context.bridge.registry.discard(context.futures[0])
+    context.work.gate.open()
 
 
 # -- attempts --------------------------------------------------------------------------------------

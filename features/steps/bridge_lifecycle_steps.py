@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
@@ -110,10 +111,40 @@ def step_impl(context: Context, form: str) -> None:
 def step_impl(context: Context, form: str) -> None:
     make_bridge(context)
     context.leaving = LeavingError()
+    context.timeouts = record_timeouts(context.bridge)
     try:
         leave(context, form, context.leaving)
     except LeavingError as error:
         context.error = error
+
+
+def record_timeouts(bridge: Any) -> list[Any]:
+    """The timeout of each later call of ``close`` or ``aclose``."""
+    seen: list[Any] = []
+
+    def record(method: Any) -> Any:
+        def recording(timeout: Any = None, **options: Any) -> Any:
+            seen.append(timeout)
+            return method(timeout, **options)
+
+        return recording
+
+    bridge.close, bridge.aclose = record(bridge.close), record(bridge.aclose)
+    return seen
+
+
+@then("it gave them no time to end by themselves")
+def step_it_gave_them_no_time(context: Context) -> None:
+    assert context.timeouts == [0], context.timeouts
+
+
+@then("{method} has timeout={timeout:g} and cancel_timeout={cancel_timeout:g}")
+def step_method_has_timeouts(
+    context: Context, method: str, timeout: float, cancel_timeout: float
+) -> None:
+    parameters = inspect.signature(getattr(RxPyLangGraphBridge, method)).parameters
+    assert parameters["timeout"].default == timeout, parameters
+    assert parameters["cancel_timeout"].default == cancel_timeout, parameters
 
 
 def leave(context: Context, form: str, error: Exception | None) -> None:
@@ -235,7 +266,7 @@ def step_impl(context: Context, call: str) -> None:
 @when("somebody stops the loop")
 def step_impl(context: Context) -> None:
     context.work.began.wait_for(3)
-    loop = context.bridge._engine.home.loop
+    loop = context.bridge._engine.host.loop
     loop.call_soon_threadsafe(loop.stop)
 
 
@@ -244,6 +275,7 @@ def step_impl(context: Context) -> None:
     loop = asyncio.new_event_loop()
     context.add_cleanup(end_tasks_and_close, loop)
     running = thread(loop.run_forever)
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(LIMIT)  # it runs
     make_bridge(context, loop=loop)
     send(context, "a waiting graph", [0])
     context.work.began.wait_for(1)

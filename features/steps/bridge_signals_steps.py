@@ -103,7 +103,7 @@ def step_impl(context: Context) -> None:
 def step_impl(context: Context) -> None:
     context.work.began.wait_for(1)
     interruption = Interruption(context, partial(context.bridge.cleanup_tasks, 1))
-    with context.bridge.lock:
+    with context.bridge._engine.lock:
         interruption.gate.open()
         # In short turns: CPython handles a signal that comes just before a wait only after it.
         assert any(interruption.handled.wait(0.1) for _ in range(10 * int(LIMIT)))
@@ -136,10 +136,10 @@ def fill(context: Context) -> None:
 
 
 def wait_until_blocked(context: Context, count: int) -> None:
-    backlog = context.bridge._engine.backlog
+    admission = context.bridge._engine.admission
     blocked = threading.Event()
     while not blocked.wait(0.001):  # bounded by the scenario's own deadline
-        if len(backlog._gates) == count:
+        if len(admission._gates) == count:
             blocked.set()
 
 

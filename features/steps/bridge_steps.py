@@ -114,7 +114,7 @@ def step_impl(context: Context, status: str, name: str, words: str) -> None:
 def step_impl(context: Context) -> None:
     (run,) = context.futures
     text = str(error_of(context))
-    assert run.message.id in text and run.options.target.name in text, text
+    assert run.message.id in text and run.options.adapter.name in text, text
 
 
 # -- misuse ----------------------------------------------------------------------------------------

@@ -9,8 +9,11 @@ from typing import Any
 from behave import then, when
 from behave.runner import Context
 
+from rxlanggraph.bridge import engine
+from rxlanggraph.concurrency.stacks import tasks_where
 from support.bridges import LentLoop, send
 from support.graphs import Work, graph_of
+from support.patching import patch
 from support.waiting import LIMIT, Gate, Log, in_threads, thread
 
 
@@ -65,6 +68,26 @@ def step_impl(context: Context, words: str) -> None:
 @when("the bridge is cleaned up with {seconds:g} s to wait")
 def step_impl(context: Context, seconds: float) -> None:
     context.report = context.bridge.cleanup_tasks(seconds)
+
+
+@when("it ends just as a clean-up looks where it is")
+def step_it_ends_as_a_clean_up_looks(context: Context) -> None:
+    context.work.began.wait_for(1)
+
+    def end_first(*arguments: Any) -> Any:
+        context.work.gate.open()
+        assert context.bridge.registry.wait_idle(LIMIT)
+        return tasks_where(*arguments)
+
+    # No time to wait, so the run is named; the cancelling that comes with it is swallowed.
+    patch(context, engine, "tasks_where", end_first)
+    context.report = context.bridge.cleanup_tasks(0)
+
+
+@then("the report names it as stuck")
+def step_the_report_names_it(context: Context) -> None:
+    (stuck,) = context.report.stuck
+    assert stuck.name, stuck
 
 
 @when("the bridge is closed, with {drain:g} s to drain and {cancel:g} s for the cancelled")

@@ -26,10 +26,11 @@ from rxlanggraph.cli.journal_output import Output
 from rxlanggraph.cli.journal_place import place_of
 from rxlanggraph.cli.journal_status import status_of
 from rxlanggraph.cli.journal_watch import Watch
-from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state import Claim, SyncState, open_state
 from support import command, durable, servers
 from support.patching import patch
+from support.valkey_server import LocalValkey
 
 # -- files and places ----------------------------------------------------------------------------
 
@@ -60,6 +61,29 @@ def step_impl(context: Context, window: int, chunk: int) -> None:
 @given("every line is added by itself")
 def step_impl(context: Context) -> None:
     patch(context, journal_intake, "_BATCH_LINES", 1)
+
+
+@given("a server for the journal that takes values of 1 MB")
+def given_journal_of_small_values(context: Context) -> None:
+    server = LocalValkey(proto_max_bulk_len="1mb")
+    context.add_cleanup(server.close)
+    server.start()
+    context.journal = server.url
+
+
+@given('2 lines of 2 MB each in "{name}"')
+def given_large_lines(context: Context, name: str) -> None:
+    line = json.dumps({"n": 1, "text": "x" * 2_000_000})
+    (context.folder / name).write_text(f"{line}\n{line}\n")
+
+
+@given("the journal refuses to keep an answer")
+def given_refusing_journal(context: Context) -> None:
+    async def refused(*_: Any, **__: Any) -> None:
+        raise InvalidArgumentError("permission denied")
+
+    context.patched = mock.patch.multiple(Claim, complete=refused, fail=refused)
+    context.patched.start()
 
 
 @given("the journal gives no answer when one is to be kept")

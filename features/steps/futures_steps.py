@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from behave import then, when
 from behave.runner import Context
 
@@ -16,3 +18,28 @@ def step_impl(context: Context) -> None:
     stock, light = context.seen
     assert stock, "nothing was seen"
     assert stock == light, f"standard library: {stock}, ours: {light}"
+
+
+@when("a light future is {state}")
+def step_a_light_future_is(context: Context, state: str) -> None:
+    context.way = way = Way(Light())
+    if state == "resolved":
+        way.ok()
+    elif state == "failed":
+        way.fail()
+    elif state == "cancelled":
+        way.future.cancel()
+
+
+@then("asyncio reads that it is done {done}, cancelled {cancelled}, with {outcome}")
+def step_asyncio_reads(context: Context, done: str, cancelled: str, outcome: str) -> None:
+    way = context.way
+    expected: dict[str, tuple[Any, Any]] = {
+        "nothing": (None, None),
+        "its result": (42, None),
+        "its error": (None, way.error),
+    }
+    read = way.future._get_snapshot()
+    assert (str(read[0]), str(read[1])) == (done, cancelled), read
+    assert read[2:] == expected[outcome], read
+    assert (read[0], read[1]) == way.states()

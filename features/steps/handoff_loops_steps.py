@@ -70,7 +70,7 @@ def on_ended_loop(context: Context) -> None:
 def on_own_stopped_loop(context: Context) -> None:
     bridge = adopt(context, None)
     bridge.create_future_task(stop_own_loop, None)
-    assert bridge._engine.home.left.result(PATIENCE) is None
+    assert bridge._engine.host.stopped.result(PATIENCE) is None
 
 
 def on_own_closed_loop(context: Context) -> None:
@@ -211,6 +211,7 @@ def stop_adopted(context: Context, *, close: bool = False) -> None:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(PATIENCE)  # it runs
     context.fill(loop)
 
     def stop() -> None:

@@ -11,7 +11,7 @@ from behave import then, when
 from behave.runner import Context
 
 from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.cleanup import CleanupReport
+from rxlanggraph.bridge.shutdown import CleanupReport
 from rxlanggraph.errors import BlockingCallError
 from support import work
 from support.tasks import PATIENCE, forever, in_thread

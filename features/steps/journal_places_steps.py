@@ -42,6 +42,11 @@ OTHERS = {
 }
 
 
+@given("a name that is too long for a file")
+def given_long_name(context: Context) -> None:
+    context.journal = "x" * 300
+
+
 @given('{what}, called "{name}"')
 def step_impl(context: Context, what: str, name: str) -> None:
     OTHERS[what](context.folder / name)

@@ -10,9 +10,8 @@ from pathlib import Path
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph import _children
 from rxlanggraph.errors import UsageError
-from rxlanggraph.testing import LeakCheck, LeakError
+from rxlanggraph.testing import LeakCheck, LeakError, child_processes
 from support import leftovers
 
 
@@ -40,8 +39,8 @@ def step_impl(context: Context) -> None:
 
 @given("a system without /proc")
 def step_impl(context: Context) -> None:
-    proc, _children._PROC = _children._PROC, Path("no-such-directory")
-    context.add_cleanup(lambda: setattr(_children, "_PROC", proc))
+    proc, child_processes._PROC = child_processes._PROC, Path("no-such-directory")
+    context.add_cleanup(lambda: setattr(child_processes, "_PROC", proc))
 
 
 @given("a leak check that gives no time to end")

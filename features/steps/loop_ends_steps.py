@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import Any
 from unittest import mock
@@ -9,11 +10,12 @@ import reactivex
 from behave import then, when
 from behave.runner import Context
 
+from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.errors import LoopUnavailableError
 from support.bridges import listen
 from support.raising_places import echo
 from support.streams import Subscriber
-from support.waiting import LIMIT, Log
+from support.waiting import LIMIT, Log, thread
 
 
 @when("the adopted loop ends over a run that cleans up and one that waits for its slot")
@@ -96,3 +98,28 @@ def step_the_first_message_comes_while_no_thread_can_be_started(context: Context
             context.bridge.create_future_task(echo, 0)
         except LoopUnavailableError as error:
             context.error = error
+
+
+@when("an adopted loop is closed between the bridge's call and the step in which it looks")
+def step_an_adopted_loop_is_closed_between(context: Context) -> None:
+    context.logged = listen(context, "asyncio")
+    loop = asyncio.new_event_loop()
+    bridge = RxPyLangGraphBridge(loop)
+    futures = []
+
+    def send_and_stop() -> None:
+        futures.append(thread(bridge.create_future_task, echo, 0).result(LIMIT))
+        loop.call_soon(loop.stop)  # in the same step in which the bridge's task is made
+
+    loop.call_soon(send_and_stop)
+    loop.run_forever()
+    loop.close()
+    context.error = futures[0].exception(LIMIT)
+    bridge.close(0)
+
+
+@then("the message's future raises LoopUnavailableError, and asyncio has logged nothing")
+def step_asyncio_has_logged_nothing(context: Context) -> None:
+    assert isinstance(context.error, LoopUnavailableError), context.error
+    gc.collect()
+    assert context.logged == [], [record.getMessage() for record in context.logged]

@@ -15,6 +15,7 @@ from rxlanggraph import BlockingCallError, LoopUnavailableError, RxPyLangGraphBr
 from support.bridges import arguments, error_of, send
 from support.graphs import Work
 from support.loops import factory_of
+from support.patching import patch
 from support.pauses import HOSTS, until
 from support.tasks import forever
 from support.waiting import LIMIT, Log, thread
@@ -41,7 +42,7 @@ def make_host(context: Context, host: str) -> None:
 def make_bridge(context: Context, host: str, *, look_every: float, **options: Any) -> None:
     make_host(context, host)
     context.bridge = RxPyLangGraphBridge(context.host.loop, **options)
-    context.bridge._engine.home.look_every = look_every
+    context.bridge._engine.host.look_every = look_every
 
     def end() -> None:
         context.work.release()
@@ -263,7 +264,7 @@ class Looks(threading.Event):
 
 @when("a run is in flight, and the loop runs for a moment before each of {count:d} looks")
 def step_run_before_each_look(context: Context, count: int) -> None:
-    context.looks = context.bridge._engine.home._wake = Looks()
+    context.looks = context.bridge._engine.host._wake = Looks()
     stop_with(context, "a waiting graph")
     for _ in range(count):
         context.looks.look()
@@ -332,7 +333,7 @@ def step_begun_after(context: Context) -> None:
 @when("a message passes the look at the loop, which stops before it is handed over")
 def step_pass_the_look(context: Context) -> None:
     context.host.run(ask(context))
-    home = context.bridge._engine.home
+    home = context.bridge._engine.host
     home.check = lambda: None
     send(context, "an async function", [0])
     del home.check
@@ -356,7 +357,7 @@ def step_wait_for_room(context: Context, count: int) -> None:
         await until(lambda: len(context.work.began) > 0)
         send(context, "an async function", [1])
         context.waiting = [thread(submit) for _ in range(count)]
-        await until(lambda: len(context.bridge._engine.backlog._gates) == count)
+        await until(lambda: len(context.bridge._engine.admission._gates) == count)
 
     context.host.run(main())
 
@@ -413,6 +414,72 @@ def step_callbacks_wait(context: Context, goes: str, count: int) -> None:
     context.host.run(main())
     if goes == "is closed":
         context.host.loop.close()
+
+
+class Waiter:
+    """Hears of futures as those of ``concurrent.futures.wait`` and ``as_completed`` do."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    add_result = add_exception = add_cancelled = lambda self, future: self.told.append(future)
+
+
+@when(
+    "the loop {goes} under {count:d} runs that have callbacks, with a waiter of the standard "
+    "library at each"
+)
+def step_waiter_at_each(context: Context, goes: str, count: int) -> None:
+    context.called, context.waiter = Log(), Waiter()
+
+    async def main() -> None:
+        send(context, "a waiting async function", range(count))
+        for future in context.futures:
+            future.add_done_callback(context.called.add)
+            with future._condition:
+                future._waiters.append(context.waiter)
+        await until(lambda: len(context.work.began) == count)
+
+    context.host.run(main())
+    if goes == "is closed":
+        context.host.loop.close()
+
+
+@then("the waiter was told of each of the {count:d} once")
+def step_told_once(context: Context, count: int) -> None:
+    context.called.wait_for(count)
+    told = context.waiter.told
+    assert len(told) == count and set(told) == set(context.futures), told
+
+
+@when("a sync function outlasts its timeout, then its loop, and has its retry left")
+def step_outlasts_its_loop(context: Context) -> None:
+    context.raised = Log()
+    patch(context, threading, "excepthook", context.raised.add)
+    shares = context.bridge._engine.threads._shares
+
+    async def main() -> None:
+        send(context, "a blocking sync function", [0], timeout=0.01, retry=1)
+        # The end of the thread is waited for, so that the next attempt can begin.
+        await until(lambda: any(share.on_idle is not None for share in shares.values()))
+
+    context.host.run(main())
+    context.host.loop.close()
+    name = f"{context.bridge.name}-worker"
+    (context.worker,) = [each for each in threading.enumerate() if each.name == name]
+    context.work.gate.open()
+    context.work.ended.wait_for(1)
+
+
+@then("its thread has ended without an exception")
+def step_thread_has_ended(context: Context) -> None:
+    home = context.bridge._engine.host
+    home.look_every = LOOK_EVERY
+    home._wake.set()
+    assert context.bridge.registry.wait_idle(LIMIT)  # the loop was found closed
+    context.bridge.close(0)
+    context.worker.join(LIMIT)
+    assert not context.worker.is_alive() and not list(context.raised), list(context.raised)
 
 
 @then("every future is resolved, and every callback has been called once")

@@ -7,7 +7,8 @@ from typing import Any
 from behave import then, when
 from behave.runner import Context
 
-from rxlanggraph import RxPyLangGraphBridge, waits
+from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.bridge import deadlocks
 from rxlanggraph.errors import DeadlockError
 from support import nested_runs
 from support.bridges import arguments
@@ -51,7 +52,7 @@ def the_bridge_goes_on(context: Context) -> None:
     run = context.bridge.create_future_task(nested_runs.echo, "on", thread_id="mine")
     assert run.result(LIMIT).content == "on"
     assert context.bridge.registry.wait_idle(LIMIT)
-    assert not waits._waits, waits._waits
+    assert not deadlocks._waits, deadlocks._waits
 
 
 # -- what works ------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ def forests_grow(context: Context, count: int, options: str) -> None:
 @then("every run ended, and {some} of the waits were refused")
 def every_run_ended(context: Context, some: str) -> None:
     assert (context.refused > 0) == (some == "some"), context.refused
-    assert not waits._waits, waits._waits
+    assert not deadlocks._waits, deadlocks._waits
 
 
 @when("{count:d} forests of runs without threads grow on bridges with {options}")

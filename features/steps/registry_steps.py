@@ -8,8 +8,8 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph import entries, locking
 from rxlanggraph import registry as registry_module
+from rxlanggraph.concurrency import threads
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from support import naive, registry_inside
 from support.entering import enter_everywhere
@@ -20,7 +20,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "a plain set": naive.PlainSet,
     "a set under a plain lock": naive.LockedSet,
 }
-FILES = {str(module.__file__) for module in (registry_module, entries, locking, naive)}
+FILES = {str(module.__file__) for module in (registry_module, threads, naive)}
 
 
 def noting_errors(context: Context, fn: Callable[[], object]) -> None:

@@ -86,11 +86,11 @@ def step_impl(context: Context) -> None:
 
 @given("handing over a message raises an unexpected error")
 def step_impl(context: Context) -> None:
-    from rxlanggraph import RxPyLangGraphBridge
+    from rxlanggraph.bridge.engine import Engine
 
     patch(
         context,
-        RxPyLangGraphBridge,
+        Engine,
         "hand_over",
         mock.Mock(side_effect=RuntimeError("unexpected")),
     )

@@ -23,6 +23,7 @@ from opentelemetry import trace
 from reactivex import operators as ops
 from reactivex.subject import Subject
 
+from rxlanggraph import StreamMessage
 from support.bridges import answer
 from support.graphs import one_node
 from support.tasks import run
@@ -279,6 +280,30 @@ def each_had_its_context(context: Context) -> None:
             assert result.content["tenant"] == f"tenant-{result.content['value']}", result
         value = (result.content or result.source.content)["value"]
         assert heard == f"tenant-{value}", (heard, result)
+
+
+@when("somebody with a context variable sends a message, and hears of {what}")
+def somebody_hears_of(context: Context, what: str) -> None:
+    work, message, options = context.work, HELLO, {"timeout": 0.02}
+    graph: Any = work.wait
+    if what == "the time-out of a blocked thread":
+        graph = work.block
+    elif what == "the time-out of a stuck attempt":
+        graph, options = work.swallow, {"timeout": 0.02, "retry": 1}
+    elif what == "a failed result that came through":
+        message = StreamMessage(1, status="error", error=LookupError("not this one"))
+    subject: Subject[Any] = Subject()
+    context.got = Log()
+    stage = context.bridge.invoke(graph, errors="emit", **options)
+    subject.pipe(stage).subscribe(lambda result: context.got.add((result.status, tenant.get(None))))
+    with somebody_with("a context variable"):
+        subject.on_next(message)
+
+
+@then("who hears of it has that context variable")
+def who_hears_has_that_context_variable(context: Context) -> None:
+    ((status, heard),) = context.got.wait_for(1)
+    assert status in {"timed_out", "error"} and heard == "acme", (status, heard)
 
 
 # -- traces ----------------------------------------------------------------------------------------

@@ -113,11 +113,11 @@ def step_impl(context: Context) -> None:
 
 @then("the source is held back with 3 messages in flight")
 def step_impl(context: Context) -> None:
-    backlog = context.bridge._engine.backlog
+    admission = context.bridge._engine.admission
     context.work.began.wait_for(1)
     waiting = threading.Event()
     while not waiting.wait(0.001):  # bounded by the scenario's own deadline
-        if backlog._gates and len(context.bridge.registry) == 3:
+        if admission._gates and len(context.bridge.registry) == 3:
             waiting.set()
     assert not context.sending.done()
 

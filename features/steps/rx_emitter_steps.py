@@ -1,4 +1,4 @@
-"""The Emitter by itself: many threads on one side, one subscriber on the other."""
+"""The SerializedObserver by itself: many threads on one side, one subscriber on the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from behave import then, when
 from behave.runner import Context
 from reactivex.observer import Observer
 
-from rxlanggraph.operators.emitter import Emitter
+from rxlanggraph.rx.serialized_observer import SerializedObserver
+from support.bridges import listen
 from support.streams import Subscriber
 from support.waiting import LIMIT, Gate, Log, in_threads, thread
 
@@ -22,10 +23,10 @@ def step_impl(context: Context, count: int) -> None:
     in_threads(count, observer.on_next)
 
 
-@when("{count:d} threads put {items:d} items each through one Emitter")
+@when("{count:d} threads put {items:d} items each through one SerializedObserver")
 def step_impl(context: Context, count: int, items: int) -> None:
     context.subscriber = Subscriber()
-    emitter: Emitter[tuple[int, int]] = Emitter(context.subscriber)
+    emitter: SerializedObserver[tuple[int, int]] = SerializedObserver(context.subscriber)
 
     def put(number: int) -> None:
         for item in range(items):
@@ -61,7 +62,7 @@ def second_and_third_put_an_item(context: Context) -> None:
             inside.open()
             may_leave.wait()
 
-    emitter: Emitter[str] = Emitter(Observer(on_next))
+    emitter: SerializedObserver[str] = SerializedObserver(Observer(on_next))
 
     def put(item: str) -> int:
         emitter.put_next(item)
@@ -83,7 +84,7 @@ def they_return_and_the_first_delivers_all(context: Context) -> None:
     assert list(context.log) == [(item, context.ident) for item in ("first", "second", "third")]
 
 
-@then("an Emitter passes on no item and no second end after completed, error or stop")
+@then("an SerializedObserver passes on no item and no second end after completed, error or stop")
 def step_impl(context: Context) -> None:
     for end, expected in (
         (lambda emitter: emitter.put_completed(), ["completed"]),
@@ -91,7 +92,7 @@ def step_impl(context: Context) -> None:
         (lambda emitter: emitter.stop(), []),
     ):
         subscriber = Subscriber()
-        emitter: Emitter[int] = Emitter(subscriber)
+        emitter: SerializedObserver[int] = SerializedObserver(subscriber)
         end(emitter)
         emitter.put_next(1)
         emitter.put_error(ValueError("late"))
@@ -104,7 +105,7 @@ class Item:
     """Something that can be seen to be freed."""
 
 
-@when("an Emitter is stopped by the first of three items that are lined up")
+@when("an SerializedObserver is stopped by the first of three items that are lined up")
 def emitter_is_stopped_by_the_first(context: Context) -> None:
     items = [Item(), Item(), Item()]
     context.first, context.kept = items[0], [weakref.ref(item) for item in items[1:]]
@@ -114,7 +115,7 @@ def emitter_is_stopped_by_the_first(context: Context) -> None:
         context.got.append(item)
         context.emitter.stop()
 
-    context.emitter = Emitter(Observer(stop_at_once))
+    context.emitter = SerializedObserver(Observer(stop_at_once))
     while items:
         context.emitter.put_next(items.pop(0))
     context.emitter.flush()
@@ -125,3 +126,30 @@ def the_first_alone_and_the_others_freed(context: Context) -> None:
     assert context.got == [context.first]
     gc.collect()
     assert [kept() for kept in context.kept] == [None, None]
+
+
+@when("an SerializedObserver's on_next raises a GeneratorExit, and its on_error a LookupError")
+def step_on_next_and_on_error_raise(context: Context) -> None:
+    context.logged = listen(context, "rxlanggraph")
+    context.first, context.second = GeneratorExit(), LookupError()
+    context.error = None
+
+    def on_next(_: object) -> None:
+        raise context.first
+
+    def on_error(_: object) -> None:
+        raise context.second
+
+    emitter: SerializedObserver[int] = SerializedObserver(Observer(on_next, on_error))
+    emitter.put_next(1)
+    try:
+        emitter.flush()
+    except BaseException as error:
+        context.error = error
+
+
+@then('the GeneratorExit comes out of the SerializedObserver, and "{text}" is logged')
+def step_the_first_comes_out_and_the_second_is_logged(context: Context, text: str) -> None:
+    assert context.error is context.first, repr(context.error)
+    (record,) = context.logged
+    assert record.getMessage() == text and record.exc_info[1] is context.second, record

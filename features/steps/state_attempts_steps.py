@@ -3,12 +3,14 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 from typing import Any
+from unittest import mock
 
 from behave import then, when
 from behave.runner import Context
 
-from rxlanggraph.errors import UsageError
+from rxlanggraph.errors import InvalidArgumentError, UsageError
 from rxlanggraph.state import Claim
+from support.patching import patch
 from support.state_world import World, claimed, raised, turns, world
 
 # -- attempts --------------------------------------------------------------------------------------
@@ -97,6 +99,10 @@ async def until_its_end(context: Context, claim: Claim, ends: str) -> None:
     elif ends == "raises an error, after the item was lost":
         world(context).stand_still(10)
         await claimed(context.other)
+        raise KeyError("of the block")
+    elif ends == "raises an error, which the server does not take":
+        too_long = InvalidArgumentError("longer than the server takes")
+        patch(context, context.state.backend, "task_fail", mock.AsyncMock(side_effect=too_long))
         raise KeyError("of the block")
 
 

@@ -12,6 +12,7 @@ from support.dying_connections import (
     open_through_death,
     use_through_deaths,
 )
+from support.encodings import NAMES, names_come_back
 from support.refused_values import FORBID, set_forbidden
 from support.sql_openings import open_at
 from support.tasks import run
@@ -43,6 +44,21 @@ def have_counted(context: Context, count: int) -> None:
 @when("a state is opened there while its connection dies {moment}, by {end}")
 def open_while_connection_dies(context: Context, moment: str, end: str) -> None:
     context.error = run(open_through_death(context.url, moment, end))
+
+
+@when('tasks with names of any characters are claimed over "{option}"')
+def claim_over_option(context: Context, option: str) -> None:
+    context.names = run(names_come_back(with_option(context.url, option)))
+
+
+@then("all of their names are as they were")
+def names_are_as_they_were(context: Context) -> None:
+    assert context.names == [(name, name, name) for name in NAMES], context.names
+
+
+@when('a state is opened over "{option}"')
+def open_over_option(context: Context, option: str) -> None:
+    context.error = run(open_at(with_option(context.url, option)))
 
 
 @given("a store that refuses one key, in {backend}")
@@ -87,6 +103,10 @@ def unavailable_without_doubt(context: Context) -> None:
 @then("the next call was answered")
 def next_call_was_answered(context: Context) -> None:
     assert context.outcome.afterwards == (None, 0), context.outcome
+
+
+def with_option(url: str, option: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{option}"
 
 
 def assert_as_expected(outcome: Outcome) -> None:

@@ -162,6 +162,42 @@ def step_impl(context: Context) -> None:
     assert claim.id == context.ids[0] and "attempt 1, open" in repr(claim), claim
 
 
+@given("a queue with 1,200 dead tasks and 1,200 completed ones")
+def given_many_ended_tasks(context: Context) -> None:
+    context.state = world(context).open(max_attempts=1)
+
+    async def fill() -> None:
+        for number in range(2_400):
+            (task_id,) = await context.state.add_tasks("q", [Task(number, key=str(number))])
+            claim = await context.state.claim_task("q")
+            await (claim.fail("no") if number % 2 else claim.complete())
+            context.ids.append(task_id)
+
+    context.ids = []
+    world(context).run(fill())
+
+
+@when("somebody counts the turns that he has while state.{call} is carried out")
+def count_turns_meanwhile(context: Context, call: str) -> None:
+    names = {"state": context.state, "ids": context.ids, "keys": list(map(str, range(2_400)))}
+
+    async def carry_out() -> int:
+        carrying_out = asyncio.ensure_future(eval(f"state.{call}", names))
+        had = 0
+        while not carrying_out.done():
+            await asyncio.sleep(0)
+            had += 1
+        assert await carrying_out, "there was nothing to do"
+        return had - 2  # before it began, and after its end
+
+    context.had = world(context).run(carry_out())
+
+
+@then("he has had {least:d} at least")
+def has_had_turns(context: Context, least: int) -> None:
+    assert context.had >= least, context.had
+
+
 @when("no tasks are added")
 def step_impl(context: Context) -> None:
     assert world(context).run(context.state.add_tasks("q", [])) == []

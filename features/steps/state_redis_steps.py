@@ -65,6 +65,11 @@ def given_server_with_policy(context: Context, policy: str) -> None:
     context.url = start(context, maxmemory_policy=policy).url
 
 
+@given("a Valkey server of its own that knows no {command}")
+def given_server_without_command(context: Context, command: str) -> None:
+    context.url = start(context, rename_command=f'{command} ""').url
+
+
 @given("a Valkey server of its own that takes values of 1 MB")
 def given_server_with_small_values(context: Context) -> None:
     context.url = start(context, proto_max_bulk_len="1mb").url
@@ -419,6 +424,12 @@ def step_impl(context: Context, name: str) -> None:
 @then("the message tells no password")
 def step_impl(context: Context) -> None:
     assert not any(password in str(context.error) for password in PASSWORDS), context.error
+
+
+@then("neither the error nor its causes tell a password")
+def tells_no_password(context: Context) -> None:
+    told = "".join(traceback.format_exception(context.error))
+    assert not any(password in told for password in PASSWORDS), told
 
 
 @then('the message says "{text}"')

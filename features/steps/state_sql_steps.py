@@ -48,11 +48,20 @@ def step_impl(context: Context) -> None:
 
 
 @given("a user there who may not make tables")
-def step_impl(context: Context) -> None:
+def given_user_who_makes_no_tables(context: Context) -> None:
     with sql_ways.plain(context.url) as connection:
         connection.execute("DROP ROLE IF EXISTS guest")
         connection.execute("CREATE ROLE guest LOGIN")
     context.url = context.url.replace("postgres@", "guest@")
+
+
+@given("tables there, and a user who may only read them")
+def given_user_who_may_only_read(context: Context) -> None:
+    assert run(open_at(context.url)) is None
+    with sql_ways.plain(context.url) as connection:
+        connection.execute("DROP ROLE IF EXISTS reader")
+        connection.execute("CREATE ROLE reader LOGIN IN ROLE pg_read_all_data")
+    context.url = context.url.replace("postgres@", "reader@")
 
 
 @given("a file that is no database")
@@ -81,6 +90,11 @@ def step_impl(context: Context, processes: int, each: int) -> None:
 def step_impl(context: Context, url: str) -> None:
     given_url = getattr(context, "url", "")
     context.ended = run(open_at(url.replace("{url}", given_url)))
+
+
+@when("a state writes to it that may only read it")
+def write_where_one_may_only_read(context: Context) -> None:
+    context.ended = run(sql_files.write_read_only(context.url))
 
 
 @when("{package} is not installed, and a state is opened at {url}")

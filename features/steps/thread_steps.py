@@ -94,7 +94,7 @@ def step_impl(context: Context, count: int, same: int) -> None:
 def step_impl(context: Context) -> None:
     context.subscriber, handed_over = Subscriber(), Gate()
     source: Subject[Any] = Subject()
-    hand_over = context.bridge.hand_over
+    hand_over = context.bridge._engine.hand_over
 
     def slow_for_the_first(run: Any) -> Any:
         result = hand_over(run)
@@ -104,7 +104,7 @@ def step_impl(context: Context) -> None:
             context.subscriber.log.wait_for(1)
         return result
 
-    context.bridge.hand_over = slow_for_the_first
+    context.bridge._engine.hand_over = slow_for_the_first
     operator = context.bridge.invoke(context.work.answer, thread_id="t")
     context.subscriber.subscribe(source.pipe(operator))
 

@@ -241,7 +241,7 @@ def step_a_node_raises_system_exit_as_the_bridge_is_closed(context: Context) -> 
 
 @then("the loop's thread ends")
 def step_the_loops_thread_ends(context: Context) -> None:
-    context.bridge._engine.home.left.result(LIMIT)
+    context.bridge._engine.host.stopped.result(LIMIT)
 
 
 @when("{count:d} messages go to a graph on an adopted loop, and one node raises SystemExit")

@@ -15,7 +15,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from support.bridges import answer, make_bridge, on_loop, send
-from support.graphs import fan_out
+from support.graphs import fan_out, outlasting
 from support.waiting import LIMIT, Gate, Log
 
 
@@ -101,8 +101,11 @@ def step_calls_meet(context: Context, count: int, same: int) -> None:
 
 @when("a message goes to {kind:Kind}, and times out")
 def step_send_and_time_out(context: Context, kind: str) -> None:
-    send(context, kind, [0], timeout=0.02, errors="emit")
-    assert answer(context).status == "timed_out"
+    def send_one(timeout: float) -> Future[Any]:
+        send(context, kind, [0], timeout=timeout, errors="emit")
+        return context.futures[-1]
+
+    outlasting(context.work, context.bridge, send_one)
 
 
 @when("a run fans out to {count:d} calls of asyncio.to_thread")
@@ -231,7 +234,7 @@ def step_innermost_reached(context: Context) -> None:
 @when("a call that belongs to no run goes to the default executor of that loop")
 def step_call_of_no_run(context: Context) -> None:
     context.work.began.wait_for(1)
-    loop = context.bridge._engine.home.loop
+    loop = context.bridge._engine.host.loop
     context.call = Future()
     loop.call_soon_threadsafe(loop.run_in_executor, None, context.call.set_result, "answered")
 
@@ -290,7 +293,7 @@ def step_send_without_threads(context: Context, kind: str) -> None:
     loop = context.bridge.create_future_task(asyncio.sleep, 0)
     loop.result(LIMIT)
     refusal = mock.Mock(side_effect=RuntimeError("can't start new thread"))
-    with mock.patch("rxlanggraph.threads.start_apart", refusal):
+    with mock.patch("rxlanggraph.bridge.executor.start_detached", refusal):
         send(context, kind, [0])
         context.futures[-1].exception(LIMIT)
 

@@ -162,7 +162,7 @@ def cutting() -> None:
     assert memory.messages[-1] == "d", "a message was lost"
 
 
-STATES = ("agent/states", "agent/publisher", "operators/emitter")
+STATES = ("agent/states", "rx/serialized_subject", "rx/serialized_observer")
 MEMORY = ("agent/memory",)
 # An absolute path, since it is not in the package.
 NAIVE = (agent_naive.__file__.removesuffix(".py"),)

@@ -107,7 +107,8 @@ def blocks_of(message: BaseMessage) -> list[dict[str, Any]]:
 
 
 def calls_of(message: BaseMessage) -> list[str]:
-    calls = [call["id"] for call in message.tool_calls] if isinstance(message, AIMessage) else []
+    made = isinstance(message, AIMessage) and [*message.tool_calls, *message.invalid_tool_calls]
+    calls = [str(call["id"]) for call in made or ()]
     blocks = [block["id"] for block in blocks_of(message) if block.get("type") == "tool_use"]
     return [*calls, *(each for each in blocks if each not in calls)]
 

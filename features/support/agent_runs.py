@@ -19,7 +19,22 @@ from langgraph.graph import START, MessagesState, StateGraph
 from rxlanggraph.agent import BaseAgent, Message
 from support.waiting import LIMIT, Gate, Log, in_threads
 
-__all__ = ["AGENTS", "CALLERS", "WITH", "FlagGuarded", "Steps", "call_from", "made_with"]
+__all__ = [
+    "AGENTS",
+    "CALLERS",
+    "WITH",
+    "FlagGuarded",
+    "Responding",
+    "Steps",
+    "call_from",
+    "made_with",
+]
+
+
+class Responding(MessagesState):
+    """The state of a graph that may give a structured response."""
+
+    structured_response: Any
 
 
 class Watched(BaseAgent):

@@ -14,23 +14,12 @@ from typing import Any
 
 from reactivex.subject import Subject
 
-from rxlanggraph import (
-    RxPyLangGraphBridge,
-    backlog,
-    bridge,
-    cleanup,
-    ending,
-    engine,
-    entries,
-    futures,
-    handoff,
-    homes,
-    locking,
-    registry,
-    runs,
-)
+from rxlanggraph import RxPyLangGraphBridge, registry
+from rxlanggraph.bridge import admission, bridge, engine, inbox, loops, run, shutdown
+from rxlanggraph.bridge.operators import invoke
+from rxlanggraph.concurrency import future, threads
 from rxlanggraph.errors import BridgeClosedError
-from rxlanggraph.operators import emitter, invoke
+from rxlanggraph.rx import serialized_observer
 from rxlanggraph.testing import LeakCheck
 from support import work
 from support.entering import Way, enter_everywhere, raise_everywhere
@@ -39,21 +28,19 @@ from support.tasks import PATIENCE
 __all__ = ["ACTIONS", "enter_bridge", "raise_in_bridge"]
 
 _MODULES = (
-    backlog,
+    admission,
     bridge,
-    cleanup,
-    ending,
     engine,
-    entries,
-    futures,
-    handoff,
-    homes,
-    locking,
+    future,
+    inbox,
+    loops,
     registry,
-    runs,
+    run,
+    shutdown,
+    threads,
 )
 FILES = {str(module.__file__) for module in _MODULES}
-STREAM_FILES = {str(module.__file__) for module in (emitter, invoke)}
+STREAM_FILES = {str(module.__file__) for module in (serialized_observer, invoke)}
 # Seconds that a clean-up waits. It waits in vain where its own thread, below the handler, holds
 # what the loop needs to go on: there it only has to come back, and all has to end after that.
 _WAIT = 0.05
@@ -160,7 +147,7 @@ class Interrupted:
         assert registry.wait_idle(PATIENCE), registry.snapshot()
         for number in range(3):  # more than there is room for, if any of it was lost
             work.answer_of(self.bridge.create_future_task(work.answer, number))
-        assert not self.bridge._engine.backlog._holders
+        assert not self.bridge._engine.admission._holders
         self.bridge.close()
         threads = [each for each in threading.enumerate() if each.name.startswith(self.bridge.name)]
         for thread in threads:

@@ -154,5 +154,5 @@ def send(context: Context, kind: str, values: Any, **options: Any) -> None:
 
 def on_loop(context: Context) -> None:
     """Return once the bridge's loop has done what was scheduled on it before."""
-    loop = context.bridge._engine.home.loop
+    loop = context.bridge._engine.host.loop
     asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(LIMIT)

@@ -7,11 +7,13 @@ through the places one by one: before each line, and after each call within a li
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import gc
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any, Literal, TypeVar
 
@@ -30,7 +32,7 @@ class _Places:
         wanted: int,
         enter: Callable[[], object],
         *,
-        at_lines: bool = True,
+        at_lines: bool,
     ) -> None:
         self.seen = 0
         self._files = files
@@ -98,32 +100,26 @@ def enter_everywhere(
     Returns:
         How many places there were.
     """
-    place = 0
-    while True:
-        place += 1
-        subject = make()
-        failures: list[BaseException] = []
-        entered: list[bool] = []
+    failures: list[BaseException] = []
 
-        def enter(subject: Any = subject, failures: Any = failures, entered: Any = entered) -> None:
-            entered.append(True)
-            try:
-                entry(subject)
-            except BaseException as failure:  # would end the tracing, or be only printed
-                failures.append(failure)
-
-        places = _Places(frozenset(files), place, lambda enter=enter: _WAYS[way](enter))
-        before = sys.gettrace()
-        sys.settrace(places)
+    def enter(subject: _T) -> None:
         try:
-            operation(subject)
-        finally:
-            sys.settrace(before)
+            entry(subject)
+        except BaseException as failure:  # would end the tracing, or be only printed
+            failures.append(failure)
+
+    def check_both(subject: _T) -> None:
         if failures:
             raise failures[0]
-        if not entered:
-            return place - 1
         check(subject)
+
+    return _come_in_everywhere(
+        files,
+        lambda subject: _WAYS[way](partial(enter, subject)),
+        make=make,
+        operation=operation,
+        check=check_both,
+    )
 
 
 def raise_everywhere(
@@ -139,35 +135,64 @@ def raise_everywhere(
     Returns:
         How many places there were.
     """
+
+    def make_alone() -> _T:
+        subject = make()
+        gc.collect()  # what an earlier one has left is not to end in the middle of this one
+        return subject
+
+    def interrupt() -> None:
+        raise exception("of a signal handler")
+
+    def operate(subject: _T) -> None:
+        with contextlib.suppress(exception):
+            operation(subject)
+
+    gc.disable()
+    try:
+        # Not before each line: a with block begins to end on a line, where nobody looks for
+        # signals, and an exception there would leave its lock locked.
+        return _come_in_everywhere(
+            files,
+            lambda _: _by_signal(interrupt),
+            make=make_alone,
+            operation=operate,
+            check=check,
+            at_lines=False,
+        )
+    finally:
+        gc.enable()
+
+
+def _come_in_everywhere(
+    files: set[str],
+    come_in: Callable[[_T], object],
+    *,
+    make: Callable[[], _T],
+    operation: Callable[[_T], object],
+    check: Callable[[_T], object],
+    at_lines: bool = True,
+) -> int:
     place = 0
     while True:
         place += 1
         subject = make()
         entered: list[bool] = []
 
-        def enter(entered: Any = entered) -> None:
+        def enter(subject: _T = subject, entered: list[bool] = entered) -> None:
             entered.append(True)
-            raise exception("of a signal handler")
+            come_in(subject)
 
-        # Not before each line: a with block begins to end on a line, where nobody looks for
-        # signals, and an exception there would leave its lock locked.
-        places = _Places(
-            frozenset(files), place, lambda enter=enter: _by_signal(enter), at_lines=False
-        )
         before = sys.gettrace()
-        gc.collect()
-        gc.disable()  # what an earlier subject has left is not to end in the middle of this one
-        sys.settrace(places)
+        sys.settrace(_Places(frozenset(files), place, enter, at_lines=at_lines))
         try:
             operation(subject)
-        except exception:
-            pass
         finally:
             sys.settrace(before)
-            gc.enable()
         if not entered:
             return place - 1
         try:
             check(subject)
         except BaseException as error:
-            raise AssertionError(f"after an exception at place {place}") from error
+            error.add_note(f"after what came in at place {place}")
+            raise

@@ -78,6 +78,7 @@ assert bridge.create_future_task(answer, 1).result(30).content == 1
     "an adopted loop in a thread": """
 loop = asyncio.new_event_loop()
 threading.Thread(target=loop.run_forever, daemon=True).start()
+asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()  # it runs
 bridge = RxPyLangGraphBridge(loop)
 """
     + SEND_AND_BEGIN.format("graph_of(wait)", 20),

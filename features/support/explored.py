@@ -83,6 +83,8 @@ def search(
     """
     package = Path(rxlanggraph.__file__).parent
     include = [naive_models.__file__, *(str(package / f"{name}.py") for name in modules)]
+    missing = [name for name in include if not Path(name).is_file()]
+    assert not missing, missing  # nothing of them would be searched
     explore = partial(_explore, model, include)
     with _modelled():
         verdict = explore("pct", by_chance)

@@ -134,6 +134,7 @@ print("the child's status is", child.exitcode)
     "a loop that was lent": """
 loop = asyncio.new_event_loop()
 threading.Thread(target=loop.run_forever, daemon=True).start()
+asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()  # it runs
 bridge = RxPyLangGraphBridge(loop, max_concurrency=4)
 """
     + IN_FLIGHT

@@ -16,7 +16,7 @@ from concurrent.futures import (
 )
 from typing import Any
 
-from rxlanggraph.futures import LightFuture
+from rxlanggraph.concurrency.future import SharedLockFuture
 from support.tasks import PATIENCE, run, start
 
 __all__ = ["WAYS", "Light", "Stock", "Way"]
@@ -30,7 +30,7 @@ class Stock:
     def make(self) -> Future[Any]:
         return Future()
 
-    def settle(self, future: Future[Any], result: Any, error: BaseException | None) -> None:
+    def set_outcome(self, future: Future[Any], result: Any, error: BaseException | None) -> None:
         if not future.set_running_or_notify_cancel():
             return
         if error is None:
@@ -46,10 +46,10 @@ class Light:
         self._lock = threading.RLock()
 
     def make(self) -> Future[Any]:
-        return LightFuture(self._lock)
+        return SharedLockFuture(self._lock)
 
-    def settle(self, future: Any, result: Any, error: BaseException | None) -> None:
-        future.settle(result, error)
+    def set_outcome(self, future: Any, result: Any, error: BaseException | None) -> None:
+        future.set_outcome(result, error)
 
 
 class Way:
@@ -61,10 +61,10 @@ class Way:
         self.error = ValueError("its own")
 
     def ok(self, future: Future[Any] | None = None, result: Any = 42) -> None:
-        self.kind.settle(self.future if future is None else future, result, None)
+        self.kind.set_outcome(self.future if future is None else future, result, None)
 
     def fail(self) -> None:
-        self.kind.settle(self.future, None, self.error)
+        self.kind.set_outcome(self.future, None, self.error)
 
     def outcome(self, read: Callable[[], Any]) -> Any:
         try:

@@ -11,6 +11,7 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.runnables import RunnableLambda
@@ -18,9 +19,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from support.waiting import Gate, Log
+from rxlanggraph import RxPyLangGraphBridge as Bridge
+from support.waiting import LIMIT, Gate, Log
 
-__all__ = ["Work", "counter", "fan_out", "one_node"]
+__all__ = ["Work", "counter", "fan_out", "one_node", "outlasting"]
 
 Content = dict[str, Any]
 
@@ -142,6 +144,22 @@ class Work:
     def answer_in_a_thread(self, content: Content) -> Content:
         with self._on(content):
             return content
+
+
+def outlasting(work: Work, bridge: Bridge, send: Callable[[float], Future[Any]]) -> Future[Any]:
+    """The first run of ``send`` whose sync node begins before the timeout that ``send`` is given.
+
+    On a busy machine it may not, and then never does: so each run gets twice as long.
+    """
+    timeout = 0.02
+    while timeout < LIMIT:
+        run = send(timeout)
+        assert run.result(LIMIT).status == "timed_out"
+        while not bridge.registry.wait_idle(0.01):
+            if work.began:
+                return run
+        timeout *= 2
+    raise AssertionError("no node has begun in time")
 
 
 class _Callable:

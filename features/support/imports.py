@@ -6,6 +6,7 @@ import ast
 import graphlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import rxlanggraph
 
@@ -50,10 +51,10 @@ def package_imports() -> dict[str, set[str]]:
     return graph
 
 
-def layers() -> dict[str, int]:
-    """The names on the map in the package's docstring, with their line."""
-    assert rxlanggraph.__doc__ is not None
-    _, _, drawn = rxlanggraph.__doc__.partition("from those above it.\n")
+def layers(package: ModuleType = rxlanggraph) -> dict[str, int]:
+    """The names on the map in a package's docstring, with their line."""
+    assert package.__doc__ is not None
+    _, _, drawn = package.__doc__.partition("from those above it.\n")
     lines = [line.strip().split("  ")[0] for line in drawn.splitlines() if line.strip()]
     found: dict[str, int] = {}
     for number, line in enumerate(lines):

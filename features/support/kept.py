@@ -108,7 +108,7 @@ def kept_of_a_run(
         _stream(bridge, graph, content, errors, options)
     del graph, content
     assert bridge.registry.wait_idle(LIMIT)
-    loop = bridge._engine.home.loop
+    loop = bridge._engine.host.loop
     assert loop is not None
     # What was scheduled when the run ended is done then.
     asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(LIMIT)

@@ -58,6 +58,7 @@ class LoopThread:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name=LOOP)
         self._thread.start()
+        self.run(asyncio.sleep(0))  # it runs: only then may it be adopted
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
 
-from rxlanggraph.agent import AgentPool, BaseAgent
+from rxlanggraph.agent import AgentPool, BaseAgent, Memory
 from rxlanggraph.agent.mcp_calls import ClientWatch
 from support.mcp_agents import made_tools
 from support.waiting import LIMIT, Gate
@@ -61,9 +61,10 @@ class Served:
         builder.add_edge(START, "recall")
         return builder.compile(**options)
 
-    def make_pool(self, **options: Any) -> AgentPool:
+    def make_pool(self, max_agents: int = 100, **options: Any) -> AgentPool:
         answering = options or {"llm": self.recall}
-        self.pool = AgentPool(lambda thread_id: BaseAgent("helper", **answering))
+        make: Any = lambda thread_id: BaseAgent("helper", **answering)  # noqa: E731
+        self.pool = AgentPool(make, max_agents=max_agents)
         return self.pool
 
 
@@ -71,6 +72,17 @@ class Reading(BaseAgent):
     async def step(self) -> Any:
         said = [message for message in self.memory.get_messages() if message.role == "user"]
         return ", ".join(str(message.content) for message in said)
+
+
+class Resetting(Reading):
+    """Begins a new memory with whatever is no question."""
+
+    async def step(self) -> Any:
+        if self.request != QUESTION:
+            memory = Memory()
+            memory.add(self.request)
+            self.memory = memory
+        return await super().step()
 
 
 class Asking(BaseAgent):
@@ -102,6 +114,8 @@ WHOM: dict[str, Callable[[Served], Any]] = {
     "a pool over a checkpointed graph": lambda served: served.make_pool(
         graph=served.graph(checkpointer=served.saver)
     ),
+    "a pool of one agent": lambda served: served.make_pool(max_agents=1),
+    "an agent that begins a new memory when told to": lambda served: Resetting("ann"),
     "an agent that was made a tool": lambda served: made_tools(BaseAgent("ann", llm=served.recall)),
 }
 

@@ -15,15 +15,15 @@ from contextvars import copy_context
 from typing import Any
 from unittest import mock
 
-from rxlanggraph.backlog import Backlog
-from rxlanggraph.cleanup import CleanupReport, cleanup_steps, close_steps, drive
-from rxlanggraph.engine import Engine
+from rxlanggraph.bridge.adapters import adapt_graph
+from rxlanggraph.bridge.admission import AdmissionLimiter
+from rxlanggraph.bridge.engine import Engine
+from rxlanggraph.bridge.run import Run, RunOptions
+from rxlanggraph.bridge.shutdown import CleanupReport, cleanup_steps, close_steps, drive
+from rxlanggraph.concurrency.future import SharedLockFuture
 from rxlanggraph.errors import ClosedError, LoopUnavailableError
-from rxlanggraph.futures import LightFuture
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import TaskRegistry
-from rxlanggraph.runs import Run, RunOptions
-from rxlanggraph.targets import as_target
 from support import naive_models
 from support.explored import aside
 
@@ -179,7 +179,7 @@ async def answer(calls: list[Any]) -> str:
     return "answer"
 
 
-_OPTIONS = RunOptions(answer, as_target(answer), name="answer")
+_OPTIONS = RunOptions(answer, adapt_graph(answer), name="answer")
 
 
 class Bridge:
@@ -195,12 +195,12 @@ class Bridge:
 
     def make(self) -> Run:
         calls: list[Any] = []
-        return Run(StreamMessage(calls), _OPTIONS, copy_context(), self.engine.handoff, None)
+        return Run(StreamMessage(calls), _OPTIONS, copy_context(), self.engine.inbox, None)
 
     def submit(self, run: Run | None = None) -> None:
         run = run or self.make()
         try:
-            self.engine.submit(run)
+            self.engine.hand_over(run)
         except (ClosedError, LoopUnavailableError):
             return
         self.runs.append(run)
@@ -211,7 +211,7 @@ class Bridge:
     def close(self) -> None:
         report = drive(close_steps(self.engine, 5, 5), self.engine.registry)
         assert not report.stuck, report
-        self.engine.home.left.result(5)
+        self.engine.host.stopped.result(5)
 
     def end(self) -> None:
         """Every future is resolved, each function was called once at most, nothing is left."""
@@ -223,12 +223,12 @@ class Bridge:
         for run in self.runs:
             assert outcome(run) in ("answered", "cancelled", "LoopUnavailableError"), run
             assert len(run.message.content) <= 1, "called twice"
-        registry, handoff = self.engine.registry, self.engine.handoff
+        registry, inbox = self.engine.registry, self.engine.inbox
         assert registry.state == "closed", registry.snapshot()
         assert registry.statistics().submitted >= len(self.runs)
-        assert not handoff._queue, handoff._queue
-        assert handoff._drain_due is None
-        loop: Any = self.engine.home.loop
+        assert not inbox._queue, inbox._queue
+        assert inbox._drain_due is None
+        loop: Any = self.engine.host.loop
         assert loop is None or not loop.complaints, loop.complaints
         self.engine.threads.shutdown(wait=False)
 
@@ -289,9 +289,9 @@ def naive_cancelling() -> None:
 
 def stopping() -> None:
     bridge = Bridge(used=True)
-    loop: Any = bridge.engine.home.loop
+    loop: Any = bridge.engine.host.loop
     together(bridge.submit, lambda: loop.call_soon_threadsafe(loop.stop))
-    bridge.engine.home.left.result(5)
+    bridge.engine.host.stopped.result(5)
     bridge.end()
 
 
@@ -341,7 +341,7 @@ def cleaning_up_bridge() -> None:
 
 
 def resolving() -> None:
-    future: LightFuture[str] = LightFuture(threading.RLock())
+    future: SharedLockFuture[str] = SharedLockFuture(threading.RLock())
     told: list[str] = []
     future.add_done_callback(lambda _: told.append("told"))
     seen: list[str] = []
@@ -356,7 +356,7 @@ def resolving() -> None:
     def cancel() -> None:
         won.append(future.cancel())
 
-    together(read, lambda: won.append(future.settle("settled", None)), cancel)
+    together(read, lambda: won.append(future.set_outcome("settled", None)), cancel)
     assert won.count(True) == 1, won
     assert told == ["told"], told
     assert seen == ["cancelled" if future.cancelled() else "settled"], seen
@@ -380,9 +380,9 @@ class Numbered:
         return self.number
 
 
-class Light(Numbered, LightFuture[str]):
+class Light(Numbered, SharedLockFuture[str]):
     def settle_or_set(self) -> None:
-        self.settle("settled", None)
+        self.set_outcome("settled", None)
 
 
 class Stranger(Numbered, Future[str]):
@@ -446,29 +446,29 @@ def taking_as_completed() -> None:
 
 
 # Where the standard library waits for futures.
-WAITING = ("futures", _base.__file__.removesuffix(".py"))
+WAITING = ("concurrency/future", _base.__file__.removesuffix(".py"))
 
 
 def competing_for_room() -> None:
     """One place; one submitter that waits for it, and the loop's own thread, which must not."""
     with aside():
         bridge = Bridge()
-        backlog = Backlog(1, threading.RLock())
+        admission = AdmissionLimiter(1, threading.RLock())
         first, second, third = (bridge.make() for _ in range(3))
-        assert backlog.enter(first, may_block=False)
+        assert admission.acquire(first, may_block=False)
     got: list[bool] = []
 
     def on_the_loop() -> None:
-        got.append(backlog.enter(third, may_block=False))
+        got.append(admission.acquire(third, may_block=False))
         if got[0]:
-            backlog.leave(third)
+            admission.release(third)
 
     def submit() -> None:
-        backlog.enter(second, may_block=True)
-        backlog.leave(second)
+        admission.acquire(second, may_block=True)
+        admission.release(second)
 
-    together(submit, on_the_loop, lambda: backlog.leave(first))
-    assert backlog.enter(third, may_block=False), "a place was lost"
+    together(submit, on_the_loop, lambda: admission.release(first))
+    assert admission.acquire(third, may_block=False), "a place was lost"
 
 
 def naive_competing_for_room() -> None:
@@ -487,8 +487,8 @@ def naive_competing_for_room() -> None:
     together(on_the_loop, leave_and_enter)
 
 
-REGISTRY = ("registry", "entries", "locking")
-HANDOFF = ("handoff", "homes")
+REGISTRY = ("registry", "concurrency/threads")
+HANDOFF = ("bridge/inbox", "bridge/loops")
 Model = tuple[Callable[[], None], tuple[str, ...], int]
 # What is searched, the modules whose lines are places to switch, and with how many preemptions:
 # as many as take a few seconds.
@@ -498,16 +498,16 @@ MODELS: dict[str, Model] = {
     "adding and closing": (closing, REGISTRY, 2),
     "adding and cleaning up": (cleaning_up, REGISTRY, 2),
     "waiting for the end of the last task": (waiting, REGISTRY, 1),
-    "resolving, cancelling and waiting": (resolving, ("futures",), 1),
-    "waiting beside an executor's future": (waiting_in_company, ("futures",), 1),
+    "resolving, cancelling and waiting": (resolving, ("concurrency/future",), 1),
+    "waiting beside an executor's future": (waiting_in_company, ("concurrency/future",), 1),
     "taking futures as they are completed": (taking_as_completed, WAITING, 1),
-    "room, and the loop's own thread": (competing_for_room, ("backlog",), 1),
-    "first submitting from two threads": (submitting, ("homes",), 1),
-    "submitting while the drain ends": (submitting_in_use, ("handoff",), 2),
+    "room, and the loop's own thread": (competing_for_room, ("bridge/admission",), 1),
+    "first submitting from two threads": (submitting, ("bridge/loops",), 1),
+    "submitting while the drain ends": (submitting_in_use, ("bridge/inbox",), 2),
     "submitting and cancelling": (cancelling, HANDOFF, 1),
     "submitting and the stop of the loop": (stopping, HANDOFF, 1),
     "submitting and closing the bridge": (closing_bridge, HANDOFF, 1),
-    "submitting and cleaning up the bridge": (cleaning_up_bridge, (*HANDOFF, "cleanup"), 1),
+    "submitting and cleaning up the bridge": (cleaning_up_bridge, (*HANDOFF, "bridge/shutdown"), 1),
 }
 CONTROLS: dict[str, Model] = {
     "clearing a set out": (clearing_out, (), 2),

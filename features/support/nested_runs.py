@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import reactivex
+from reactivex import operators as ops
+
 from rxlanggraph import BlockingCallError, RxPyLangGraphBridge, StreamMessage
-from rxlanggraph.runs import Run, current_run
+from rxlanggraph.bridge.run import Run, current_run
 from support.graphs import one_node
-from support.waiting import LIMIT
+from support.pauses import until
+from support.waiting import LIMIT, thread
 
 __all__ = ["CIRCLES", "SENDERS", "Forest", "parents", "pool_waits_for_itself"]
 
@@ -97,7 +102,7 @@ def parents(bridge: Bridge, way: str, count: int) -> list[StreamMessage]:
         await all_here_too.wait()
         return await waits(content)
 
-    parent = async_parent if asyncio.iscoroutinefunction(waits) else sync_parent
+    parent = async_parent if inspect.iscoroutinefunction(waits) else sync_parent
     runs = [bridge.create_future_task(parent, i, errors="emit") for i in range(count)]
     return [run.result(LIMIT) for run in runs]
 
@@ -129,7 +134,7 @@ def _each_other(bridge: Bridge) -> Future[Any]:
         return first.result(LIMIT).result()
 
     run = bridge.create_future_task(refused, 2)
-    loop = bridge._engine.home.loop
+    loop = bridge._engine.host.loop
     assert loop is not None
     second.set_result(run)
     first.set_result(bridge.create_future_task(patient, 1, errors="emit"))
@@ -178,6 +183,89 @@ def _room(bridge: Bridge) -> Future[Any]:
     return bridge.create_future_task(node, 1, thread_id="mine")
 
 
+def _standing_loop(bridge: Bridge) -> Future[Any]:
+    async def there(content: Any) -> Any:
+        _when_waited_for()
+        return (await bridge.create_future_task(echo, 1)).content
+
+    async def here(content: Any) -> Any:
+        with Bridge() as other:
+            return other.create_future_task(there, 1).result()
+
+    return bridge.create_future_task(here, 1)
+
+
+def _room_of_each_other(bridge: Bridge) -> Future[Any]:
+    both_stand, room_is_gone = threading.Barrier(3), threading.Event()
+
+    async def cross(to: Bridge) -> None:
+        both_stand.wait(LIMIT)
+        room_is_gone.wait(LIMIT)
+        to.create_future_task(echo, 1)
+
+    refused: Future[Any] = Future()
+    with Bridge(max_pending=1) as other:
+        runs = [
+            bridge.create_future_task(cross, other, errors="emit"),
+            other.create_future_task(cross, bridge, errors="emit"),
+        ]
+        both_stand.wait(LIMIT)
+        for each in (bridge, other):
+            each.create_future_task(echo, 1)
+        room_is_gone.set()
+        (error,) = [error for run in runs if (error := run.result(LIMIT).error) is not None]
+    refused.set_exception(error)
+    return refused
+
+
+def _fed(bridge: Bridge, count: int, *stages: Any) -> Future[Any]:
+    """Feed a stream from a thread of its own; a future of the error that it ends with."""
+    ended: Future[Any] = Future()
+    stream = reactivex.from_iterable(range(count)).pipe(*stages)
+    thread(lambda: stream.subscribe(on_error=ended.set_exception, on_completed=ended.cancel))
+    return ended
+
+
+def _room_behind_it(bridge: Bridge) -> Future[Any]:
+    backlog, pause = bridge._engine.admission, threading.Event()
+
+    def node(content: Any) -> Any:
+        if content != 0:
+            return content
+        for _ in range(int(LIMIT / 0.001)):
+            if backlog._gates and len(bridge.registry) == 1:
+                break
+            pause.wait(0.001)  # nobody tells when a thread begins to wait
+        return bridge.create_future_task(echo, 1).result().content
+
+    return _fed(bridge, 20, bridge.invoke(node, ordered=True))
+
+
+def _room_taken_by_results(bridge: Bridge) -> Future[Any]:
+    backlog, refused = bridge._engine.admission, threading.Event()
+
+    async def first(content: Any) -> Any:
+        # Until the source waits, and the second stage; or a run has been refused.
+        await until(lambda: content == 0 or len(backlog._gates) > 1 or refused.is_set())
+        return content
+
+    def second(content: Any) -> Any:
+        # Not before the source waits for room for good, as runs that hold on have all the slots.
+        pause = threading.Event()
+        for _ in range(int(LIMIT / 0.001)):
+            begun = sum(isinstance(run, Run) and run.running() for run in bridge.registry.tasks())
+            if refused.is_set() or (backlog._gates and begun == bridge.max_concurrency):
+                break
+            pause.wait(0.001)  # nobody tells when a thread begins to wait
+        try:
+            return bridge.create_future_task(echo, 1).result().content
+        finally:
+            refused.set()
+
+    first_stage, second_stage = bridge.invoke(first), bridge.invoke(second, max_concurrency=1)
+    return _fed(bridge, 40, first_stage, ops.map(lambda result: result.content), second_stage)
+
+
 def _calls(call: Callable[[Bridge], object]) -> Callable[[Bridge], Future[Any]]:
     return lambda bridge: bridge.create_future_task(lambda content: call(bridge), 1)
 
@@ -195,6 +283,10 @@ CIRCLES: dict[str, Callable[[Bridge], Future[Any]]] = {
     "waits for a child that waits for one on its thread": _grandchild,
     "waits for a run of another bridge, which waits for one on its thread": _two_bridges,
     "sends more to its own thread than max_pending lets in": _room,
+    "blocks its loop for a run of another bridge, which awaits one of this": _standing_loop,
+    "blocks its loop for room of another bridge, whose loop waits for room": _room_of_each_other,
+    "waits for room that those behind it in an ordered stream have": _room_behind_it,
+    "waits for room that results of an earlier stage take": _room_taken_by_results,
     "calls registry.wait_idle()": _calls(lambda bridge: bridge.registry.wait_idle()),
     "calls registry.wait_idle(60)": _calls(lambda bridge: bridge.registry.wait_idle(TIME)),
     "calls cleanup_tasks()": _calls(lambda bridge: bridge.cleanup_tasks()),

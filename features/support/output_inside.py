@@ -12,18 +12,26 @@ from rxlanggraph.agent import (
     output,
     output_stream,
     promises,
-    publisher,
     room,
     rounds,
     waiters,
 )
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
-from rxlanggraph.operators import emitter
+from rxlanggraph.rx import serialized_observer, serialized_subject
 from support.waiting import LIMIT
 
 __all__ = ["FILES", "OPERATIONS", "Known"]
 
-_PARTS = (output, output_stream, promises, publisher, room, rounds, waiters, emitter)
+_PARTS = (
+    output,
+    output_stream,
+    promises,
+    serialized_subject,
+    room,
+    rounds,
+    waiters,
+    serialized_observer,
+)
 FILES = {str(module.__file__) for module in _PARTS}
 
 

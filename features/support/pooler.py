@@ -12,6 +12,8 @@ import struct
 from typing import Literal, Self
 from urllib.parse import parse_qs, urlsplit
 
+from support.between import Between, Streams
+
 __all__ = ["Mode", "Pooler"]
 
 # For how long a client keeps the session that it got.
@@ -21,10 +23,8 @@ NO_STARTUP = (80877103, 80877104, 80877102)
 READY = b"Z\0\0\0\5I"
 MADE_UP_PROCESS = struct.pack("!cIII", b"K", 12, 1, 1)
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-
-class Pooler:
+class Pooler(Between):
     """Stands before a PostgreSQL server. Confined to the loop that enters it.
 
     Args:
@@ -34,38 +34,27 @@ class Pooler:
     """
 
     def __init__(self, url: str, mode: Mode, sessions: int = 2) -> None:
+        super().__init__()
         self._parts = urlsplit(url)
         self._mode = mode
         self._count = sessions
         self._free: asyncio.Queue[Streams] = asyncio.Queue()
         self._parameters = b""  # what a session says of itself
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
-        host, port = self._server.sockets[0].getsockname()[:2]
         user = self._parts.username
-        return f"postgresql://{user}@{host}:{port}{self._parts.path}?sslmode=disable&gssencmode=disable"
+        return f"postgresql://{user}@{self.address}{self._parts.path}?sslmode=disable&gssencmode=disable"
 
     async def __aenter__(self) -> Self:
         for _ in range(self._count):
             self._free.put_nowait(await self._connect())
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return self
+        return await super().__aenter__()
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await super().__aexit__()
         while not self._free.empty():
             self._free.get_nowait()[1].close()
-        await self._server.wait_closed()
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve((reader, writer)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _connect(self) -> Streams:
         (folder,) = parse_qs(self._parts.query)["host"]
@@ -79,13 +68,10 @@ class Pooler:
                 self._parameters += message
         return reader, writer
 
-    async def _serve(self, client: Streams) -> None:
-        try:
-            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-                if await self._greet(client):
-                    await self._pass_on(client)
-        finally:
-            client[1].close()
+    async def serve(self, client: Streams) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            if await self._greet(client):
+                await self._pass_on(client)
 
     async def _greet(self, client: Streams) -> bool:
         reader, writer = client

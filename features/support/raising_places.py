@@ -106,7 +106,7 @@ def retry_predicate(bridge: RxPyLangGraphBridge, raising: Raise) -> None:
 
 def task_factory(bridge: RxPyLangGraphBridge, raising: Raise) -> None:
     bridge.create_future_task(echo, 0).result(LIMIT)
-    loop: Any = bridge._engine.home.loop
+    loop: Any = bridge._engine.host.loop
 
     def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         if coroutine.__name__ != "_execute":

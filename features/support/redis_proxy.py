@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 from urllib.parse import urlsplit
 
+from support.between import Between, Streams
 from support.tasks import PATIENCE
 
 __all__ = ["Fate", "Proxy", "exchange", "packed"]
@@ -20,22 +20,20 @@ Fate = Literal["passed", "lost", "late", "unanswered", "waiting", "answer waitin
 # The requests that meet a fate; what is said when a connection is made does not.
 FATED = (b"EVALSHA", b"INCRBY", b"SET\r\n")
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-
-class Proxy:
+class Proxy(Between):
     """Passes on requests and answers, one at a time for each connection.
 
     Confined to the loop that enters it.
     """
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         parts = urlsplit(url)
         self._address = parts.hostname, parts.port
         self._database = parts.path
         self.fates: deque[Fate] = deque()  # of the next requests
         self._late: tuple[Streams, bytes] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._waiting = asyncio.Event()
         self._go_on = asyncio.Event()
         self.most_at_once = 0
@@ -43,8 +41,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return f"redis://{host}:{port}{self._database}"
+        return f"redis://{self.address}{self._database}"
 
     async def wait_waiting(self) -> None:
         """Until a request, or its answer, waits here."""
@@ -52,8 +49,8 @@ class Proxy:
 
     async def wait_unconnected(self) -> None:
         """Until all connections are closed."""
-        if self._tasks:
-            _, connected = await asyncio.wait(self._tasks, timeout=PATIENCE / 4)
+        if self.serving:
+            _, connected = await asyncio.wait(self.serving, timeout=PATIENCE / 4)
             assert not connected, f"{len(connected)} connections are open"
 
     def go_on(self) -> None:
@@ -67,31 +64,8 @@ class Proxy:
         await exchange(streams, request)
         streams[1].close()
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve((reader, writer)))
-        self._tasks.add(task)
-        self.most_at_once = max(self.most_at_once, len(self._tasks))
-        task.add_done_callback(self._tasks.discard)
-        # Also where it has not begun, or got no connection to the server.
-        task.add_done_callback(lambda _: writer.close())
-
-    async def _serve(self, client: Streams) -> None:
+    async def serve(self, client: Streams) -> None:
+        self.most_at_once = max(self.most_at_once, len(self.serving))
         server = await asyncio.open_connection(*self._address)
         try:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):

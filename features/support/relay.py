@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import socket
 import struct
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 from urllib.parse import parse_qs, urlsplit
+
+from support.between import Between, Streams
 
 __all__ = ["End", "Moment", "Relay"]
 
@@ -27,7 +29,7 @@ class Fate(NamedTuple):
     end: End
 
 
-class Relay:
+class Relay(Between):
     """Stands before a server of Redis or PostgreSQL. Confined to the loop that enters it.
 
     Args:
@@ -35,19 +37,16 @@ class Relay:
     """
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self._parts = urlsplit(url)
         self._fate: Fate | None = None
-        self._met = False
         self._clients: set[asyncio.StreamWriter] = set()
-        self._writers: list[asyncio.StreamWriter] = []
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
-        host, port = self._server.sockets[0].getsockname()[:2]
         user = f"{self._parts.username}@" if self._parts.username else ""
         options = "?sslmode=disable&gssencmode=disable" if self._is_postgresql else ""
-        return f"{self._parts.scheme}://{user}{host}:{port}{self._parts.path}{options}"
+        return f"{self._parts.scheme}://{user}{self.address}{self._parts.path}{options}"
 
     async def end(self, moment: Moment, how: End, steps: int = STEPS) -> None:
         """End all connections if they are to be idle, else the one that is used next, in use.
@@ -69,48 +68,30 @@ class Relay:
         """Whether what `end` was told has come true."""
         return self._fate is None
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for writer in self._writers:  # also of those that got no connection to the server
-            writer.close()
-        await self._server.wait_closed()
-
     @property
     def _is_postgresql(self) -> bool:
         return self._parts.scheme == "postgresql"
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        self._writers.append(writer)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, client: Streams) -> None:
+        reader, writer = client
         self._clients.add(writer)
-        answers, requests = await self._connect()
-        self._writers.append(requests)
-        ways = [
-            asyncio.ensure_future(self._pass_requests(reader, requests, writer)),
-            asyncio.ensure_future(self._pass_answers(answers, writer)),
-        ]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            answers, requests = await self._connect()
+            ways = [
+                asyncio.ensure_future(self._pass_requests(reader, requests, writer)),
+                asyncio.ensure_future(self._pass_answers(answers, writer)),
+            ]
+            try:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                requests.close()  # first: this may be cancelled while it waits for the two
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
         finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
             self._clients.discard(writer)
-            for end in (writer, requests):
-                end.close()
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self) -> Streams:
         if self._is_postgresql:
             (folder,) = parse_qs(self._parts.query)["host"]
             return await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.5432")

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state import open_state
 from rxlanggraph.state.contract import Backend, Change
+from support.refused_values import ended_with
 from support.sql_ways import opened, plain, value_of
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "damage",
     "read_while_locked",
     "replace",
+    "write_read_only",
     "write_while_locked",
 ]
 
@@ -44,6 +47,13 @@ async def write_while_locked(url: str) -> tuple[BaseException | int, int]:
             other.execute("BEGIN EXCLUSIVE")
             (ended,) = await asyncio.gather(backend.increment("n", 1, None), return_exceptions=True)
         return ended, await backend.increment("n", 1, None)
+
+
+async def write_read_only(url: str) -> Exception | None:
+    """What a write ends with on a connection that may only read."""
+    async with open_state(url) as state:
+        await state.backend._database.call("read", "PRAGMA query_only = ON", ())
+        return await ended_with(state.set("n", 1))
 
 
 async def cancel_while_locked(url: str) -> tuple[bool, int]:

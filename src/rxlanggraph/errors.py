@@ -90,7 +90,7 @@ class BlockingCallError(UsageError, RuntimeError):
 
 
 class DeadlockError(BlockingCallError):
-    """A run would wait for what cannot come before it ends, or before others that wait end."""
+    """A run, or a loop, would wait for what cannot come before it goes on, or others that wait."""
 
 
 class WrongThreadError(UsageError, RuntimeError):
@@ -192,3 +192,16 @@ class RunCancelledError(RunError):
 
 class RunRejectedError(RunError):
     """A run was refused before it started."""
+
+
+def encodable(text: str) -> str:
+    """Return ``text`` with what UTF-8 cannot hold (lone surrogates) as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an exception says, even if it cannot say it."""
+    try:
+        return encodable(str(error))
+    except Exception as second:
+        return f"(its __str__ raised {type(second).__name__})"

@@ -26,28 +26,22 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from time import monotonic
-from typing import Literal, TypeVar, overload
+from typing import Any, Literal, TypeAlias, TypeVar, overload
 
-from rxlanggraph.entries import (
-    Entry,
-    Outcome,
-    RegistryStatistics,
-    Sweep,
-    TaskInfo,
-    Trackable,
-    cancel,
-    check_asyncio,
-    check_may_wait,
-    info_of,
-    outcome_of,
+from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
+from rxlanggraph.concurrency.threads import lock_released
+from rxlanggraph.concurrency.user_code import contain
+from rxlanggraph.errors import (
+    BlockingCallError,
+    DeadlockError,
+    InvalidTypeError,
+    RegistryClosedError,
+    WrongThreadError,
 )
-from rxlanggraph.errors import DeadlockError, RegistryClosedError
-from rxlanggraph.forking import announce, fork_safe_rlock
-from rxlanggraph.locking import letting_go
-from rxlanggraph.usercode import contain
 
 __all__ = [
     "Outcome",
@@ -61,6 +55,75 @@ __all__ = [
 _log = logging.getLogger("rxlanggraph")
 _T = TypeVar("_T")
 RegistryState = Literal["open", "closing", "closed"]
+
+
+Trackable: TypeAlias = "Future[Any] | asyncio.Future[Any]"
+Outcome = Literal["succeeded", "failed", "cancelled"]
+TaskState = Literal["pending", "running", "cancelling", "finished"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """One task in flight, as it was when the snapshot was taken.
+
+    Attributes:
+        id: Counts admissions to this registry from 1; never used twice.
+        name: As given to ``add``.
+        thread_id: As given to ``add``: the conversation that the task works on.
+        age: Seconds since it was admitted.
+        state: ``pending`` (not started, or not known to be), ``running``, ``cancelling`` (asked to
+            stop, not ended yet) or ``finished`` (about to leave).
+    """
+
+    id: int
+    name: str | None
+    thread_id: str | None
+    age: float
+    state: TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryStatistics:
+    """Counters of one registry, read in one critical section.
+
+    Attributes:
+        submitted: Tasks ever admitted. Always the sum of the next four, unless unfinished tasks
+            were discarded by hand: those are counted here alone.
+        succeeded: Tasks that left with a result.
+        failed: Tasks that left with an exception.
+        cancelled: Tasks that left cancelled.
+        in_flight: Tasks admitted that have not left.
+        peak_in_flight: The largest ``in_flight`` ever.
+    """
+
+    submitted: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    in_flight: int
+    peak_in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What left between `TaskRegistry.begin_sweep` and `TaskRegistry.end_sweep`, and what did not.
+
+    Attributes:
+        succeeded: Tasks that left with a result.
+        failed: Tasks that left with an exception.
+        cancelled: Tasks that left cancelled.
+        remaining: The tasks still in flight at the end, each with its info.
+    """
+
+    succeeded: int
+    failed: int
+    cancelled: int
+    remaining: tuple[tuple[Trackable, TaskInfo], ...]
+
+
+# What the table keeps of a task: (task, id, name, thread_id, admitted at). A plain tuple: making a
+# named one takes five times as long, which is a tenth of a future's whole life in here.
+Entry: TypeAlias = "tuple[Trackable, int, str | None, str | None, float]"
 
 
 class TaskRegistry:
@@ -128,7 +191,7 @@ class TaskRegistry:
             WrongThreadError: An asyncio task of a loop that runs in another thread.
         """
         if not isinstance(task, Future):
-            check_asyncio(task)
+            _check_asyncio(task)
         if task in self:
             return
         try:
@@ -176,7 +239,7 @@ class TaskRegistry:
 
         Any thread; never blocks; neither cancels nor awaits the task.
         """
-        self.leave(task, outcome_of(task) if task.done() else None)
+        self.leave(task, _outcome_of(task) if task.done() else None)
 
     def leave(
         self,
@@ -216,7 +279,7 @@ class TaskRegistry:
 
     def _left(self, task: Trackable) -> None:
         # Invariant 4: called by the future without its lock, and takes ours for the table only.
-        self.leave(task, outcome_of(task))
+        self.leave(task, _outcome_of(task))
 
     def _gone(self, task: Trackable) -> None:
         with self._lock:
@@ -263,7 +326,7 @@ class TaskRegistry:
         with self._lock:
             entries = list(self._entries.values())
         now = monotonic()
-        return tuple(info_of(entry, now) for entry in entries)
+        return tuple(_info_of(entry, now) for entry in entries)
 
     def tasks(self) -> list[Trackable]:
         """The futures and tasks in flight themselves. Any thread; never blocks."""
@@ -298,7 +361,7 @@ class TaskRegistry:
             self._closed = True
             entries = list(self._entries.values())
         now = monotonic()
-        return tuple(info_of(entry, now) for entry in entries)
+        return tuple(_info_of(entry, now) for entry in entries)
 
     def cancel_all(self) -> int:
         """Ask every task in flight to cancel. To be cancelled is not to have ended: then wait.
@@ -316,7 +379,7 @@ class TaskRegistry:
         interrupt = None
         for task in tasks:
             try:
-                cancel(task)
+                _cancel(task)
             except BaseException as error:
                 interrupt = contain(error, _log, "cancelling %r", task) or interrupt
         if interrupt is not None:
@@ -361,7 +424,7 @@ class TaskRegistry:
             succeeded = self._ended["succeeded"] - begun.succeeded
             failed = self._ended["failed"] - begun.failed
             cancelled = self._ended["cancelled"] - begun.cancelled
-        remaining = tuple((entry[0], info_of(entry, now)) for entry in entries)
+        remaining = tuple((entry[0], _info_of(entry, now)) for entry in entries)
         return Sweep(succeeded, failed, cancelled, remaining)
 
     def wait_idle(self, timeout: float | None = None) -> bool:
@@ -386,9 +449,9 @@ class TaskRegistry:
         try:
             if timeout is not None and timeout <= 0:
                 return False
-            check_may_wait(self.tasks)
+            _check_may_wait(self.tasks)
             self.check_outside("wait_idle()")
-            with letting_go(self._lock):
+            with lock_released(self._lock):
                 return gate.acquire(timeout=-1 if timeout is None else timeout)
         finally:
             self._wait_ends(gate.release)
@@ -456,3 +519,81 @@ class TaskRegistry:
         with self._lock:
             if wake in self._idle_waiters:
                 self._idle_waiters.remove(wake)
+
+
+def _info_of(entry: Entry, now: float) -> TaskInfo:
+    """What is told of ``entry`` at the time ``now``. Any thread; without the registry's lock."""
+    task, number, name, thread_id, since = entry
+    return TaskInfo(number, name, thread_id, now - since, _state_of(task))
+
+
+def _outcome_of(task: Trackable) -> Outcome:
+    """How ``task`` ended, which is done. Any thread; takes no lock."""
+    # A done future never changes, so its fields may be read without its lock. The public
+    # cancelled() and exception() take that lock once each: half the price of the whole registry.
+    # Both kinds of future have had these two fields, with these values, since Python 3.2.
+    if task._exception is not None:
+        return "failed"
+    return "succeeded" if task._state == "FINISHED" else "cancelled"
+
+
+def _cancel(task: Trackable) -> None:
+    """Ask ``task`` to cancel, through its loop if that is another one. Any thread; never blocks."""
+    loop = None if isinstance(task, Future) else _loop_of(task)
+    if loop is None or loop is asyncio._get_running_loop():
+        task.cancel()
+        return
+    with contextlib.suppress(RuntimeError):  # a closed loop runs nothing that could be cancelled
+        loop.call_soon_threadsafe(task.cancel)
+
+
+def _check_asyncio(task: object) -> None:
+    """Insist that ``task``, which is no stock future, is of asyncio and may be added here.
+
+    Raises:
+        InvalidTypeError: It is no future.
+        WrongThreadError: Its loop runs in another thread.
+    """
+    if not asyncio.isfuture(task):
+        raise InvalidTypeError(
+            f"a TaskRegistry tracks futures and tasks, not {task!r}; "
+            "start the coroutine first (loop.create_task, run_coroutine_threadsafe)"
+        )
+    loop = task.get_loop()
+    if loop.is_running() and asyncio._get_running_loop() is not loop:
+        raise WrongThreadError(
+            f"{task!r} belongs to a loop that runs in another thread; add it on that loop, "
+            "or hand the coroutine over with run_coroutine_threadsafe and add that future"
+        )
+
+
+def _check_may_wait(tasks: Callable[[], Iterable[Trackable]]) -> None:
+    """Insist that ``wait_idle`` may block here: on no loop that one of ``tasks()`` needs.
+
+    Raises:
+        BlockingCallError: It is one.
+    """
+    running = asyncio._get_running_loop()
+    if running is None:
+        return
+    for task in tasks():
+        if _loop_of(task) is running:
+            raise BlockingCallError(
+                "wait_idle() would block the event loop that the tasks it waits for run on; "
+                "use 'await registry.wait_idle_async()' there"
+            )
+
+
+def _loop_of(task: Trackable) -> asyncio.AbstractEventLoop | None:
+    get_loop: Callable[[], asyncio.AbstractEventLoop] | None = getattr(task, "get_loop", None)
+    return None if get_loop is None else get_loop()
+
+
+def _state_of(task: Trackable) -> TaskState:
+    if task.cancelled():
+        return "cancelling"
+    if task.done():
+        return "finished"
+    if isinstance(task, asyncio.Task):
+        return "cancelling" if task.cancelling() else "running"
+    return "running" if isinstance(task, Future) and task.running() else "pending"

@@ -4,7 +4,6 @@ A map of the modules; each imports only from those above it.
 
     checks, content      what arguments must be; the text in what others send
     messages             what is said in a conversation
-    publisher            who is told of what, in which order
     states               what an agent is doing
     trimming, memory     what it remembers
     output               what it says, shared out among those who listen

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
 from reprlib import repr as shortened
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -16,12 +17,13 @@ from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 
 from rxlanggraph.agent.graph_thread import GraphThread, delete_thread, keeps_threads
-from rxlanggraph.agent.messages import Message, from_langchain, to_langchain
-from rxlanggraph.errors import AgentError, InvalidArgumentError, InvalidTypeError
+from rxlanggraph.agent.messages import Message, from_langchain, new_id, to_langchain
+from rxlanggraph.errors import AgentError, InvalidArgumentError, InvalidTypeError, encodable
 
 __all__ = ["Answer", "Answerer", "OnFailure", "Question", "answerer_for"]
 
 _MOST_TOLD = 1000  # of an agent that answers on many threads, those that were asked last
+_STRUCTURED = "structured_response"
 
 OnFailure: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, None]]], object]"
 """Takes what is to be done if the run does not end well."""
@@ -65,6 +67,9 @@ class Answerer(Protocol):
     async def answer(self, asked: Question) -> Answer:
         """Answer what is asked. On the loop of the run; cancellable."""
 
+    async def begin_anew(self, asked: Question) -> None:
+        """Have what it remembers itself begin anew, as the memory has in the run that ends."""
+
     async def forget(self, thread_id: str) -> None:
         """Forget what it remembers itself under ``thread_id``."""
 
@@ -97,10 +102,20 @@ def answerer_for(llm: Any, graph: Any) -> Answerer | None:
     )
 
 
-class _Model:
-    """A chat model, or any Runnable over a list of LangChain messages."""
+class _Stateless:
+    """One that is shown the whole conversation each time."""
 
     of_messages = True
+
+    async def begin_anew(self, asked: Question) -> None:
+        """Remember nothing, ever."""
+
+    async def forget(self, thread_id: str) -> None:
+        """Remember nothing, ever."""
+
+
+class _Model(_Stateless):
+    """A chat model, or any Runnable over a list of LangChain messages."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -108,14 +123,9 @@ class _Model:
     async def answer(self, asked: Question) -> Answer:
         return _reply(await self._model.ainvoke(to_langchain(asked.messages), asked.config))
 
-    async def forget(self, thread_id: str) -> None:
-        """Remember nothing, ever."""
 
-
-class _Function:
+class _Function(_Stateless):
     """An async function of the messages."""
-
-    of_messages = True
 
     def __init__(self, function: Callable[[Sequence[Message]], Any]) -> None:
         self._function = function
@@ -129,18 +139,16 @@ class _Function:
             )
         return _reply(await reply)
 
-    async def forget(self, thread_id: str) -> None:
-        """Remember nothing, ever."""
-
 
 def _reply(reply: Any) -> Answer:
-    _check_calls(reply)
     if isinstance(reply, str):
         reply = Message("assistant", reply)
     elif isinstance(reply, BaseMessage) or _is_spoken(reply):
         reply = Message.of(reply)
     if not isinstance(reply, Message):  # of a chain that ends in a parser: an answer, no message
         return Answer(reply, ())
+    _check_calls(*to_langchain([reply]))
+    _check_text(reply)
     return Answer(reply.content, (reply,))
 
 
@@ -155,7 +163,7 @@ def _is_spoken(reply: Any) -> bool:
     return True
 
 
-def _check_calls(reply: Any) -> None:
+def _check_calls(reply: BaseMessage) -> None:
     """Refuse an answer that is not one: calls that nobody makes, or that nobody can read."""
     if not isinstance(reply, AIMessage):
         return
@@ -176,6 +184,18 @@ def _check_calls(reply: Any) -> None:
         )
 
 
+def _check_text(reply: Message) -> None:
+    """Refuse what no model would take as part of a conversation, for ever after."""
+    parts = [reply.content] if isinstance(reply.content, str) else reply.content
+    for part in parts:
+        text = part if isinstance(part, str) else part.get("text")
+        if isinstance(text, str) and encodable(text) != text:
+            raise AgentError(
+                f"the answer cannot be encoded: half of a character is in {shortened(text)}; ask "
+                "again, or have what splits the model's output into pieces split it elsewhere"
+            )
+
+
 class _Graph:
     """A compiled graph: of messages if its state has them, else of the request as it is."""
 
@@ -189,20 +209,22 @@ class _Graph:
         if not keeps_threads(self._graph):
             return await self._ask(asked, asked.messages)
         with _own_thread():
-            thread, told = GraphThread(self._graph, asked.config), self._told_of(asked)
-            anew = told is not None and told.beginning is not asked.beginning
+            thread, told = GraphThread(self._graph, asked.config), await self._told_of(asked)
+            anew = told.ids is not None and told.beginning is not asked.beginning
             rest = await (thread.begin_anew() if anew else thread.settle())
 
             async def take_back() -> None:
-                self._remember(asked, told)
+                self._remember(asked, told._replace(failed=thread))
                 await thread.put_back()
+                self._remember(asked, told)
 
             asked.on_failure(take_back)
             kept = _ids_in(rest.values)
-            news = _news(asked.messages, kept, None if anew or told is None else told.ids)
+            news = _news(asked.messages, kept, None if anew else told.ids)
             answer = await self._ask(asked, news, kept, thread)
-            ids = frozenset(message.id for message in (*asked.messages, *answer.messages))
-            self._remember(asked, _Told(asked.beginning, ids))
+            if self.of_messages:  # or else no memory tells that it is to begin anew
+                ids = frozenset(message.id for message in (*asked.messages, *answer.messages))
+                self._remember(asked, _Told(asked.beginning, ids))
             return answer
 
     async def _ask(
@@ -213,21 +235,36 @@ class _Graph:
         thread: GraphThread | None = None,
     ) -> Answer:
         sent = {"messages": to_langchain(news)} if self.of_messages else asked.request
+        earlier = await self._structured_at(thread)
         state = _uninterrupted(await self._graph.ainvoke(sent, asked.config))
         if thread is not None:
             _check_ended(await thread.head())
+        if earlier is not None and earlier == await self._structured_at(thread):
+            state = {key: value for key, value in state.items() if key != _STRUCTURED}
         if not self.of_messages:
             return Answer(state, ())
         if "messages" not in state:  # the graph has an output schema of its own
             return Answer(_structured(state, state), ())
         said = from_langchain(state["messages"])
-        known = {*kept, *(message.id for message in asked.messages)}
+        known = {*kept, *(message.id for message in (*asked.messages, *news))}
         last = max((place for place, message in enumerate(said) if message.id in known), default=-1)
         replies = tuple(said[last + 1 :])
         if not replies:
             return Answer(_structured(state, None), ())
         _check_calls(state["messages"][-1])
+        for reply in replies:
+            _check_text(reply)
         return Answer(_structured(state, replies[-1].content), replies)
+
+    async def begin_anew(self, asked: Question) -> None:
+        """Have the thread begin anew; at once, since the next run may be another agent's."""
+        if not (self.of_messages and keeps_threads(self._graph)):
+            return
+        told = await self._told_of(asked)
+        if told.ids is None or told.beginning is not asked.beginning:  # or else it was asked since
+            with _own_thread():
+                await GraphThread(self._graph, asked.config).begin_anew()
+            self._remember(asked, _Told(asked.beginning))
 
     async def forget(self, thread_id: str) -> None:
         """Delete the thread from the checkpointer, if there is one."""
@@ -235,14 +272,24 @@ class _Graph:
         if keeps_threads(self._graph):
             await delete_thread(self._graph.checkpointer, thread_id)
 
-    def _told_of(self, asked: Question) -> _Told | None:
-        # Of a graph without messages, no memory tells that it is to begin anew.
-        return self._told.get(_thread_of(asked)) if self.of_messages else None
+    async def _structured_at(self, thread: GraphThread | None) -> Any:
+        """Tells the structured response that the thread has from a later one."""
+        if thread is None or not {"messages", _STRUCTURED} <= self._graph.channels.keys():
+            return None
+        return await thread.version(_STRUCTURED)
 
-    def _remember(self, asked: Question, told: _Told | None) -> None:
+    async def _told_of(self, asked: Question) -> _Told:
+        told = self._told.get(_thread_of(asked))
+        if told is None:
+            return _Told(asked.beginning)
+        if told.failed is not None:  # and could not be taken back then
+            await told.failed.put_back()
+        return told._replace(failed=None)
+
+    def _remember(self, asked: Question, told: _Told) -> None:
         thread_id = _thread_of(asked)
         self._told.pop(thread_id, None)
-        if told is not None:
+        if told != _Told(told.beginning):
             self._told[thread_id] = told
             if len(self._told) > _MOST_TOLD:
                 self._told.popitem(last=False)
@@ -252,7 +299,11 @@ class _Told(NamedTuple):
     """What a thread knows of a memory, whether or not the graph has left it there."""
 
     beginning: object
-    ids: frozenset[str]
+    ids: frozenset[str] | None = None
+    """None where this process has not told it anything."""
+
+    failed: GraphThread | None = None
+    """As it was before a run that failed; None where it is so."""
 
 
 def _thread_of(asked: Question) -> Any:
@@ -270,12 +321,17 @@ def _news(
         first = next(known, None)
         messages = messages[_begun(messages) if first is None else first :]
         told = ()
-    return [each for each in messages if each.id not in told and each.id not in kept]
+    news = [each for each in messages if each.id not in told and each.id not in kept]
+    last = messages[-1] if messages else None
+    if last is not None and last.role == "user" and last.id in kept and last.id not in told:
+        # Asked once more, where its answer is forgotten: under its id it would stay in front.
+        news.append(replace(last, id=new_id()))
+    return news
 
 
 def _structured(state: Any, otherwise: Any) -> Any:
     """The answer of an agent of LangChain's that was told what it is to look like."""
-    answer = state.get("structured_response") if isinstance(state, Mapping) else None
+    answer = state.get(_STRUCTURED) if isinstance(state, Mapping) else None
     return otherwise if answer is None else answer
 
 

@@ -82,15 +82,13 @@ class BaseAgent:
     ) -> None:
         check_name("name", name)
         check_whole("max_steps", max_steps, least=1)
-        if not isinstance(memory, Memory | None):
-            raise InvalidTypeError(f"memory must be a Memory, not {memory!r}")
         self.name = name
         self.description = description
         self.max_steps = max_steps
         self.timeout = check_timeout(timeout)
         self.llm = llm
         self.graph = graph
-        self._memory = Memory() if memory is None else memory
+        self._memory = Memory() if memory is None else _checked(memory)
         # Set once, by the pool that has made it for this thread alone: with its memory.
         self.thread_id: str | None = None
         # Owned by the pool, as is the whole agent then; read by its runs.
@@ -149,6 +147,11 @@ class BaseAgent:
 
         Each client of an MCP server has a conversation of its own, for example. It begins with what
         the agent itself remembers, and adds nothing to that. Any thread; never blocks.
+
+        Setting it sets that of the conversation, too. The run that is on adds to the former one.
+
+        Raises:
+            InvalidTypeError: It is set to something else than a `Memory`.
         """
         conversation = current_conversation()
         if conversation is None or self.thread_id is not None:
@@ -157,7 +160,11 @@ class BaseAgent:
 
     @memory.setter
     def memory(self, memory: Memory) -> None:
-        self._memory = memory
+        conversation = current_conversation()
+        if conversation is None or self.thread_id is not None:
+            self._memory = _checked(memory)
+        else:
+            conversation.remember(self, _checked(memory))
 
     async def forget_thread(self, thread_id: str) -> None:
         """Have the graph, if it has a checkpointer, forget what it knows under ``thread_id``.
@@ -373,9 +380,7 @@ class BaseAgent:
         """
         if self._answerer is None:
             return None
-        run, memory = current_run(self) or Run(self, None), self.memory
-        beginning, messages = memory.beginning, memory.get_messages()
-        asked = Question(run.request, messages, beginning, self._config(), run.on_failure)
+        asked = self._question(current_run(self) or Run(self, None))
         with self.state_context(AgentState.THINKING):
             answer = await self._answerer.answer(asked)
         self.memory.add_all(answer.messages)
@@ -484,9 +489,12 @@ class BaseAgent:
         assert run is not None
         if run.kept is not None:
             await run.kept.load()
+        beginning = self.memory.beginning
         if self._remembers(run.request):
             self._ask(run.request)
         answer = await self._steps()
+        if self._answerer is not None and self.memory.beginning is not beginning:
+            await self._answerer.begin_anew(self._question(run))
         if run.kept is not None:
             run.on_failure(run.kept.take_back)
             await run.kept.keep()
@@ -501,6 +509,10 @@ class BaseAgent:
             new = tuple(message for message in messages if message.id not in known)
             messages = (*new, *(replace(message, id=new_id()) for message in again))
         self.memory.add_all(messages)
+
+    def _question(self, run: Run) -> Question:
+        beginning, messages = self.memory.beginning, self.memory.get_messages()
+        return Question(run.request, messages, beginning, self._config(), run.on_failure)
 
     def _config(self) -> RunnableConfig:
         run = current_run(self)
@@ -542,3 +554,9 @@ class BaseAgent:
         if task is not None and task.cancelling():
             raise asyncio.CancelledError  # which the step has swallowed: the run is over
         return answer
+
+
+def _checked(memory: Memory) -> Memory:
+    if not isinstance(memory, Memory):
+        raise InvalidTypeError(f"memory must be a Memory, not {memory!r}")
+    return memory

@@ -9,6 +9,7 @@ agents that it asks. Code outside of any conversation has the agents' own memori
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import uuid
@@ -73,6 +74,11 @@ class Conversation:
                 known = self._memories.setdefault(id(agent), (agent, begun))
         return known[1]
 
+    def remember(self, agent: Agent, memory: Memory) -> None:
+        """Have ``memory`` be what ``agent`` remembers of this conversation. Any thread."""
+        with self._lock:
+            self._memories[id(agent)] = (agent, memory)
+
     def thread_of(self, agent: Agent) -> str:
         """The ``thread_id`` under which the graph of ``agent`` remembers this conversation."""
         return f"{self.id}:{agent.name}"
@@ -84,10 +90,13 @@ class Conversation:
         some only.
 
         Raises:
-            Exception: Whatever a checkpointer raised.
+            ExceptionGroup: Of whatever checkpointers raised; the others have forgotten it.
         """
         with self._lock:
             agents = [agent for agent, _ in self._memories.values()]
             self._memories.clear()
-        for agent in agents:
-            await agent.forget_thread(self.thread_of(agent))
+        forgetting = (agent.forget_thread(self.thread_of(agent)) for agent in agents)
+        done = await asyncio.gather(*forgetting, return_exceptions=True)
+        errors = [each for each in done if isinstance(each, Exception)]
+        if errors:
+            raise ExceptionGroup("a conversation could not be forgotten everywhere", errors)

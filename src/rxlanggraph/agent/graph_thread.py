@@ -66,11 +66,11 @@ class GraphThread:
     async def settle(self) -> StateSnapshot:
         """Return the state in which it is at rest; go back to it, if it is not there."""
         head = await self.head()
-        rest = head if _rests(head) else await self._last_rest()
-        self._rest = rest
-        if rest is not head:
-            await self._go_to(rest)
-        return head if rest is None else rest
+        if not _rests(head):
+            await self._go_to(await self._last_rest())
+            head = await self.head()
+        self._rest = head
+        return head
 
     async def begin_anew(self) -> StateSnapshot:
         """Return the state of a thread on which nothing was said; have it be so."""
@@ -80,6 +80,11 @@ class GraphThread:
             head = await self.head()
         self._rest = head
         return head
+
+    async def version(self, channel: str) -> Any:
+        """Return what changes whenever ``channel`` is written, also with what it has."""
+        newest = await self._graph.checkpointer.aget_tuple(self._config)
+        return None if newest is None else newest.checkpoint["channel_versions"].get(channel)
 
     async def head(self) -> StateSnapshot:
         """Return the state in which it is."""
@@ -148,7 +153,8 @@ def _parent(found: CheckpointTuple) -> str:
 
 
 def _rests(state: StateSnapshot) -> bool:
-    return not state.next
+    # Not `next`: that leaves out what has written, though no checkpoint has that yet.
+    return not state.tasks
 
 
 def _checkpoint(state: StateSnapshot | None) -> Any:

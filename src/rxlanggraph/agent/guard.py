@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from typing import Literal, TypeAlias
 
 from rxlanggraph.agent.line import Line, Place
+from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError
-from rxlanggraph.forking import announce, fork_safe_rlock
 
 __all__ = ["BusyPolicy", "RunGuard"]
 

@@ -20,8 +20,8 @@ from langgraph.store.base import BaseStore
 from rxlanggraph.agent.checks import check_whole
 from rxlanggraph.agent.graph_thread import delete_thread
 from rxlanggraph.agent.messages import Message, from_langchain, to_langchain
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
-from rxlanggraph.forking import fork_safe_rlock
 
 __all__ = ["Keeper", "keeper_for"]
 
@@ -40,9 +40,12 @@ class Keeper(Protocol):
         """Return what was kept last; nothing if nothing was."""
 
     async def keep(
-        self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message]
+        self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
-        """Keep ``messages`` in the place of ``before``, which was kept or loaded last."""
+        """Keep ``messages`` in the place of ``before``, which was kept or loaded last.
+
+        None stands for whatever is there.
+        """
 
     async def forget(self, thread_id: str) -> None:
         """Delete what was kept."""
@@ -98,7 +101,7 @@ class _InProcess:
             return kept
 
     async def keep(
-        self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message]
+        self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
         with self._lock:
             self._kept.pop(thread_id, None)
@@ -128,7 +131,7 @@ class _InStore:
         return tuple(from_langchain(messages))
 
     async def keep(
-        self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message]
+        self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
         if not messages:
             await self.forget(thread_id)
@@ -165,9 +168,9 @@ class _InCheckpoints:
         return tuple(from_langchain(state.values.get("messages", [])))
 
     async def keep(
-        self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message]
+        self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
-        changes = _changes(before, messages)
+        changes = None if before is None else _changes(before, messages)
         if changes is None:
             await self._write(thread_id, _anew(messages))
             return

@@ -39,8 +39,7 @@ from rxlanggraph.agent.mcp_sdk import (
 )
 from rxlanggraph.agent.pool import AgentPool
 from rxlanggraph.agent.serving import ending_input, serve_until_signalled
-from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
-from rxlanggraph.texts import encodable
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, encodable
 
 __all__ = ["mcp_server", "serve_http", "serve_stdio"]
 

@@ -66,7 +66,7 @@ def access_for(
     if hosts is None:
         own = () if host in _EVERY_ADDRESS or host in _LOOPBACK else (host,)
         hosts = (*_LOOPBACK, *own)
-    hosts = tuple(map(_bracketed, hosts))
+    hosts = tuple(_bracketed(name.lower()) for name in hosts)
     origins = _names("allowed_origins", allowed_origins)
     if origins is None:
         origins = tuple(f"{scheme}://{name}" for name in hosts for scheme in ("http", "https"))

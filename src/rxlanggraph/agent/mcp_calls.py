@@ -26,9 +26,8 @@ from rxlanggraph.agent.mcp_sdk import (
     ToolError,
 )
 from rxlanggraph.agent.pool import AgentPool
-from rxlanggraph.errors import AgentMessageError, RxLangGraphError
+from rxlanggraph.errors import AgentMessageError, RxLangGraphError, error_text
 from rxlanggraph.registry import TaskRegistry
-from rxlanggraph.texts import error_text
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -222,12 +221,17 @@ def _readable(answer: Any) -> Any:
         return answer
 
 
+_NAMES = (b"host", b"origin")  # which are the same in capitals (RFC 9110, 4.2.3; RFC 6454, 4)
+
+
 class _GoneError(Exception):
     """A client has gone before it had sent its request."""
 
 
 class ClientWatch:
     """In front of the SDK's HTTP app: tells a call when its client has gone, and offers no stream.
+
+    It writes the names of hosts and origins small, as the SDK compares them letter by letter.
 
     What a server says of its own accord would come over a stream that stays open, and keeps the
     server from ending; agents say nothing unasked, and the protocol lets them say so.
@@ -265,5 +269,6 @@ class ClientWatch:
                 whole = True
             return message
 
+        headers = [(key, of.lower() if key in _NAMES else of) for key, of in scope["headers"]]
         with contextlib.suppress(_GoneError):
-            await self._app(scope, heard, send)
+            await self._app({**scope, "headers": headers}, heard, send)

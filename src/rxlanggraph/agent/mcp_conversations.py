@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,9 @@ from rxlanggraph.agent.conversations import Conversation
 from rxlanggraph.agent.mcp_sdk import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     AuthenticatedUser,
+    CancelScope,
     ToolError,
     authorization_context,
-    move_on_after,
 )
 
 if TYPE_CHECKING:
@@ -78,13 +78,8 @@ class Joined:
 
     async def forget(self) -> None:
         """Have all that remembers it forget it; what fails is logged."""
-        try:
-            async with asyncio.timeout(_FORGET_SECONDS):
-                await self.conversation.forget()
-                for pool in self.pools:
-                    await pool.forget(self.id)
-        except Exception:
-            _log.exception("a conversation is over, and could not be forgotten everywhere")
+        everywhere = (self.conversation.forget(), *(pool.forget(self.id) for pool in self.pools))
+        await asyncio.gather(*map(_in_time, everywhere))
 
 
 class Conversations:
@@ -231,12 +226,12 @@ class Conversations:
         """Forget what ended with ``home``: once nobody is in it any more."""
         with self._lock:
             gone = self._retire([each for each in self._table.values() if each.home is home])
-        with move_on_after(_FORGET_SECONDS, shield=True):
-            for joined in gone:
-                if not joined.users:
-                    await joined.forget()
-            if home.forgetting:
-                await asyncio.wait(home.forgetting)
+        self._forget_later(home, [joined for joined in gone if not joined.users])
+        if home.forgetting:
+            with CancelScope(shield=True):  # longer than they have, unless they do not listen
+                _, left = await asyncio.wait(home.forgetting, timeout=2 * _FORGET_SECONDS)
+            if left:
+                _log.error("%d conversations could not be forgotten everywhere in time", len(left))
 
     def _forget_later(self, home: _Home, gone: list[Joined]) -> None:
         """Without keeping anybody waiting for checkpointers. On the loop of ``home``."""
@@ -246,6 +241,14 @@ class Conversations:
             task = asyncio.create_task(joined.forget())
             home.forgetting.add(task)
             task.add_done_callback(home.forgetting.discard)
+
+
+async def _in_time(forgetting: Coroutine[Any, Any, None]) -> None:
+    try:
+        async with asyncio.timeout(_FORGET_SECONDS):
+            await forgetting
+    except Exception:
+        _log.exception("a conversation is over, and could not be forgotten everywhere")
 
 
 def _owner(ctx: ServerRequestContext[Any, Any]) -> Any:

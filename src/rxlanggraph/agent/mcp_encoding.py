@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from rxlanggraph.agent.mcp_sdk import INTERNAL_ERROR, CallToolResult, MCPError, TextContent
-from rxlanggraph.texts import encodable, error_text
+from rxlanggraph.errors import encodable, error_text
 
 if TYPE_CHECKING:
     from rxlanggraph.agent.mcp_sdk import CallNext, HandlerResult, ServerRequestContext

@@ -6,7 +6,7 @@ from rxlanggraph.errors import MissingExtraError
 
 try:
     import h11
-    from anyio import CancelScope, move_on_after
+    from anyio import CancelScope
     from mcp.server import MCPServer
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
     from mcp.server.auth.provider import AccessToken, TokenVerifier
@@ -55,6 +55,5 @@ __all__ = [
     "TransportSecuritySettings",
     "authorization_context",
     "h11",
-    "move_on_after",
     "validate_tool_name",
 ]

@@ -28,8 +28,8 @@ from langchain_core.messages import BaseMessage
 
 from rxlanggraph.agent.messages import Message, MessageLike, as_messages, to_langchain
 from rxlanggraph.agent.trimming import Entries, TokenCounter, bounds_of
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import AgentError, UsageError
-from rxlanggraph.forking import fork_safe_rlock
 
 __all__ = ["Memory", "Turn"]
 
@@ -138,8 +138,8 @@ class Memory:
     def load(self, messages: Iterable[MessageLike]) -> None:
         """Have these messages in the place of all others. Any thread; never blocks.
 
-        The thread of an agent's graph begins anew with them, with the agent's next run; unless it
-        has not been asked in this process yet.
+        The thread of an agent's graph begins anew with them: at the end of the run of which this is
+        part; else with the next run, unless it is the first on the thread in this process.
 
         At once, also within a `Turn`, of which what was added until then is dropped.
 
@@ -167,8 +167,8 @@ class Memory:
     def clear(self) -> None:
         """Forget everything, as ``load(())`` does.
 
-        The thread of an agent's graph begins anew with the agent's next run. What its checkpointer
-        has of it stays there; see `AgentPool.forget` and `BaseAgent.forget_thread`.
+        The thread of an agent's graph begins anew then, too. What its checkpointer has of it stays
+        there; see `AgentPool.forget` and `BaseAgent.forget_thread`.
         """
         self.load(())
 

@@ -30,11 +30,11 @@ from reactivex import Observable
 from rxlanggraph.agent.checks import check_seconds, check_whole
 from rxlanggraph.agent.output_stream import OutputStream
 from rxlanggraph.agent.promises import Getter, Promises
-from rxlanggraph.agent.publisher import Publisher
 from rxlanggraph.agent.room import Room
 from rxlanggraph.agent.rounds import Asker
 from rxlanggraph.agent.waiters import Waiter, Wakes, current_task
-from rxlanggraph.forking import fork_safe_rlock
+from rxlanggraph.concurrency.forking import fork_safe_rlock
+from rxlanggraph.rx.serialized_subject import SerializedSubject
 
 __all__ = ["OutputQueue"]
 
@@ -88,7 +88,7 @@ class OutputQueue(Generic[_T]):
         self._promises: Promises[_T] = Promises(patience, self._wakes)
         self._room = Room(maxsize, self._promises, self._lock, self._wakes)
         self._branches: _Branches[_T] = weakref.WeakValueDictionary()  # one for each broadcast
-        self._publisher: Publisher[_T] = Publisher("an output queue", self._lock)
+        self._publisher: SerializedSubject[_T] = SerializedSubject("an output queue", self._lock)
 
     def __repr__(self) -> str:
         """How many items it has, and which run is on."""

@@ -15,9 +15,9 @@ from rxlanggraph.agent.keeping import Keeper, keeper_for
 from rxlanggraph.agent.line import Line, Place
 from rxlanggraph.agent.messages import Message
 from rxlanggraph.agent.runs import Kept, deadline, is_within
-from rxlanggraph.configs import one_thread, threads_of
+from rxlanggraph.bridge.configs import one_thread, threads_of
+from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
-from rxlanggraph.forking import announce, fork_safe_rlock
 
 __all__ = ["AgentPool"]
 
@@ -30,7 +30,8 @@ class _Seat:
     guard: RunGuard = field(default_factory=lambda: RunGuard(AgentBusyError))
     # Owned by whoever is in the guard:
     agent: BaseAgent | None = None
-    kept: tuple[Message, ...] = ()  # of its memory: what was kept or loaded last
+    # Of its memory: what was kept or loaded last; None where that is not known.
+    kept: tuple[Message, ...] | None = ()
     users: int = 0  # guarded by the pool's lock
 
 
@@ -42,7 +43,9 @@ class _Kept(Kept):
         self._thread_id = thread_id
         self._seat = seat
         self._agent = agent
+        # Of the run's memory, and what was kept before; both from `keep` on.
         self._messages: tuple[Message, ...] = ()
+        self._before: tuple[Message, ...] | None = None
         # Whether the seat may be another one's: of a place that hangs, calls may come back late.
         self.over = False
 
@@ -57,17 +60,18 @@ class _Kept(Kept):
 
     async def keep(self) -> None:
         self._messages = self._agent.memory.get_messages()
-        self._seat.agent = None  # until it is known what is kept: that counts
-        await self._keeper.keep(self._thread_id, self._messages, self._seat.kept)
+        self._before, self._seat.kept = self._seat.kept, None
+        await self._keeper.keep(self._thread_id, self._messages, self._before)
 
     async def take_back(self) -> None:
-        if self._seat.agent is None:
-            await self._keeper.keep(self._thread_id, self._seat.kept, self._messages)
+        if self._seat.kept is None:
+            before = self._agent.memory.get_messages() if self._before is None else self._before
+            await self._keeper.keep(self._thread_id, before, None)
             if not self.over:
-                self._seat.agent = self._agent
+                self._seat.kept = before
 
     def done(self) -> None:
-        self._seat.agent, self._seat.kept = self._agent, self._messages
+        self._seat.kept = self._messages
 
 
 class AgentPool:
@@ -122,6 +126,7 @@ class AgentPool:
         # A leaf, for a few lines; an RLock, since a finalizer may come here too. Guards the rest.
         self._lock = fork_safe_rlock()
         self._seats: OrderedDict[str, _Seat] = OrderedDict()  # the least recently used first
+        self._forgetting: dict[str, _Seat] = {}  # of threads that are forgotten, and have no agent
         self._line = Line(self._lock)
         announce(self)
 
@@ -138,7 +143,8 @@ class AgentPool:
 
         Raises:
             AgentBusyError: A run of that same agent asks this, and would wait for itself.
-            InvalidArgumentError: ``config`` names no ``thread_id``, or two.
+            InvalidArgumentError: ``config`` names no ``thread_id``, or two; the factory made an
+                agent that is another thread's.
             InvalidTypeError: The factory made something else than an agent; the ``thread_id`` is
                 no string, ``config`` no mapping.
             RunTimeoutError: The time was over.
@@ -172,7 +178,8 @@ class AgentPool:
         """Forget a conversation, when it is its turn: what is said on this thread then is new.
 
         Any loop. Its agent goes, what is kept of it is deleted, and so is the thread of its graph,
-        if that has a checkpointer. From a checkpointer, everything that it has on the thread is
+        if that has a checkpointer. It does not wait for a place among ``max_agents``, as it asks
+        nobody. From a checkpointer, everything that it has on the thread is
         deleted. Of a thread that nobody knows there is nothing to forget. Cancelled, it may have
         forgotten a part.
 
@@ -241,40 +248,58 @@ class AgentPool:
             raise InvalidTypeError(
                 f"the agent_factory {self._make!r} must return a BaseAgent, not {agent!r}"
             )
+        if agent.thread_id not in (None, thread_id):  # what is said on one would be known on both
+            raise InvalidArgumentError(
+                f"the agent_factory {self._make!r} returned the agent of thread "
+                f"{agent.thread_id!r} for {thread_id!r}, too; have it make one for each"
+            )
         agent.thread_id = thread_id
         return agent
 
     @asynccontextmanager
     async def _seated(self, thread_id: str, *, forget: bool = False) -> AsyncIterator[_Seat]:
-        while isinstance(seat := self._take(thread_id), Place):
+        while isinstance(seat := self._take(thread_id, forget=forget), Place):
             await self._line.wait(seat, self._call_next)
         try:
             yield seat
         finally:
             with self._lock:
                 seat.users -= 1
-                if forget and not seat.users and self._seats.get(thread_id) is seat:
-                    del self._seats[thread_id]
+                if forget and not seat.users:
+                    self._unseat(thread_id, seat)
             self._call_next()
 
-    def _take(self, thread_id: str) -> _Seat | Place:
+    def _take(self, thread_id: str, *, forget: bool) -> _Seat | Place:
         """The seat of ``thread_id``; or, if there can be none now, a place in the line for one."""
         place = Place()
         with self._lock:
             seat = self._seats.get(thread_id)
-            if seat is None:
+            if seat is None and forget:
+                seat = self._forgetting.setdefault(thread_id, _Seat())
+            elif seat is None:
                 if not self._make_room():
                     self._line.join(place)
                     return place
-                seat = self._seats[thread_id] = _Seat()
-            self._seats.move_to_end(thread_id)
+                seat = self._seats[thread_id] = self._forgotten(thread_id)
+            else:
+                self._seats.move_to_end(thread_id)
             seat.users += 1
             return seat
+
+    def _forgotten(self, thread_id: str) -> _Seat:
+        """The seat in which ``thread_id`` is being forgotten; else a new one. Under the lock."""
+        return self._forgetting.pop(thread_id) if thread_id in self._forgetting else _Seat()
+
+    def _unseat(self, thread_id: str, seat: _Seat) -> None:
+        """Under the lock."""
+        for seats in (self._seats, self._forgetting):
+            if seats.get(thread_id) is seat:
+                del seats[thread_id]
 
     def after_fork(self) -> None:
         """In a forked child: agents in the middle of a run are the parent's. See `forking`."""
         idle = ((key, seat) for key, seat in self._seats.items() if not seat.users)
-        self._seats = OrderedDict(idle)
+        self._seats, self._forgetting = OrderedDict(idle), {}
         self._line = Line(self._lock)
 
     def _make_room(self) -> bool:

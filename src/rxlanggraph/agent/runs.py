@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rxlanggraph.agent.memory import Memory
 from rxlanggraph.agent.output import OutputQueue
+from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.errors import RunTimeoutError
-from rxlanggraph.stacks import context_of
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

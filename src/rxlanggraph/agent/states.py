@@ -26,7 +26,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from rxlanggraph.agent.checks import check_whole
-from rxlanggraph.agent.publisher import Publisher
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import (
     AgentError,
     IllegalTransitionError,
@@ -34,7 +34,7 @@ from rxlanggraph.errors import (
     InvalidTypeError,
     UsageError,
 )
-from rxlanggraph.forking import fork_safe_rlock
+from rxlanggraph.rx.serialized_subject import SerializedSubject
 
 if TYPE_CHECKING:
     from reactivex import Observable
@@ -172,7 +172,9 @@ class StateMachine:
         self._latest = 0.0
         self._recording = False
         self._history: deque[Transition] = deque(maxlen=history)
-        self._changes: Publisher[Transition] = Publisher(f"the state of agent {name!r}", self._lock)
+        self._changes: SerializedSubject[Transition] = SerializedSubject(
+            f"the state of agent {name!r}", self._lock
+        )
 
     @property
     def state(self) -> AgentState:

@@ -223,8 +223,7 @@ def _has_strays(messages: Sequence[Message]) -> bool:
     calls: set[str] = set()
     for message in messages:
         if message.role == "assistant":
-            if message.tool_calls or not isinstance(message.content, str):
-                calls.update(_call_ids(message))
+            calls.update(_call_ids(message))
         elif message.role == "tool" or not isinstance(message.content, str):
             results = set(_result_ids(message))
             if results and calls.isdisjoint(results):
@@ -252,7 +251,8 @@ def _answering(units: Sequence[_Unit], kept: set[int]) -> set[int]:
 
 def _call_ids(message: Message) -> Iterator[str]:
     if message.role == "assistant":
-        for call in (*message.tool_calls, *_blocks(message, "tool_use")):
+        unreadable = message.extra.get("invalid_tool_calls", ())  # sent, and answered, as others
+        for call in (*message.tool_calls, *unreadable, *_blocks(message, "tool_use")):
             if call.get("id") is not None:
                 yield call["id"]
 

@@ -62,7 +62,7 @@ class OutputError(CommandError):
 
 
 class JournalError(CommandError):
-    """The journal gives no answer, or none any more."""
+    """The journal gives no answer, or none any more, or refuses what is to be kept."""
 
     status = ExitStatus.JOURNAL_FAILED
 

@@ -111,7 +111,7 @@ def graph_names(target: str) -> tuple[str, str]:
     Its code is not part of it: a graph that was mended may go on with what failed.
     """
     place, _, name = target.rpartition(":")
-    if not Path(place).is_file():
+    if not os.path.isfile(place):
         return target, target
     return f"{os.path.relpath(place)}:{name}", f"{Path(place).resolve()}:{name}"
 

@@ -17,13 +17,13 @@ from io import BufferedReader
 from pathlib import Path
 from typing import cast
 
-from rxlanggraph.cli.errors import InputError
+from rxlanggraph.cli.errors import InputError, JournalError
 from rxlanggraph.cli.feed import thread_or_problem
 from rxlanggraph.cli.journal import INTAKE, QUEUE, Intake, RunIdentity, intake_from, kept, task_of
 from rxlanggraph.cli.journal_place import Patience
 from rxlanggraph.cli.lines import Line
 from rxlanggraph.cli.sources import Format, Source, format_of, open_source
-from rxlanggraph.errors import LeaseLostError, LockTimeoutError
+from rxlanggraph.errors import InvalidArgumentError, LeaseLostError, LockTimeoutError
 from rxlanggraph.state import Lease, SyncState, Task
 
 __all__ = ["Adder", "InputFile", "intake_of"]
@@ -97,7 +97,7 @@ class InputFile:
 
 def _can_be_read_once(path: Path) -> bool:
     # A folder, or nothing at all, is said to be that where it is opened.
-    return path.exists() and not path.is_file() and not path.is_dir()
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def _stamp(descriptor: int) -> tuple[int, int]:
@@ -205,7 +205,7 @@ class Adder:
             for batch in self._batches(source, intake.line):
                 if self._ended.is_set() or lease.lost:
                     return
-                self._state.add_tasks(QUEUE, batch.tasks, max_attempts=self._max_attempts)
+                self._add(batch, intake.line + 1)
                 intake = replace(
                     intake,
                     line=batch.last,
@@ -218,6 +218,15 @@ class Adder:
                 self._on_broken(batch.broken)
             self._input.check_unchanged(source)
         self._note(replace(intake, complete=True), version, lease)
+
+    def _add(self, batch: _Batch, first: int) -> None:
+        try:
+            self._state.add_tasks(QUEUE, batch.tasks, max_attempts=self._max_attempts)
+        except InvalidArgumentError as refusal:
+            raise JournalError(
+                f"the journal does not take lines {first} to {batch.last} of {self._input.path}: "
+                f"{refusal}"
+            ) from refusal
 
     def _note(self, intake: Intake, version: int, lease: Lease) -> bool:
         # Only behind what is noted: a server that came back without its last second would have

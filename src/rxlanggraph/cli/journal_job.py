@@ -35,7 +35,7 @@ from rxlanggraph.cli.limits import Halt
 from rxlanggraph.cli.progress import Reporter, say
 from rxlanggraph.cli.steering import Steering
 from rxlanggraph.cli.summary import Outcome
-from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state import State
 
 __all__ = ["JournalJob", "JournalOptions"]
@@ -255,6 +255,12 @@ class JournalJob:
             self._steering.stop(
                 ExitStatus.JOURNAL_FAILED,
                 f"the journal gives no answer: {error}; when it is back, go on with --resume",
+            )
+        elif isinstance(error, InvalidArgumentError):
+            self._steering.stop(
+                ExitStatus.JOURNAL_FAILED,
+                f"the journal refuses what it is asked for: {error}; when that is mended, go on "
+                "with --resume",
             )
         elif isinstance(error, CommandError):
             self._steering.stop(error.status, str(error))

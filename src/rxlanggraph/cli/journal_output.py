@@ -13,7 +13,6 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from rxlanggraph.cli.errors import OtherRunError, OutputError
@@ -137,7 +136,7 @@ def open_output(path: str, stdout: TextIO | None, *, again: bool) -> Output:
             "standard output goes to the end of a file, where answers may be already; name the "
             "file with --output, so that only what it lacks is added"
         )
-    if path == "-" or (Path(path).exists() and not Path(path).is_file()):
+    if path == "-" or (os.path.exists(path) and not os.path.isfile(path)):
         return Output(open_sink(path, stdout), None)
     try:
         file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")

@@ -68,7 +68,7 @@ class Place(NamedTuple):
         """The files that SQLite keeps beside that one, whether they are there now or not."""
         if self.path is None:
             return ()
-        file = self.path.resolve()  # to SQLite too a link is what it leads to
+        file = os.path.realpath(self.path)  # to SQLite too a link is what it leads to
         return tuple(f"{file}-{kind}" for kind in ("journal", "wal", "shm"))
 
 
@@ -84,7 +84,9 @@ def place_of(where: str) -> Place:
         )
     if begin := _FILE_URL.match(where):
         if "?" in where:
-            raise CommandError(f"{where!r} names no journal: a ? in the name of a file is %3F")
+            raise CommandError(
+                f"{masked(where)} names no journal: a ? in the name of a file is %3F"
+            )
         return _file(where, unquote(where[begin.end() :], errors="surrogateescape"))
     if _URL.match(where):
         return _on_server(where)
@@ -107,7 +109,7 @@ def _on_server(where: str) -> Place:
         raise CommandError(f"{name} names no journal: {error}") from None
     if run and not _NAME.fullmatch(run):
         raise CommandError(
-            f"{run!r} names no journal: after # come up to 56 letters, digits and . _ : -"
+            f"{name} names no journal: after # come up to 56 letters, digits and . _ : -"
         )
     tells = has_password(url)
     if not tells and (password := journal_password()):

@@ -53,4 +53,4 @@ def make_private(path: Path | None) -> None:
     # stands in the way is told by the opening of the journal.
     with suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        os.close(os.open(path.resolve(), flags, 0o600))
+        os.close(os.open(os.path.realpath(path), flags, 0o600))

@@ -19,8 +19,8 @@ from rxlanggraph.cli.job import JobOptions
 from rxlanggraph.cli.journal import QUEUE, RunIdentity, line_from, message_id
 from rxlanggraph.cli.journal_place import Patience
 from rxlanggraph.cli.lines import Line
-from rxlanggraph.cli.records import result_record, to_line
-from rxlanggraph.errors import LeaseLostError
+from rxlanggraph.cli.records import Record, result_record, to_line, without_content
+from rxlanggraph.errors import InvalidArgumentError, LeaseLostError
 from rxlanggraph.state import Claim, State
 
 __all__ = ["Crew"]
@@ -130,17 +130,30 @@ class Crew:
             if result is None or (result.status == "cancelled" and self._cancelling):
                 await self._patiently(claim.release)
                 return
-            line = Line(line_from(claim.item).line, "", 0)
-            encoded, record = to_line(result_record(line, result))
-            text = encoded.decode().rstrip("\n")
-            if record["status"] == "ok":
-                await self._patiently(lambda: claim.complete(text))
-            else:
-                # An answer, if no good one: the same line again would most likely fail again.
-                await self._patiently(lambda: claim.fail(text, final=True))
+            record = result_record(Line(line_from(claim.item).line, "", 0), result)
+            try:
+                is_ok = await self._keep(claim, record)
+            except InvalidArgumentError as refusal:  # it is longer than the server takes
+                reason = {"type": "UnkeepableResult", "message": str(refusal)}
+                is_ok = await self._keep(claim, without_content(record, reason))
         except LeaseLostError:
             return  # another worker has it, or has answered it
-        self._on_answer(record["status"] == "ok")
+        self._on_answer(is_ok)
+
+    async def _keep(self, claim: Claim, record: Record) -> bool:
+        """Keep the answer to a line; return whether it is a good one.
+
+        Raises:
+            InvalidArgumentError: The journal's server will never take it.
+        """
+        encoded, record = to_line(record)
+        text = encoded.decode().rstrip("\n")
+        if record["status"] == "ok":
+            await self._patiently(lambda: claim.complete(text))
+            return True
+        # An answer, if no good one: the same line again would most likely fail again.
+        await self._patiently(lambda: claim.fail(text, final=True))
+        return False
 
     async def _result(self, claim: Claim) -> StreamMessage | None:
         """Run the graph; None if somebody has cancelled that: there is no answer yet."""

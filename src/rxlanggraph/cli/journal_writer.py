@@ -33,8 +33,8 @@ from rxlanggraph.cli.journal_watch import Progress
 from rxlanggraph.cli.ledger import line_ranges
 from rxlanggraph.cli.lines import Line
 from rxlanggraph.cli.records import broken_record, to_line
+from rxlanggraph.errors import encodable
 from rxlanggraph.state import SyncState
-from rxlanggraph.texts import encodable
 
 __all__ = ["JournalWriter"]
 

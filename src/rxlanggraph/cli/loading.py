@@ -5,16 +5,17 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rxlanggraph.bridge.adapters import adapt_graph
+from rxlanggraph.bridge.configs import one_thread, threads_of
 from rxlanggraph.cli.errors import TargetError
-from rxlanggraph.configs import one_thread, threads_of
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
-from rxlanggraph.targets import as_target
 
 __all__ = ["bound_thread", "has_checkpointer", "keeps_in_memory", "load_graph"]
 
@@ -73,8 +74,8 @@ def keeps_in_memory(graph: Any) -> bool:
 
 
 def _import_file(place: str) -> ModuleType:
-    path = Path(place).resolve()
-    if not path.is_file():
+    path = Path(os.path.realpath(place))
+    if not os.path.isfile(path):
         raise TargetError(f"no file {place!r}: give the path of a Python file, {_EXAMPLE}")
     _make_importable(path.parent)
     name = path.stem if path.stem not in sys.modules else f"_rxlanggraph_target_{path.stem}"
@@ -99,7 +100,7 @@ def _import_module(place: str) -> ModuleType:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if place == missing or place.startswith(f"{missing}."):
-            hint = f"; did you mean {place}.py?" if Path(f"{place}.py").is_file() else ""
+            hint = f"; did you mean {place}.py?" if os.path.isfile(f"{place}.py") else ""
             raise TargetError(
                 f"no module {missing!r} in {Path.cwd()} nor installed{hint or ': check its name'}"
             ) from error
@@ -151,6 +152,6 @@ def _check_graph(graph: Any, target: str) -> None:
     if isinstance(graph, type):
         raise TargetError(f"{target!r} is a class: name a graph, or a function of the content")
     try:
-        as_target(graph)
+        adapt_graph(graph)
     except InvalidTypeError as error:
         raise TargetError(f"{target!r} is no graph: {error}") from error

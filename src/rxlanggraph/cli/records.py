@@ -10,10 +10,10 @@ from typing import Any
 from pydantic_core import to_json
 
 from rxlanggraph.cli.lines import Line
+from rxlanggraph.errors import error_text
 from rxlanggraph.messages import StreamMessage
-from rxlanggraph.texts import error_text
 
-__all__ = ["Record", "broken_record", "result_record", "to_line"]
+__all__ = ["Record", "broken_record", "result_record", "to_line", "without_content"]
 
 Record = dict[str, Any]
 
@@ -69,9 +69,14 @@ def to_line(record: Record) -> tuple[bytes, Record]:
             "message": f"the result cannot be written as JSON: {error_text(error)}; return plain "
             "data, a dataclass or a pydantic model",
         }
-    status = "error" if record["status"] == "ok" else record["status"]
-    written = record | {"content": None, "status": status, "error": record["error"] or reason}
+    written = without_content(record, record["error"] or reason)
     return _json(written), written
+
+
+def without_content(record: Record, error: Record) -> Record:
+    """Return the record of a result that cannot be kept, with the ``error`` that says why."""
+    status = "error" if record["status"] == "ok" else record["status"]
+    return record | {"content": None, "status": status, "error": error}
 
 
 def _json(record: Record) -> bytes:

@@ -43,7 +43,7 @@ Exit status:
   2    wrong usage, no such graph, or an input that cannot be read
   3    halted by --halt
   4    a record could not be written: disk full, closed pipe
-  5    the journal gives no answer
+  5    the journal gives no answer, or refuses to keep one
   130  ended by Ctrl-C: the first drains, the second cancels
   143  ended by SIGTERM, which drains
 """

@@ -111,5 +111,5 @@ def same_file(first: str, second: str) -> bool:
     try:
         one, other = Path(first).stat(), Path(second).stat()
     except OSError:
-        return Path(first).resolve() == Path(second).resolve()
+        return os.path.realpath(first) == os.path.realpath(second)
     return os.path.samestat(one, other) and stat.S_ISREG(one.st_mode)

@@ -16,8 +16,8 @@ from rxlanggraph.cli.ledger import Fate, Ledger
 from rxlanggraph.cli.lines import Line
 from rxlanggraph.cli.records import Record, broken_record, result_record, to_line
 from rxlanggraph.cli.sinks import Sink
+from rxlanggraph.errors import encodable
 from rxlanggraph.messages import StreamMessage
-from rxlanggraph.texts import encodable
 
 __all__ = ["Writer"]
 

@@ -6,7 +6,7 @@
             await state.set("index", rows, token=lease)
         claim = await state.claim_task("questions", wait=10)
 
-A map of the modules; each imports only from those above it.
+A map of the modules:
 
     contract                    what callers see, and what a backend must do
     values                      what is a JSON value, a name, a number

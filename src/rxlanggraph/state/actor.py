@@ -22,9 +22,9 @@ from typing import Any, Generic, Self, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from rxlanggraph.concurrency.forking import announce, fork_safe_rlock, wrong_process
+from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.errors import InvalidTypeError, StateClosedError
-from rxlanggraph.forking import announce, fork_safe_rlock, wrong_process
-from rxlanggraph.starting import start_apart
 from rxlanggraph.state.writer import Asked, Subscription, Writer
 
 __all__ = ["StateActor"]
@@ -156,7 +156,7 @@ class StateActor(Generic[_S, _C]):
         try:
             thread = threading.Thread(target=run, name=self.name, daemon=True)
             self._writer.thread = thread
-            start_apart(thread)
+            start_detached(thread)
         except BaseException:
             self._writer.thread = None
             self._to_start.append(run)

@@ -46,7 +46,7 @@ def check_address(url: str) -> None:
         or re.search(r"\s", authority)
         or ("#" in rest and not scheme.startswith("postgres"))
         or "%" in _ESCAPED.sub("", user)
-        or not (scheme == "unix" or _are_servers(servers))
+        or not _may_stand_there(servers, scheme)
         or any(map(_is_misplaced, query.split("&")))
         or not _splits(url)
     )
@@ -73,7 +73,7 @@ def masked(url: str) -> str:
         user = f"{name if known else _MASK}{'' if name == user else ':' + _MASK}@"
         return f"{scheme}://{user}{place}"
     authority, _, _ = _parts(rest)
-    if scheme != "unix" and not _are_servers(authority):
+    if not _may_stand_there(authority, scheme):
         return f"{scheme}://{authority.partition(':')[0]}:{_MASK}"
     return f"{scheme}://{rest}"
 
@@ -119,5 +119,8 @@ def _splits(url: str) -> bool:
     return True
 
 
-def _are_servers(servers: str) -> bool:
+def _may_stand_there(servers: str, scheme: str) -> bool:
+    """Whether this is where the servers of a URL are: a socket has none."""
+    if scheme == "unix":
+        return not servers
     return "".join(match.group() for match in _SERVERS.finditer(servers)) == servers

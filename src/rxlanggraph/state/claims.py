@@ -12,7 +12,13 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
-from rxlanggraph.errors import ClosedError, LeaseLostError, StateError, UsageError
+from rxlanggraph.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    LeaseLostError,
+    StateError,
+    UsageError,
+)
 from rxlanggraph.state.contract import ClaimedTask
 from rxlanggraph.state.core import Core
 from rxlanggraph.state.heartbeat import Heartbeat
@@ -172,7 +178,7 @@ class Claim:
             return
         try:
             await (self.fail(exc) if isinstance(exc, Exception) else self.release())
-        except (StateError, ClosedError) as error:
+        except (StateError, ClosedError, InvalidArgumentError) as error:
             # The error of the block is the one to go on; the task comes back with its lease.
             exc.add_note(f"and its claim could not be ended: {error}")
 

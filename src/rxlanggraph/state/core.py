@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
 
+from rxlanggraph.concurrency.forking import announce, wrong_process
 from rxlanggraph.errors import (
     StateClosedError,
     StateUnavailableError,
     WrongThreadError,
 )
-from rxlanggraph.forking import announce, wrong_process
 from rxlanggraph.state.alarm import Alarm
 from rxlanggraph.state.contract import Backend
 from rxlanggraph.state.crossing import leave_to_parent

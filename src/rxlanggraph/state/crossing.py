@@ -10,9 +10,9 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
+from rxlanggraph.concurrency.forking import wrong_process
+from rxlanggraph.concurrency.loop_probe import LoopProbe
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
-from rxlanggraph.forking import wrong_process
-from rxlanggraph.probes import LoopProbe
 
 __all__ = ["entered", "leave_to_parent", "run_on"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Literal
 
-from rxlanggraph.forking import fork_safe_rlock
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.state.contract import (
     Change,
     ClaimedTask,

@@ -114,6 +114,8 @@ class MemorySpace:
         total = by if entry is None else _integer(key, entry.text) + by
         if not -(2**63) <= total < 2**63:
             raise InvalidArgumentError(f"the counter {key!r} would leave 64 bits: {total}")
+        if self._gone.dates:
+            self._gone.discard(key)
         self._entries[key] = Entry(str(total), next(self._numbers))
         if token is not None:
             self._fences[key] = token

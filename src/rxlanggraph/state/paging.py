@@ -67,6 +67,7 @@ class Paged(Generic[_T]):
         """Return the items of the next page, which may have none; nothing after the last."""
         if self._ended:
             return []
+        await asyncio.sleep(0)  # to read in memory lets nobody else run
         page = await self._core.call(self._read, self._after, self._most, repeatable=True)
         self._after, self._ended = page.after, page.after is None
         characters = sum(len(text) for row in page.items for text in row if isinstance(text, str))

@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
-from rxlanggraph.texts import error_text
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, error_text
 
 __all__ = [
     "JSON_TYPES",

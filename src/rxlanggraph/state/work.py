@@ -152,17 +152,20 @@ class Work:
 
         Args:
             queue: The queue.
-            keys: Those with these keys; None: all.
+            keys: Those with these keys; None: all. Of more than 500 keys the order is that of
+                adding among each 500.
         """
         if keys is None:
             return [letter async for letter in self.iter_dead_letters(queue)]
         check_name("queue", queue)
-        found: list[DeadTask] = []
+        letters: list[DeadLetter] = []
         for some in portions(check_names("keys", keys)):
-            found += await self._core.call(
+            await asyncio.sleep(0)
+            found = await self._core.call(
                 self._core.backend.tasks_dead, queue, some, repeatable=True
             )
-        return [_dead_letter(queue, task) for task in found]
+            letters += [_dead_letter(queue, task) for task in found]
+        return letters
 
     def iter_dead_letters(self, queue: str) -> Paged[DeadLetter]:
         """Return the dead tasks of ``queue``, in the order of adding, to ``async for`` over.
@@ -199,6 +202,7 @@ class Work:
             )
         count = 0
         for some in portions(check_names("ids", ids)):
+            await asyncio.sleep(0)
             try:
                 count += await self._core.call(backend.tasks_requeue, queue, some)
             except StateUnavailableError as error:
@@ -233,12 +237,14 @@ class Work:
         if ids is None and keys is None:
             return {name: result async for name, result in self.iter_results(queue)}
         by: Literal["id", "key"] = "id" if keys is None else "key"
-        texts: dict[str, str] = {}
+        done: dict[str, Any] = {}
         for some in portions(check_names(f"{by}s", ids if keys is None else keys)):
-            texts |= await self._core.call(
+            await asyncio.sleep(0)
+            texts = await self._core.call(
                 self._core.backend.tasks_results, queue, by, some, repeatable=True
             )
-        return {name: decode(text) for name, text in texts.items()}
+            done |= {name: decode(text) for name, text in texts.items()}
+        return done
 
     def iter_results(self, queue: str) -> Paged[tuple[str, Any]]:
         """Return the ids and results of all completed tasks, in any order, to ``async for`` over.

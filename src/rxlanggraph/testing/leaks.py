@@ -31,10 +31,10 @@ from fnmatch import fnmatchcase
 from time import monotonic
 from typing import Any, Literal, Self, TypeVar
 
-from rxlanggraph import _children
+from rxlanggraph.concurrency.stacks import format_frames, format_task
 from rxlanggraph.errors import RxLangGraphError, UsageError
 from rxlanggraph.registry import TaskRegistry
-from rxlanggraph.stacks import format_frames, format_task
+from rxlanggraph.testing.child_processes import describe, pids
 
 __all__ = ["IGNORED", "Leak", "LeakCheck", "LeakError", "LeakKind"]
 
@@ -133,7 +133,7 @@ class LeakCheck:
             raise UsageError("this LeakCheck has started already; make one for each test")
         gc.collect()  # what the past left unawaited is reported to the past
         self._threads = set(threading.enumerate())
-        self._processes = set(_children.pids())
+        self._processes = set(pids())
         self._tasks.update(_alive(asyncio.Task))
         self._coroutines.update(_alive(types.CoroutineType))
         self._entries = {
@@ -206,9 +206,9 @@ class LeakCheck:
             yield Leak("thread", name, format_frames([frame]) if frame else "")
 
     def _left_processes(self) -> Iterator[Leak]:
-        for pid in _children.pids():
+        for pid in pids():
             if pid not in self._processes:
-                yield Leak("process", *_children.describe(pid))
+                yield Leak("process", *describe(pid))
 
     def _left_tasks(self, deadline: float) -> Iterator[Leak]:
         for task in _alive(asyncio.Task):

@@ -32,6 +32,8 @@ _MOST_CONNECTIONS: Final = 1024
 # Seconds until an answer is given up, unless the URL says otherwise (?socket_timeout=).
 _TIMEOUT: Final = 5.0
 _DATABASE: Final = re.compile("/?|/[0-9]+/?")
+# What is kept is text in UTF-8, whatever the URL says.
+_TEXT: Final = {"decode_responses": True, "encoding": "utf-8", "encoding_errors": "strict"}
 _ESCAPES: Final = "in a user's name or password write / as %2F"
 
 
@@ -63,16 +65,16 @@ def understood(url: str) -> Address:
             url,
             max_connections=_CONNECTIONS,
             socket_timeout=_TIMEOUT,
-            decode_responses=True,
             protocol=2,  # nothing of a newer one is used
             retry=Retry(NoBackoff(), 0),
         )
         count, timeout = pool.max_connections, float(pool.connection_kwargs["socket_timeout"])
         # A time-out of ours is around the whole request; redis-py's costs more than the request.
         pool.connection_kwargs["socket_timeout"] = None
+        pool.connection_kwargs |= _TEXT
         make: Callable[[], Any] = partial(_mended(pool.connection_class), **pool.connection_kwargs)
         make()  # what it says to options that it does not know, it says here
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # each option has errors of its own
         # What it does not know may be what follows an & in a password.
         why = "an option is unknown, or cannot be" if not may_be_quoted(url) else str(error)
         raise InvalidArgumentError(f"redis-py cannot use the URL of the state: {why}") from None

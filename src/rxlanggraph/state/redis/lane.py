@@ -90,6 +90,10 @@ class _UnansweredError(Exception):
         self.put_off = put_off
 
 
+class _UnwelcomeError(Exception):
+    """The server refuses what a connection begins with; says why."""
+
+
 class _Request:
     """What is sent to run a script, once or again.
 
@@ -150,13 +154,11 @@ class Lane:
         """
         try:
             async with asyncio.timeout(self._timeout):
-                await self._connection.connect()
-        except _NOT_NOW as failure:
-            raise self._unavailable(failure, in_doubt=False) from failure
-        except (AuthenticationError, ResponseError) as answer:
+                await self._begin()
+        except _UnwelcomeError as refusal:
             raise InvalidArgumentError(
-                f"the Redis server {self._where()} refuses the URL: {answer}"
-            ) from answer
+                f"the Redis server {self._where()} refuses the URL: {refusal}"
+            ) from refusal
         except Exception as failure:  # as in `_attempt`
             raise self._unavailable(failure, in_doubt=False) from failure
 
@@ -287,9 +289,27 @@ class Lane:
         if self._is_sealed:
             raise StateClosedError("the state was closed while the call was under way")
         try:
+            await self._begin()
+        except _UnwelcomeError as refusal:
+            raise self._unavailable(refusal, in_doubt=False) from refusal
+
+    async def _begin(self) -> None:
+        """Connect, and shake hands.
+
+        Raises:
+            _UnwelcomeError: The server refuses us.
+        """
+        try:
             await self._connection.connect()
-        except AuthenticationError as answer:  # to redis-py a failure of the connection
-            raise self._unavailable(answer, in_doubt=False) from answer
+        except _NOT_NOW:
+            raise
+        except (AuthenticationError, ResponseError) as answer:
+            # A server repeats the words of a command that it does not know, and of AUTH one is
+            # the password. So the answer is no cause either.
+            why = str(answer).partition(", with args beginning with")[0]
+        else:
+            return
+        raise _UnwelcomeError(why)
 
     def _move(self, address: tuple[str, int] | None) -> None:
         if address is not None:

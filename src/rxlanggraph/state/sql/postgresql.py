@@ -40,9 +40,10 @@ _IN_QUEUES: Final[Mapping[str, Callable[..., Coroutine[Any, Any, Sequence[Row]]]
 _ROLLED_BACK: Final = "40"  # deadlock, serialization failure
 # PgBouncer's words, in its pool_mode "statement".
 _STATEMENTS: Final = "transaction blocks not allowed"
-_NOT_ALLOWED: Final = ("25", "42")  # read only; no privilege
-# Of values: out of range, against a constraint of the database, larger than any limit.
-_NEVER: Final = ("22", "23", "54")
+_NOT_ALLOWED: Final = ("25", "3F", "42")  # read only; no such schema; no privilege
+# Of values: out of range, against a constraint of the database, larger than any limit. Of users: no
+# privilege.
+_NEVER: Final = ("22", "23", "54", "42501")
 
 
 async def open_postgresql(url: str) -> PostgresDatabase:

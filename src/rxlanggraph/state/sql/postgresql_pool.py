@@ -199,6 +199,7 @@ class Pool:
         patience = {"statement_timeout": f"{self._limit * _SERVER_SHARE * 1_000:.0f}"}
         wanted = _SETTINGS | patience
         self._settings = {name: value for name, value in wanted.items() if name not in given}
+        options["client_encoding"] = "utf8"  # a name may have any character
         options.setdefault("application_name", "rxlanggraph")
         options.setdefault("connect_timeout", _CONNECT)
         self._dsn = make_conninfo("", **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import Context
@@ -166,7 +167,7 @@ class SqliteDatabase:
         await self.call("prepare")
 
     async def _start(self, connection: _Connection) -> None:
-        """Start the thread; in an empty context, which it may keep (see rxlanggraph.starting)."""
+        """Start the thread; in an empty context, which it may keep (see concurrency.threads)."""
         try:
             await connection
         finally:
@@ -175,10 +176,9 @@ class SqliteDatabase:
     def _connect(self, failures: list[sqlite3.Error | InvalidArgumentError]) -> sqlite3.Connection:
         """Connect, in the thread. Where aiosqlite sees this fail, it lets its thread go astray."""
         try:
-            path = Path(self._path)
-            if path.exists() and not path.is_file():
+            if os.path.exists(self._path) and not os.path.isfile(self._path):
                 raise sqlite3.OperationalError("it is no regular file")
-            check_one_name(path)
+            check_one_name(Path(self._path))
             return sqlite3.connect(
                 self._path, factory=SESSION, isolation_level=None, timeout=_WAIT_IN_THREAD
             )
@@ -195,7 +195,7 @@ class SqliteDatabase:
             return outcome
         if is_busy(outcome):
             raise Refused from outcome
-        if isinstance(outcome, sqlite3.DataError | sqlite3.IntegrityError):  # now and later
+        if _is_final(outcome):
             raise InvalidArgumentError(
                 f"the SQLite file {self._path!r} refuses the call: {outcome}"
             ) from outcome
@@ -211,13 +211,23 @@ class SqliteDatabase:
 
     def _unusable(self, error: BaseException | None) -> InvalidArgumentError:
         folder = Path(self._path).parent
-        why = str(error) if folder.is_dir() else f"{error}: there is no folder {str(folder)!r}"
+        why = (
+            str(error) if os.path.isdir(folder) else f"{error}: there is no folder {str(folder)!r}"
+        )
         return InvalidArgumentError(f"{self._path!r} cannot be opened as an SQLite file: {why}")
 
     def _unavailable(self, error: Exception) -> StateUnavailableError:
         return StateUnavailableError(
             f"the SQLite file {self._path!r}: {error}", in_doubt=isinstance(error, CommitError)
         )
+
+
+def _is_final(outcome: Exception) -> bool:
+    """Whether the file refuses this now and later: a value, or whoever may only read it."""
+    if isinstance(outcome, sqlite3.DataError | sqlite3.IntegrityError):
+        return True
+    is_moved = getattr(outcome, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED
+    return error_code(outcome) == sqlite3.SQLITE_READONLY and not is_moved
 
 
 class _Connection(aiosqlite.Connection):

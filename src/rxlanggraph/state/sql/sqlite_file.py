@@ -88,7 +88,7 @@ def read_only(path: Path) -> sqlite3.Connection:
         sqlite3.Error: It cannot be opened.
     """
     # Whom nobody uses at the moment has nothing beside it, and nothing has to be made there.
-    quiet = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
+    quiet = "" if os.path.exists(f"{path}-wal") else "&immutable=1"
     return sqlite3.connect(f"{path.as_uri()}?mode=ro{quiet}", uri=True)
 
 
@@ -99,7 +99,7 @@ def has_tables(url: str) -> bool:
         InvalidArgumentError: It is none of SQLite's, or may not be read, or has another name.
     """
     path = Path(path_of(url)).absolute()
-    if not path.is_file():
+    if not os.path.isfile(path):
         return False
     check_one_name(path)
     try:

@@ -1,4 +1,4 @@
-"""LightFuture: a ``concurrent.futures.Future`` that costs a backlog of many next to nothing.
+"""SharedLockFuture: a ``concurrent.futures.Future`` that costs a backlog of many next to nothing.
 
 The stock future makes a Condition, a lock and a dozen objects for the collector to visit, each
 time, mostly for nobody: with ten thousand messages in flight that is more work than the messages.
@@ -24,11 +24,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
+from rxlanggraph.concurrency.threads import lock_released
+from rxlanggraph.concurrency.user_code import contain, raise_on_loop
 from rxlanggraph.errors import UsageError
-from rxlanggraph.locking import letting_go
-from rxlanggraph.usercode import contain, raise_on_loop
 
-__all__ = ["LightFuture"]
+__all__ = ["SharedLockFuture"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger("concurrent.futures")
@@ -67,7 +67,7 @@ class _Waiters:
 
     __slots__ = ("_future",)
 
-    def __init__(self, future: LightFuture[Any]) -> None:
+    def __init__(self, future: SharedLockFuture[Any]) -> None:
         self._future = future
 
     def acquire(self) -> bool:
@@ -92,8 +92,8 @@ class _Waiters:
         self._future._remove_waiter(waiter)
 
 
-class LightFuture(Future[_T]):
-    """A future that is resolved once, by `settle`, and cancelled by anyone before.
+class SharedLockFuture(Future[_T]):
+    """A future that is resolved once, by `set_outcome`, and cancelled by anyone before.
 
     Args:
         lock: Shared by many futures. A leaf, held over a few assignments.
@@ -146,7 +146,7 @@ class LightFuture(Future[_T]):
             self._progress = _CANCELLED
         return True, self._announce()
 
-    def settle(
+    def set_outcome(
         self, result: _T | None, exception: BaseException | None, *, call_back: bool = True
     ) -> bool:
         """Resolve it, if nobody has. Any thread; runs the callbacks.
@@ -163,16 +163,17 @@ class LightFuture(Future[_T]):
             False if it was resolved or cancelled before.
         """
         with self._lock:
-            settled = self._progress is _PENDING
+            settled, told = self._progress is _PENDING, self._progress in _TOLD
             if settled:
                 self._result, self._exception = result, exception
                 self._progress = _FINISHED
-            elif self._progress is _CANCELLED:
+            elif not told:
                 self._progress = _NOTIFIED
             elif self._callbacks is None:
                 return False
-            waiters = () if self._waiting is None else tuple(self._waiting.waiters)
-        self._tell(waiters)
+            waiters = None if told or self._waiting is None else tuple(self._waiting.waiters)
+        if waiters:
+            self._tell(waiters)
         interrupt = self._announce(call_back=call_back)
         if interrupt is not None:
             raise_on_loop(interrupt)
@@ -242,7 +243,7 @@ class LightFuture(Future[_T]):
         self._wait(timeout)
         return self._exception
 
-    def peek(self) -> _T | None:
+    def result_nowait(self) -> _T | None:
         """The result, if it is there; else None. Any thread; never blocks."""
         return self._result if self._progress is _FINISHED else None
 
@@ -268,7 +269,7 @@ class LightFuture(Future[_T]):
                     self._gates = [*(self._gates or ()), gate]
             if pending:
                 try:
-                    with letting_go(self._lock):
+                    with lock_released(self._lock):
                         gate.acquire(timeout=-1 if timeout is None else max(timeout, 0))
                 finally:
                     with self._lock:

@@ -1,6 +1,6 @@
 """Engine: what happens to a run between its submission and its end.
 
-Threads meet the loop in `Handoff` alone. Everything here whose comment says so is confined to the
+Threads meet the loop in `LoopInbox` alone. Everything here whose comment says so is confined to the
 loop's thread; the rest may be called from any.
 
 Invariants kept here (numbers as in docs/design.md): 1, 2 and 9. A run gives back its turn, leaves
@@ -21,27 +21,36 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from rxlanggraph.attempts import retried
-from rxlanggraph.backlog import Backlog
-from rxlanggraph.errors import LoopUnavailableError, RunError
-from rxlanggraph.forking import announce, fork_safe_rlock, wrong_process
-from rxlanggraph.handoff import Handoff
-from rxlanggraph.homes import AbsentLoop, AdoptedLoop, Home, OwnedLoop
-from rxlanggraph.locking import letting_go
+from rxlanggraph.bridge.admission import AdmissionLimiter
+from rxlanggraph.bridge.attempts import retried
+from rxlanggraph.bridge.configs import context_of_its_own
+from rxlanggraph.bridge.executor import RunExecutor
+from rxlanggraph.bridge.inbox import LoopInbox
+from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
+from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run, run_scope
+from rxlanggraph.bridge.scheduler import RunScheduler
+from rxlanggraph.bridge.tracebacks import without_machinery
+from rxlanggraph.concurrency.forking import announce, fork_safe_rlock, wrong_process
+from rxlanggraph.concurrency.stacks import context_of, format_frames, format_task, tasks_where
+from rxlanggraph.concurrency.tasks import EagerTaskStarter, silence_pending_warning
+from rxlanggraph.concurrency.threads import lock_released
+from rxlanggraph.concurrency.user_code import is_interrupt, raise_on_loop
+from rxlanggraph.errors import (
+    BlockingCallError,
+    BridgeClosedError,
+    LoopUnavailableError,
+    RegistryClosedError,
+    RunError,
+)
 from rxlanggraph.messages import Status, StreamMessage, passes_through
 from rxlanggraph.registry import TaskRegistry, Trackable
-from rxlanggraph.runs import Phase, Run, RunScope, current_run, run_scope
-from rxlanggraph.stacks import format_frames, format_task, tasks_where
-from rxlanggraph.tasks import TaskStarter, keep_quiet
-from rxlanggraph.threads import WorkerThreads
-from rxlanggraph.tracebacks import without_machinery
-from rxlanggraph.turns import Turns
-from rxlanggraph.usercode import is_interrupt, raise_on_loop
 
 __all__ = ["Engine"]
 
 # Runs started before the loop gets to do something else. A guess, as for the hand-off's batch.
 _BURST = 64
+# What a callback of asyncio's ends its loop with.
+_ENDING_LOOPS = (KeyboardInterrupt, SystemExit)
 # Seconds that runs, and then the loop, get to end when the interpreter exits. A guess: as long as
 # a person waits without wondering.
 _AT_EXIT = 1.0
@@ -71,61 +80,148 @@ class Engine:
         spare_threads: int = 0,
     ) -> None:
         # The one lock of a bridge, shared by all its parts: a leaf, held over a few assignments
-        # at a time. One, so that whoever waits knows what to let go of (see letting_go); an RLock
-        # by invariant 5. Guards _started here.
+        # at a time. One, so that a waiting thread knows what to release (see lock_released); an
+        # RLock by invariant 5. Guards _started here.
         self.lock = fork_safe_rlock()
+        self.max_concurrency = max_concurrency
         self.registry = TaskRegistry(lock=self.lock, inside=current_run)
-        self.threads = WorkerThreads(name, self.lock, spare_threads)
-        self.handoff = Handoff(self.registry, self._visit, self.loop_gone, self.lock)
-        self.handoff.max_concurrency = max_concurrency
-        self.backlog = Backlog(max_pending, self.lock)
-        self.home: Home = (
+        self.threads = RunExecutor(name, self.lock, spare_threads)
+        self.inbox = LoopInbox(self.registry, self._process, self.loop_stopped, self.lock)
+        self.inbox.max_concurrency = max_concurrency
+        self.admission = AdmissionLimiter(max_pending, self.lock)
+        self.host: LoopHost = (
             OwnedLoop(name, self.threads, self) if loop is None else AdoptedLoop(loop, name, self)
         )
         # Confined to the loop's thread.
-        self._turns = Turns(max_concurrency)
-        self._tasks = TaskStarter()
+        self._scheduler = RunScheduler(max_concurrency)
+        self._tasks = EagerTaskStarter()
         self._starting = False  # whether _start_ready is at work
         self._started = False
         self._name = name
         self._pid = os.getpid()
         announce(self)
 
-    def submit(self, run: Run) -> None:
-        """Let ``run`` in. Any thread; never blocks.
+    # -- from a message to the inbox, in any thread --------------------------------------------
+
+    def submit(self, message: StreamMessage, options: RunOptions, owner: object) -> Run:
+        """Make a run, wait for room, and hand it over.
 
         Raises:
-            RegistryClosedError: The registry is closed.
+            BridgeClosedError, LoopUnavailableError: As `hand_over`.
+            BlockingCallError: As `wait_for_room`.
+        """
+        run = self.new_run(message, options, owner)
+        try:
+            self.wait_for_room(run)
+            self.hand_over(run)
+        except BaseException:  # also of a signal handler, which may have let it in by half
+            if run in self.registry:
+                run.cancel()
+            self._withdraw(run)
+            raise
+        return run
+
+    def new_run(self, message: StreamMessage, options: RunOptions, owner: object) -> Run:
+        """Make a run that sees the caller's contextvars. Any thread; never blocks.
+
+        Args:
+            message: What it works on.
+            options: How.
+            owner: Kept alive by the run until it has ended: its bridge.
+        """
+        run = Run(message, options, context_of_its_own(), self.inbox, owner)
+        parent = current_run()
+        if parent is not None and not parent.done():
+            run.parent = parent
+        return run
+
+    def wait_for_room(self, run: Run) -> None:
+        """Block until fewer than ``max_pending`` runs wait for their start.
+
+        What the bridge's own results lead to on the loop's thread, a later stage of the pipeline,
+        is let in at once, and starts before all others; so is what will run nothing. Each takes
+        the place of a run that was let in before, so there are never more than these.
+
+        Raises:
+            BlockingCallError: There is no room, and this is the thread of the bridge's loop.
+        """
+        if not self.admission.bounded:
+            return
+        on_loop = self.on_own_loop()
+        if (on_loop and self._delivers_result()) or passes_through(run.message):
+            run.downstream = True
+            self.admission.hold(run)
+        elif not self.admission.acquire(run, may_block=not on_loop):
+            raise BlockingCallError(
+                f"max_pending runs of the bridge {self._name} wait for their start, and waiting "
+                "for room on the loop's own thread would stop them; submit from another thread, or "
+                "make the bridge with max_pending=None"
+            )
+
+    def on_own_loop(self) -> bool:
+        """Whether this is the thread of the bridge's loop, in a step of it."""
+        running = asyncio._get_running_loop()
+        return running is not None and running is self.host.loop
+
+    def _delivers_result(self) -> bool:
+        # Callbacks and observers run in the context of the run that ended, as does what they
+        # schedule on the loop.
+        scope = run_scope.get()
+        return scope is not None and scope.is_over(self.inbox)
+
+    def hand_over(self, run: Run) -> None:
+        """Register ``run`` and hand it to the loop. Any thread; never blocks.
+
+        Raises:
+            BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
         """
-        if not self._started:
-            self._start()
-        if not self.home.owned:
-            self.home.check()
-        self.handoff.submit(run)
+        try:
+            if not self._started:
+                self._start()
+            if not self.host.owned:
+                self.host.check()
+            self.inbox.submit(run)
+        except (RegistryClosedError, LoopUnavailableError) as error:
+            if self.registry.state == "open":
+                raise
+            raise BridgeClosedError(
+                f"the bridge {self._name} is closed and takes no more messages; make a new one"
+            ) from error
 
-    def withdraw(self, run: Run) -> None:
-        """Take ``run``, which is cancelled, out of what it has not got into. Any thread."""
-        self.backlog.leave(run)
-        if self.handoff.loop is None:  # the loop will look at it otherwise
+    def drop(self, run: Run) -> None:
+        """Cancel ``run``, however far it has come. Any thread; never blocks."""
+        try:
+            run.cancel()
+        finally:
+            self._withdraw(run)
+
+    def _withdraw(self, run: Run) -> None:
+        """Take ``run``, which is cancelled, out of what it has not got into."""
+        self.admission.release(run)
+        if self.inbox.loop is None:  # the loop will look at it otherwise
             self.registry.leave(run, "cancelled")
+
+    def was_cut_off(self, run: Run) -> bool:
+        """Whether ``run``, which has ended, was ended by its loop or by the close of the bridge."""
+        return run.cut_off or (run.cancelled() and self.registry.state != "open")
 
     def _start(self) -> None:
         with self.lock:  # held over the start of a thread, so that two first users make one loop
             if self._started:
                 return
-            self.handoff.loop = self.home.start()
+            self.inbox.loop = self.host.start()
             # A daemon thread would be cut off at exit in the middle of a run's own clean-up.
             atexit.register(self.exit)
             self._started = True
             if self.registry.state != "open":
-                self.leave()  # a signal handler closed the bridge on top of this very call
+                self.stop_loop()  # a signal handler closed the bridge on top of this very call
 
     # -- on the loop ---------------------------------------------------------------------------
 
-    def _visit(self, run: Run) -> None:
+    def _process(self, run: Run) -> None:
         if run.phase is Phase.NEW and not run.done():
-            self._turns.arrive(run)
+            self._scheduler.enqueue(run)
             self._start_ready()
         elif run.done():  # cancelled, or given up while the loop was paused
             if run.phase is Phase.RUNNING:
@@ -134,7 +230,7 @@ class Engine:
             else:
                 # Also where it ended before it was registered: a run cancelled between the two.
                 run.phase = Phase.ENDED
-                self._part(run, run.outcome("cancelled", None, None, None))
+                self._retire(run, run.outcome("cancelled", None, None, None))
 
     def _start_ready(self, *, in_place: bool = False) -> None:
         """Start whoever may start; not more than a burst of them in one turn of the loop.
@@ -146,7 +242,7 @@ class Engine:
         self._starting = True
         try:
             for _ in range(_BURST):
-                run = self._turns.take()
+                run = self._scheduler.next_ready()
                 if run is None:
                     return
                 self._start_run(run, in_place=in_place)
@@ -158,13 +254,13 @@ class Engine:
         run.phase = Phase.RUNNING
         run.since = monotonic()
         run.executor = self.threads
-        if self.backlog.bounded:
-            self.backlog.leave(run)
+        if self.admission.bounded:
+            self.admission.release(run)
         name, context = run.options.name, run.context
         del run.context  # it has a variable that refers to the run: a cycle for each message
         if passes_through(run.message):
             # It had to take its turn, so as not to overtake what came before it on its thread.
-            context.run(self._finish, run, run.message)
+            context.run(self._pass_on, run)
             return
         coroutine = self._execute(run)
         try:
@@ -177,6 +273,11 @@ class Engine:
         else:
             if not task.done():
                 task.add_done_callback(partial(self._never_began, run))
+
+    def _pass_on(self, run: Run) -> None:
+        run.scope = RunScope(run)
+        run_scope.set(run.scope)  # what hears of it is behind this run, like behind any other
+        self._finish(run, run.message)
 
     def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
         # _execute lets no cancelling out; so it was cancelled, by whomever, before its first step.
@@ -198,7 +299,7 @@ class Engine:
             status, error = self._cancelled_by(run, caught)
         except BaseException as caught:
             if asyncio._get_running_loop() is None:
-                raise  # GeneratorExit, from a loop that was closed over us: see loop_gone()
+                raise  # GeneratorExit, from a loop that was closed over us: see loop_stopped()
             status = "timed_out" if caught is run.timeout_error else "error"
             error = without_machinery(caught)
         run.task = None
@@ -210,7 +311,7 @@ class Engine:
             asyncio.get_running_loop().call_soon(self._finish, run, result)
         else:
             self._finish(run, result)
-        if isinstance(error, KeyboardInterrupt | SystemExit) and not self.home.owned:
+        if error is not None and not self.host.owned and isinstance(error, _ENDING_LOOPS):
             raise_on_loop(error)  # as asyncio has it; a loop of ours is nobody else's to end
         # The error's traceback refers to this frame, as what called its own, and these to it.
         del run, content, error, result
@@ -235,15 +336,15 @@ class Engine:
             raise asyncio.CancelledError
         message, options = run.message, run.options
         if options.retry is not None:
-            attempt = options.target.attempts(message, options.config, self.threads)
+            attempt = options.adapter.attempts(message, options.config, self.threads)
             return retried(
                 options.retry,
                 partial(self._timed_attempt, run, attempt),
                 partial(self._may_retry, run),
             )
         if options.timeout is None:
-            return options.target.call(message, options.config, self.threads)
-        attempt = partial(options.target.call, message, options.config, self.threads)
+            return options.adapter.call(message, options.config, self.threads)
+        attempt = partial(options.adapter.call, message, options.config, self.threads)
         return self._timed_attempt(run, attempt)
 
     def _may_retry(self, run: Run) -> bool:
@@ -278,7 +379,12 @@ class Engine:
         # The next attempt must not overlap with what the last one left behind in a thread.
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
-        if self.threads.when_free(run, partial(loop.call_soon_threadsafe, ended.set)):
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(ended.set)
+
+        if self.threads.on_idle(run, wake):
             await ended.wait()
 
     def _expire(self, run: Run) -> None:
@@ -301,11 +407,15 @@ class Engine:
             run.task.cancel()
 
     def _resolve_early(self, run: Run, status: Status) -> None:
-        run.resolve(run.outcome(status, None, None, monotonic() - run.since))
+        assert run.task is not None
+        result = run.outcome(status, None, None, monotonic() - run.since)
+        # Who hears of it goes on in the context of the run, as at its end: in a copy, as nobody
+        # knows whether that one is entered.
+        context_of(run.task).copy().run(run.resolve, result)
 
     def _wait_for_threads(self, run: Run, result: StreamMessage) -> bool:
         loop = asyncio.get_running_loop()
-        return self.threads.when_free(run, partial(self._thread_ended, loop, run, result))
+        return self.threads.on_idle(run, partial(self._thread_ended, loop, run, result))
 
     def _thread_ended(
         self, loop: asyncio.AbstractEventLoop, run: Run, result: StreamMessage
@@ -314,69 +424,70 @@ class Engine:
         try:
             loop.call_soon_threadsafe(self._finish, run, result)
         except RuntimeError:  # the loop is closed: there is no turn to give back
-            self._part(run, result)
+            self._retire(run, result)
 
     def _finish(self, run: Run, result: StreamMessage) -> None:
         if run.phase is Phase.ENDED:
             return
         run.phase = Phase.ENDED
-        if result.status == "cancelled" and self.handoff.refuses():
+        if result.status == "cancelled" and self.inbox.refuses():
             run.cut_off = True
-        self._turns.depart(run)
-        self._part(run, result)  # first, or the next one of its thread could be over before it
+        self._scheduler.release(run)
+        self._retire(run, result)  # first, or the next one of its thread could be over before it
         self._start_ready(in_place=True)
 
     # -- in any thread -------------------------------------------------------------------------
 
-    def _part(self, run: Run, result: StreamMessage) -> None:
+    def _retire(self, run: Run, result: StreamMessage) -> None:
         """Take ``run`` off the books, and resolve its future if nobody has."""
-        if self.backlog.bounded:
-            self.backlog.leave(run)
-        self.registry.leave(run, run.counts_as(result.status), run.resolve, result)
+        if self.admission.bounded:
+            self.admission.release(run)
+        if not self.registry.leave(run, run.counts_as(result.status), run.resolve, result):
+            run.resolve(result)  # somebody has discarded it: its future is to resolve all the same
         run.owner = run.parent = None
         if run.scope is not None:
             run.scope.run = None
             run.scope = None
 
-    def loop_going(self, error: LoopUnavailableError) -> None:
+    def loop_stopping(self, error: LoopUnavailableError) -> None:
         """On the loop: take nothing more, cancel what runs, and resolve what has not started."""
-        self.handoff.refuse(error)
-        self.backlog.close()
+        self.inbox.refuse(error)
+        self.admission.close()
         for run in self._runs():
             if run.phase is not Phase.RUNNING:
                 run.phase = Phase.ENDED
                 run.cut_off = True
-                self._part(run, run.outcome("error", None, error, None))
+                self._retire(run, run.outcome("error", None, error, None))
             elif run.task is not None and not run.task.cancelling():
                 # The loop cancels all its tasks itself, but for those that have started since, in
                 # the place of one that was cancelled. Twice would cut a clean-up short.
                 run.task.cancel()
 
-    def loop_gone(self, error: LoopUnavailableError) -> None:
+    def loop_stopped(self, error: LoopUnavailableError) -> None:
         """In any thread: nothing runs on the loop any more. Resolve everything (invariant 1)."""
-        self.handoff.refuse(error)
-        self.backlog.close()
-        self.handoff.forget()
+        self.inbox.refuse(error)
+        self.admission.close()
+        self.inbox.discard_pending()
         for run, result in self._cut_off(self._runs(), error):
-            keep_quiet(run.task)
-            if self.threads.when_free(run, partial(self._part, run, result)):
+            silence_pending_warning(run.task)
+            if self.threads.on_idle(run, partial(self._retire, run, result)):
                 run.resolve(result)
             else:
-                self._part(run, result)
+                self._retire(run, result)
 
     def loop_paused(self, error: LoopUnavailableError) -> None:
         """In any thread: the loop may run again or not. Give up what waits for it (invariant 1).
 
         Said again and again while it is paused: what comes in just before is seen the next time.
         """
-        self.backlog.turn_away(error)
+        self.admission.turn_away(error)
         runs = self._runs()
         for run in runs:
             if run.cancelled():
-                run.settle(None, None)  # `wait` and `as_completed` hear only now that it was
+                run.set_outcome(None, None)  # `wait` and `as_completed` hear only now that it was
         given_up = self._cut_off([run for run in runs if not run.done()], error)
         for run, _ in given_up:
-            self.handoff.attend(run)  # it is cancelled, or never begins, when the loop goes on
+            self.inbox.post(run)  # it is cancelled, or never begins, when the loop goes on
         for run, result in given_up:
             run.resolve(result)
 
@@ -395,41 +506,41 @@ class Engine:
 
     def is_due(self) -> bool:
         """In any thread: whether the loop still has to look at a run."""
-        return self.handoff.is_due()
+        return self.inbox.is_due()
 
-    def seal(self) -> None:
+    def close_admission(self) -> None:
         """Admit nothing more. Any thread; never blocks."""
         self.registry.close()
-        self.backlog.close()
+        self.admission.close()
 
-    def leave(self) -> None:
+    def stop_loop(self) -> None:
         """Ask the loop to end, or give it back. Any thread; never blocks."""
         with self.lock:
             self._started = True  # nothing starts it after this
-        self.home.leave()
+        self.host.stop()
         atexit.unregister(self.exit)
 
     def abandon(self) -> None:
         """End without waiting: for a bridge that was dropped unclosed. Any thread; never blocks."""
         if self._pid != os.getpid():
             return  # collected in a forked child, before that was told and has its locks renewed
-        self.seal()
+        self.close_admission()
         self.registry.cancel_all()
-        self.leave()
+        self.stop_loop()
         self.threads.shutdown(wait=False)
 
     def exit(self) -> None:
         """At interpreter exit: cancel what is in flight, and give it a moment."""
-        self.seal()
+        self.close_admission()
         self.registry.cancel_all()
         self.registry.wait_idle(_AT_EXIT)
-        self.leave()
-        self.wait_left(_AT_EXIT)
+        self.stop_loop()
+        self.wait_stopped(_AT_EXIT)
 
-    def wait_left(self, timeout: float | None) -> None:
+    def wait_stopped(self, timeout: float | None) -> None:
         """Wait until the loop has ended or was given back, for ``timeout`` seconds at most."""
-        with letting_go(self.lock), contextlib.suppress(TimeoutError):
-            self.home.left.result(timeout)
+        with lock_released(self.lock), contextlib.suppress(TimeoutError):
+            self.host.stopped.result(timeout)
 
     def after_fork(self) -> None:
         """In a forked child: be a bridge whose loop is gone; if no loop ran yet, as good as new.
@@ -439,19 +550,19 @@ class Engine:
         self._pid = os.getpid()
         runs = self._runs()
         self.registry.after_fork()
-        if not (self._started or self.home.begun):
+        if not (self._started or self.host.begun):
             return
         error = wrong_process(
             f"the bridge {self._name}", "make a new one here: RxPyLangGraphBridge()"
         )
         self._started = True
         atexit.unregister(self.exit)
-        self.home = AbsentLoop(error)
-        self.threads = WorkerThreads(self._name, self.lock, 0)
-        self.handoff.after_fork(error)
-        self.backlog.close()
+        self.host = AbsentLoop(error)
+        self.threads = RunExecutor(self._name, self.lock, 0)
+        self.inbox.after_fork(error)
+        self.admission.close()
         for run in runs:
-            keep_quiet(run.task)
+            silence_pending_warning(run.task)
             run.owner = None
             run.abandon(error)
 
@@ -460,10 +571,11 @@ class Engine:
         if not isinstance(task, Run):
             return ""
         parts = []
-        if task.task is not None:
-            started = tasks_where(task.task.get_loop(), run_scope, task.scope)
-            tasks = [task.task, *(each for each in started if each is not task.task)]
-            parts += [format_task(each, self.home.thread_id) for each in tasks]
+        itself, scope = task.task, task.scope  # read once: the run may end just now
+        if itself is not None:
+            started = tasks_where(itself.get_loop(), run_scope, scope)
+            tasks = [itself, *(each for each in started if each is not itself)]
+            parts += [format_task(each, self.host.thread_id) for each in tasks]
         parts.append(format_frames(self.threads.frames(task)))
         return "\n".join(part for part in parts if part)
 

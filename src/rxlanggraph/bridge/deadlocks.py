@@ -6,8 +6,12 @@ parents that hold every slot and wait for children, stand still for ever without
 A run that waits goes on when each run that it waits for has ended. A run that has begun ends,
 unless it waits itself. One that has not begins when nobody on its thread has to end before, its
 group has room, and its bridge a slot; so what it needs is that not all of those who hold these wait
-for ever. The largest set of waiting runs in which each needs the others is the deadlock. It can
-only come about by a wait that begins, and so it is looked for then, and nowhere else.
+for ever. The largest set of waiting runs in which each needs the others is the deadlock. It comes
+about by a wait that begins, and is looked for then; or by a run that takes room without waiting for
+it, from under those who wait for room already: see `review`.
+
+Whoever waits in the thread of an event loop has that loop stand still: then no run on it begins or
+ends before what is waited for. So the loop itself is one that waits, run or no run.
 
 Of all bridges together, as circles may go through several. What waits in the context of a run waits
 for it, with a time-out or without; what a node starts outside of its context is not known here.
@@ -15,12 +19,15 @@ for it, with a time-out or without; what a node starts outside of its context is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import DeadlockError
-from rxlanggraph.forking import fork_safe_rlock
 
 __all__ = ["Room", "Waiter", "begin_wait", "end_wait", "waiting"]
 
@@ -28,7 +35,13 @@ __all__ = ["Room", "Waiter", "begin_wait", "end_wait", "waiting"]
 class _Place(Protocol):
     """The bridge of a run."""
 
-    max_concurrency: int
+    @property
+    def max_concurrency(self) -> int:
+        """How many of its runs may be on at once."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that they run on, once it is there."""
 
 
 class Waiter(Protocol):
@@ -50,6 +63,9 @@ class Waiter(Protocol):
     def thread_id(self) -> str | None:
         """The thread that it runs on."""
 
+    def ahead(self) -> Iterable[Waiter]:
+        """Those that have to end before it is handed over to its loop."""
+
     def running(self) -> bool:
         """Whether it has begun and not ended."""
 
@@ -66,6 +82,36 @@ class Room(Protocol):
         If more of them may not begin, the place that is waited for may never come.
         """
 
+    def refuse(self, error: DeadlockError) -> None:
+        """Have whoever waits for the place raise ``error``, unless it has come. Never blocks."""
+
+
+@dataclass(frozen=True)
+class _StandingLoop:
+    """An event loop in whose thread somebody waits. A waiter, and its own place."""
+
+    loop: asyncio.AbstractEventLoop
+    max_concurrency = sys.maxsize
+    group = None
+    thread_id = None
+
+    @property
+    def label(self) -> str:
+        return f"the event loop {self.loop!r}"
+
+    @property
+    def place(self) -> _Place:
+        return self
+
+    def ahead(self) -> Iterable[Waiter]:
+        return ()
+
+    def running(self) -> bool:
+        return True
+
+    def done(self) -> bool:
+        return False
+
 
 # A lock of its own, held over the search, and under it at most that of a bridge. Guards _waits.
 _lock = fork_safe_rlock()
@@ -81,12 +127,9 @@ def begin_wait(run: Waiter, target: Waiter | Room) -> None:
     """
     with _lock:
         _waits.setdefault(run, []).append(target)
-        # A run that ended, and left something behind that waits, holds nothing any more.
-        stuck = {each for each in _waits if each.running()}
-        if not run.running() or _comes(target, stuck):
+        if not run.running() or _comes(target, _who_waits()):
             return
-        while freed := {each for each in stuck if _goes_on(each, stuck)}:
-            stuck -= freed
+        stuck = _who_is_stuck()
         if run not in stuck:
             return
         end_wait(run, target)
@@ -104,21 +147,61 @@ def end_wait(run: Waiter, target: Waiter | Room) -> None:
             _waits.pop(run, None)
 
 
+def review() -> None:
+    """Refuse whoever waits for room that does not come any more. Any thread; never blocks.
+
+    For what takes room without waiting: those who wait for it already began when it still came.
+    """
+    while _waits:
+        with _lock:
+            stuck = _who_is_stuck()
+            rooms = (
+                (run, target)
+                for run in stuck
+                for target in _waits[run]
+                if hasattr(target, "crowd") and not _comes(target, stuck)
+            )
+            lost = next(rooms, None)
+            if lost is None:
+                return
+            run, room = lost
+            reason = _reason(run, room, stuck)
+            for each in [each for each in _waits if room in _waits[each]]:
+                end_wait(each, room)
+        room.refuse(DeadlockError(reason))  # type: ignore[union-attr]  # it has a crowd
+
+
 @contextmanager
 def waiting(run: Waiter | None, target: Waiter | Room) -> Iterator[None]:
-    """A block in which ``run``, if there is one, waits for ``target``.
+    """A block in which ``run``, if there is one, blocks its thread, to wait for ``target``.
 
     Raises:
-        DeadlockError: It would wait for ever.
+        DeadlockError: It would wait for ever, or an event loop in whose thread this is.
     """
-    if run is None:
-        yield
-        return
-    begin_wait(run, target)
+    loop = asyncio._get_running_loop()
+    begun: list[Waiter] = []
     try:
+        for waiter in (run, None if loop is None else _StandingLoop(loop)):
+            if waiter is not None:
+                begin_wait(waiter, target)
+                begun.append(waiter)
         yield
     finally:
-        end_wait(run, target)
+        for waiter in begun:
+            end_wait(waiter, target)
+
+
+def _who_waits() -> set[Waiter]:
+    # A run that ended, and left something behind that waits, holds nothing any more.
+    return {each for each in _waits if each.running()}
+
+
+def _who_is_stuck() -> set[Waiter]:
+    """The largest set of those that wait in which each needs the others. Under the lock."""
+    stuck = _who_waits()
+    while freed := {each for each in stuck if _goes_on(each, stuck)}:
+        stuck -= freed
+    return stuck
 
 
 def _goes_on(run: Waiter, stuck: set[Waiter]) -> bool:
@@ -136,9 +219,20 @@ def _comes(target: Waiter | Room, stuck: set[Waiter]) -> bool:
 def _ends(run: Waiter, stuck: set[Waiter]) -> bool:
     if run.done():
         return True
+    if _loop_is_stuck(run, stuck):
+        return False
     if run.running():
         return run not in stuck
-    return not (_lane_is_stuck(run, stuck) or _slots_are_stuck(run, stuck))
+    return (
+        all(_ends(each, stuck) for each in run.ahead())
+        and not _lane_is_stuck(run, stuck)
+        and not _slots_are_stuck(run, stuck)
+    )
+
+
+def _loop_is_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
+    loop = run.place.loop
+    return loop is not None and _StandingLoop(loop) in stuck
 
 
 def _lane_is_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
@@ -161,7 +255,13 @@ def _reason(run: Waiter, target: Waiter | Room, stuck: set[Waiter]) -> str:
         return (
             f"{would}: for room among those that wait for their start (max_pending), which there "
             "is only when runs begin that this one, or others that wait, hold up; make the bridge "
-            "with a larger max_pending, or send from outside of runs"
+            "with a larger max_pending, or send from outside of runs, and not in the thread of an "
+            "event loop"
+        )
+    if _loop_is_stuck(target, stuck) or isinstance(run, _StandingLoop):
+        return (
+            f"{would}: for {what}, which ends only when an event loop goes on that stands still, "
+            "as somebody waits in its thread; 'await' there, instead of result() or exception()"
         )
     if target.running():
         return (

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
 
 from reactivex import Observable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
-from rxlanggraph.configs import NamedThread, context_of_its_own, one_thread, threads_of
-from rxlanggraph.ending import Ending
-from rxlanggraph.engine import Engine
+from rxlanggraph.bridge.adapters import Graph, adapt_graph
+from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
+from rxlanggraph.bridge.engine import Engine
+from rxlanggraph.bridge.operators.invoke import ErrorPolicy, invoke
+from rxlanggraph.bridge.run import ConcurrencyGroup, Run, RunOptions
+from rxlanggraph.bridge.shutdown import (
+    CleanupReport,
+    cleanup_steps,
+    close_steps,
+    drive,
+    drive_async,
+)
 from rxlanggraph.errors import (
     BlockingCallError,
-    BridgeClosedError,
     InvalidArgumentError,
     InvalidTypeError,
-    LoopUnavailableError,
-    RegistryClosedError,
 )
-from rxlanggraph.messages import StreamMessage, passes_through
-from rxlanggraph.operators.invoke import ErrorPolicy, invoke
+from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
-from rxlanggraph.runs import Group, Run, RunOptions, current_run, run_scope
-from rxlanggraph.targets import Graph, as_target
 
 __all__ = ["Retry", "RxPyLangGraphBridge"]
 
@@ -38,7 +41,7 @@ _names = itertools.count(1)
 _SPARE_THREADS = 31
 
 
-class RxPyLangGraphBridge(Ending):
+class RxPyLangGraphBridge:
     """Runs messages through LangGraph graphs on one asyncio loop, for threads and Rx streams.
 
     Every run is in `registry` from before its submitter has its future until it has really ended.
@@ -109,11 +112,6 @@ class RxPyLangGraphBridge(Ending):
         return f"<RxPyLangGraphBridge {self.name} {registry.state}, {len(registry)} in flight>"
 
     @property
-    def lock(self) -> threading.RLock:
-        """The one lock of this bridge, for the operators. A leaf, for a few lines at a time."""
-        return self._engine.lock
-
-    @property
     def registry(self) -> TaskRegistry:
         """Every run in flight. Its ``cancel_all``, ``snapshot`` and waits are yours to use."""
         return self._engine.registry
@@ -178,8 +176,8 @@ class RxPyLangGraphBridge(Ending):
         Raises:
             BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
-            BlockingCallError: ``max_pending`` is reached, on the loop's own thread; or in a run on
-                whose end the room depends (a `DeadlockError`).
+            BlockingCallError: ``max_pending`` is reached, on the loop's own thread; or in a run, or
+                in the thread of another loop, on which the room depends (a `DeadlockError`).
             InvalidTypeError: ``graph`` cannot run, a thread_id or ``name`` is no string, or
                 ``config`` no mapping.
             InvalidArgumentError: A number out of its range, an unknown policy, or two thread_ids
@@ -188,14 +186,14 @@ class RxPyLangGraphBridge(Ending):
         special = (timeout, retry, config, name) != (None, None, None, None) or errors != "raise"
         options = None if special or self._recent is None else self._recent()
         if options is None or options.graph is not graph:
-            options = self.run_options(
+            options = self._run_options(
                 graph, timeout=timeout, retry=retry, errors=errors, config=config, name=name
             )
             if not special:
                 self._recent = weakref.ref(options)
-        return self.submit(options.message_for(message, thread_id), options)
+        return self._engine.submit(options.message_for(message, thread_id), options, self)
 
-    def run_options(
+    def _run_options(
         self,
         graph: Graph,
         *,
@@ -204,11 +202,11 @@ class RxPyLangGraphBridge(Ending):
         errors: Literal["raise", "emit"] = "raise",
         config: Mapping[str, Any] | None = None,
         name: str | None = None,
-        group: Group | None = None,
+        group: ConcurrencyGroup | None = None,
     ) -> RunOptions:
         """Check the options of `create_future_task`, and find out how ``graph`` is called.
 
-        For operators, which do it once for all their messages. Any thread; never blocks.
+        An operator does it once for all its messages.
         """
         if errors not in ("raise", "emit"):
             raise InvalidArgumentError(
@@ -218,100 +216,18 @@ class RxPyLangGraphBridge(Ending):
         _check_seconds("timeout", timeout)
         if name is not None and not isinstance(name, str):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
-        target = as_target(graph)
+        adapter = adapt_graph(graph)
         return RunOptions(
             graph,
-            target,
+            adapter,
             self.timeout if timeout is None else timeout,
             _retrying(retry),
             errors,
             config,
-            name or target.name,
+            name or adapter.name,
             group,
             one_thread(threads_of(graph, config)),
         )
-
-    def submit(self, message: StreamMessage, options: RunOptions) -> Run:
-        """Wait for room, then hand one run over: the second half of `create_future_task`.
-
-        Raises:
-            BridgeClosedError, LoopUnavailableError, BlockingCallError: As there.
-        """
-        run = self.new_run(message, options)
-        try:
-            self.wait_for_room(run)
-            return self.hand_over(run)
-        except BaseException:  # also of a signal handler, which may have let it in by half
-            if run in self.registry:
-                run.cancel()
-            self._engine.withdraw(run)
-            raise
-
-    def new_run(self, message: StreamMessage, options: RunOptions) -> Run:
-        """Make a run that sees the caller's contextvars. Any thread; never blocks."""
-        run = Run(message, options, context_of_its_own(), self._engine.handoff, self)
-        parent = current_run()
-        if parent is not None and not parent.done():
-            run.parent = parent
-        return run
-
-    def cut_off(self, run: Run) -> bool:
-        """Whether ``run``, which has ended, was ended by its loop or by the close of the bridge."""
-        return run.cut_off or (run.cancelled() and self.registry.state != "open")
-
-    def drop(self, run: Run) -> None:
-        """Cancel ``run``, however far it has come. Any thread; never blocks."""
-        try:
-            run.cancel()
-        finally:
-            self._engine.withdraw(run)
-
-    def wait_for_room(self, run: Run) -> None:
-        """Block until fewer than ``max_pending`` runs wait for their start.
-
-        What the bridge's own results lead to on the loop's thread, a later stage of the pipeline,
-        is let in at once, and starts before all others; so is what will run nothing. Each takes
-        the place of a run that was let in before, so there are never more than these.
-
-        Raises:
-            BlockingCallError: There is no room, and this is the thread of the bridge's loop.
-        """
-        backlog = self._engine.backlog
-        if not backlog.bounded:
-            return
-        on_loop = self._on_own_loop()
-        if (on_loop and self._delivers_result()) or passes_through(run.message):
-            run.downstream = True
-            backlog.hold(run)
-        elif not backlog.enter(run, may_block=not on_loop):
-            raise BlockingCallError(
-                f"max_pending runs of {self!r} wait for their start, and waiting for room on "
-                "the loop's own thread would stop them; submit from another thread, or "
-                "make the bridge with max_pending=None"
-            )
-
-    def _delivers_result(self) -> bool:
-        # Callbacks and observers run in the context of the run that ended, as does what they
-        # schedule on the loop.
-        scope = run_scope.get()
-        return scope is not None and scope.is_over(self._engine.handoff)
-
-    def hand_over(self, run: Run) -> Run:
-        """Register ``run`` and hand it to the loop; never blocks.
-
-        Raises:
-            BridgeClosedError, LoopUnavailableError: As in `create_future_task`.
-        """
-        engine = self._engine
-        try:
-            engine.submit(run)
-        except (RegistryClosedError, LoopUnavailableError) as error:
-            if engine.registry.state == "open":
-                raise
-            raise BridgeClosedError(
-                f"the bridge {self.name} is closed and takes no more messages; make a new one"
-            ) from error
-        return run
 
     def invoke(
         self,
@@ -363,12 +279,13 @@ class RxPyLangGraphBridge(Ending):
             )
         if max_concurrency is not None:
             _check_count("max_concurrency", max_concurrency)
-        options = self.run_options(
+        options = self._run_options(
             graph, timeout=timeout, retry=retry, errors="emit", config=config, name=name
         )
         if thread_id is not None and not callable(thread_id):
             _check_thread(thread_id, options.thread)
         return invoke(
+            self._engine,
             self,
             options,
             max_concurrency=max_concurrency,
@@ -376,6 +293,131 @@ class RxPyLangGraphBridge(Ending):
             thread_id=thread_id,
             errors=errors,
         )
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def cleanup_tasks(self, timeout: float | None = 5.0) -> CleanupReport:
+        """Cancel everything in flight, and wait until it has ended; the bridge stays usable.
+
+        What arrives meanwhile is cancelled too. When this returns, nothing that was admitted
+        before still runs, unless the report names it. Any thread but the loop's own, also in a
+        signal handler; blocks.
+
+        Args:
+            timeout: Seconds to wait; None waits for ever, 0 does not wait.
+
+        Raises:
+            BlockingCallError: Called on the loop's own thread; nothing was cancelled.
+            DeadlockError: Called in a run of the bridge; nothing was cancelled.
+        """
+        self._refuse_own_loop("cleanup_tasks", "await bridge.cleanup_tasks_async()", timeout)
+        return drive(cleanup_steps(self._engine, timeout), self._engine.registry)
+
+    async def cleanup_tasks_async(self, timeout: float | None = 5.0) -> CleanupReport:
+        """Do what `cleanup_tasks` does, awaiting. Any loop.
+
+        Cancelling it stops the waiting; what was cancelled stays so. A run that awaits it on its
+        own bridge is cancelled like all others.
+
+        Args:
+            timeout: Seconds to wait; None waits for ever.
+        """
+        return await drive_async(cleanup_steps(self._engine, timeout), self._engine.registry)
+
+    def close(
+        self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
+    ) -> CleanupReport:
+        """Seal admission, drain, cancel the rest, and end the loop or give it back.
+
+        Any thread but the loop's own, also in a signal handler or a finalizer; blocks. Calling it
+        again waits again and changes nothing else.
+
+        Args:
+            timeout: Seconds that runs in flight get to end by themselves; None for ever.
+            cancel_timeout: Seconds that cancelled ones get after that.
+
+        Raises:
+            BlockingCallError: Called on the loop's own thread with something to wait for; nothing
+                was closed. With both timeouts 0 it may be called anywhere.
+            DeadlockError: Called in a run of the bridge, likewise.
+        """
+        waits = None if timeout is None or cancel_timeout is None else timeout + cancel_timeout
+        self._refuse_own_loop(
+            "close", "await bridge.aclose(), or close(0, cancel_timeout=0),", waits
+        )
+        engine = self._engine
+        report = drive(close_steps(engine, timeout, cancel_timeout), engine.registry)
+        if not self._engine.on_own_loop():
+            engine.wait_stopped(cancel_timeout)
+        engine.threads.shutdown(wait=not report.stuck)
+        return report
+
+    async def aclose(
+        self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
+    ) -> CleanupReport:
+        """Do what `close` does, awaiting. Any loop but one that the bridge owns.
+
+        Cancelling it ends the loop, or gives it back, without more waiting.
+
+        Args:
+            timeout: As in `close`.
+            cancel_timeout: As in `close`.
+
+        Raises:
+            BlockingCallError: Awaited on the loop that the bridge owns and would have to end.
+        """
+        engine = self._engine
+        if self._engine.on_own_loop() and engine.host.owned:
+            raise BlockingCallError(
+                f"aclose() on the loop that {self.name} owns would wait for the end of that very "
+                "loop; close the bridge from the thread or loop that made it"
+            )
+        report = await drive_async(close_steps(engine, timeout, cancel_timeout), engine.registry)
+        await asyncio.wait([asyncio.wrap_future(engine.host.stopped)], timeout=cancel_timeout)
+        engine.threads.shutdown(wait=not report.stuck)
+        return report
+
+    def __enter__(self) -> Self:
+        """Return the bridge itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """`close`; without draining if an exception leaves the block."""
+        if exc_type is None:
+            self.close()
+        else:
+            self.close(0)
+
+    async def __aenter__(self) -> Self:
+        """Return the bridge itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """`aclose`; without draining if an exception leaves the block."""
+        if exc_type is None:
+            await self.aclose()
+        else:
+            await self.aclose(0)
+
+    def _refuse_own_loop(self, method: str, remedy: str, timeout: float | None) -> None:
+        if timeout == 0:
+            return
+        if self._engine.on_own_loop():
+            raise BlockingCallError(
+                f"{method}() would block the event loop of {self.name}, and wait for what only "
+                f"that loop can end; use '{remedy}' there"
+            )
+        self._engine.registry.check_outside(f"{method}()")
 
 
 def _check_count(argument: str, value: object) -> None:

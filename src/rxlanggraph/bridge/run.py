@@ -6,13 +6,17 @@ import asyncio
 import enum
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from rxlanggraph.configs import NamedThread, one_thread
+from rxlanggraph.bridge.configs import NamedThread, one_thread
+from rxlanggraph.bridge.deadlocks import begin_wait, end_wait, waiting
+from rxlanggraph.concurrency.future import SharedLockFuture
+from rxlanggraph.concurrency.threads import lock_released
+from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.errors import (
     BlockingCallError,
     RunCancelledError,
@@ -20,19 +24,16 @@ from rxlanggraph.errors import (
     RunTimeoutError,
     WrongProcessError,
 )
-from rxlanggraph.futures import LightFuture
 from rxlanggraph.messages import Status, StreamMessage, as_message, failure_of, passes_through
 from rxlanggraph.registry import Outcome
-from rxlanggraph.usercode import raise_on_loop
-from rxlanggraph.waits import begin_wait, end_wait, waiting
 
 if TYPE_CHECKING:
     from tenacity import AsyncRetrying
 
-    from rxlanggraph.configs import Config
-    from rxlanggraph.targets import Graph, Target
+    from rxlanggraph.bridge.adapters import Graph, GraphAdapter
+    from rxlanggraph.bridge.configs import Config
 
-__all__ = ["Group", "Phase", "Run", "RunOptions", "RunScope", "current_run", "run_scope"]
+__all__ = ["ConcurrencyGroup", "Phase", "Run", "RunOptions", "RunScope", "current_run", "run_scope"]
 
 
 _COUNTS_AS: dict[Status, Outcome] = {
@@ -55,7 +56,7 @@ class Phase(enum.Enum):
 
 
 @dataclass(slots=True)
-class Group:
+class ConcurrencyGroup:
     """The runs of one subscription, which share a bound of their own. Confined to the loop."""
 
     limit: int
@@ -68,13 +69,13 @@ class RunOptions:
     """What is the same for all runs of one call or operator."""
 
     graph: Graph
-    target: Target
+    adapter: GraphAdapter
     timeout: float | None = None
     retry: AsyncRetrying | None = None
     errors: Literal["raise", "emit"] = "raise"
     config: Config | None = None
     name: str = ""
-    group: Group | None = None
+    group: ConcurrencyGroup | None = None
     thread: NamedThread | None = None
     """The thread that the config, or the graph's own, names for all of them."""
 
@@ -89,9 +90,12 @@ class RunOptions:
             InvalidTypeError: ``thread_id`` is no string.
             InvalidArgumentError: The config names another thread.
         """
-        if passes_through(item):
+        if not isinstance(item, StreamMessage):
+            message = StreamMessage(item, thread_id)
+        elif passes_through(item):
             return item
-        message = as_message(item, thread_id)
+        else:
+            message = as_message(item, thread_id)
         if self.thread is None or message.thread_id == self.thread.thread_id:
             return message
         if message.thread_id is not None:
@@ -108,10 +112,10 @@ class _Crossing(Protocol):
 
     max_concurrency: int
 
-    def attend(self, run: Run) -> bool: ...
+    def post(self, run: Run) -> bool: ...
 
 
-class Run(LightFuture[StreamMessage]):
+class Run(SharedLockFuture[StreamMessage]):
     """A ``concurrent.futures.Future`` whose cancelling reaches the coroutine behind it.
 
     `cancel` resolves the future at once and asks the coroutine to stop; the run stays in the
@@ -133,6 +137,8 @@ class Run(LightFuture[StreamMessage]):
         self.context = context
         self._crossing = crossing
         self.downstream = False  # whether a result of the same bridge led to it
+        # Of one that is not handed over yet: tells those that have to end before. Any thread.
+        self.withheld_by: Callable[[], Iterable[Run]] | None = None
         # The run, still on, in whose context this one was made. Until it has ended.
         self.parent: Run | None = None
         self.child_cancelled = False  # whether a run made in its context was; only ever set
@@ -163,7 +169,7 @@ class Run(LightFuture[StreamMessage]):
             cancelled, interrupt = self._cancel()
         finally:  # also where a signal handler raises in it
             if self.cancelled():
-                self._crossing.attend(self)
+                self._crossing.post(self)
         if interrupt is not None:
             raise interrupt
         return cancelled
@@ -231,9 +237,13 @@ class Run(LightFuture[StreamMessage]):
         super().add_done_callback(fn)
 
     def _wait(self, timeout: float | None) -> None:
-        at_once = self.done() or (timeout is not None and timeout <= 0)
-        with waiting(None if at_once else current_run(), self):
+        run = current_run()
+        in_thread_alone = run is None and asyncio._get_running_loop() is None
+        if in_thread_alone or self.done() or (timeout is not None and timeout <= 0):
             super()._wait(timeout)
+        else:
+            with lock_released(self._lock), waiting(run, self):
+                super()._wait(timeout)
 
     def get_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that it runs on. Any thread; never blocks."""
@@ -258,7 +268,7 @@ class Run(LightFuture[StreamMessage]):
     @property
     def label(self) -> str:
         """What it is, for people. Any thread; never blocks."""
-        return f"the run of message {self.message.id} on {self.options.target.name!r}"
+        return f"the run of message {self.message.id} on {self.options.adapter.name!r}"
 
     @property
     def place(self) -> _Crossing:
@@ -266,7 +276,7 @@ class Run(LightFuture[StreamMessage]):
         return self._crossing
 
     @property
-    def group(self) -> Group | None:
+    def group(self) -> ConcurrencyGroup | None:
         """The subscription whose bound it shares, if any. Any thread; never blocks."""
         return self.options.group
 
@@ -274,6 +284,11 @@ class Run(LightFuture[StreamMessage]):
     def thread_id(self) -> str | None:
         """The thread that it runs on, if any. Any thread; never blocks."""
         return self.message.thread_id
+
+    def ahead(self) -> Iterable[Run]:
+        """Those that have to end before it is handed over. Any thread; never blocks."""
+        withheld_by = self.withheld_by
+        return () if withheld_by is None else withheld_by()
 
     # -- for the engine ------------------------------------------------------------------------
 
@@ -309,23 +324,25 @@ class Run(LightFuture[StreamMessage]):
             result: What it is resolved with.
             call_back: False leaves the callbacks to the next call.
         """
-        failure = None if self.options.errors == "emit" else failure_of(result)
+        failure = None
+        if result.status != "ok" and self.options.errors != "emit":
+            failure = failure_of(result)
         if failure is None:
-            self.settle(result, None, call_back=call_back)
+            self.set_outcome(result, None, call_back=call_back)
         elif result.status == "cancelled":
             _, interrupt = self._cancel()
-            self.settle(None, None)
+            self.set_outcome(None, None)
             if interrupt is not None:
                 raise_on_loop(interrupt)
         else:
-            self.settle(None, failure, call_back=call_back)
+            self.set_outcome(None, failure, call_back=call_back)
 
     def counts_as(self, status: Status) -> Outcome:
         """How the registry is to count it: as its future says, if that is resolved already."""
-        if self.cancelled():
-            return "cancelled"
         if self.done():
-            result = self.peek()
+            if self.cancelled():
+                return "cancelled"
+            result = self.result_nowait()
             status = "error" if result is None else result.status
         return _COUNTS_AS[status]
 

@@ -1,4 +1,4 @@
-"""Backlog: how many runs may be admitted and not yet started, and who waits for room."""
+"""AdmissionLimiter: how many runs may be admitted and not yet started, and who waits for room."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import threading
 from collections import deque
 from itertools import takewhile
 
-from rxlanggraph.errors import LoopUnavailableError
-from rxlanggraph.locking import letting_go
-from rxlanggraph.runs import Run, current_run
-from rxlanggraph.waits import Waiter, waiting
+from rxlanggraph.bridge.deadlocks import Waiter, review, waiting
+from rxlanggraph.bridge.run import Run, current_run
+from rxlanggraph.concurrency.threads import lock_released
+from rxlanggraph.errors import DeadlockError, LoopUnavailableError
 
-__all__ = ["Backlog"]
+__all__ = ["AdmissionLimiter"]
 
 
-class Backlog:
+class AdmissionLimiter:
     """Room for ``limit`` runs that wait for their turn; submitters beyond it block.
 
     First come, first served. A blocked submitter is woken when a good part of the room is free,
@@ -37,10 +37,10 @@ class Backlog:
         # Who has room. May be more than the limit: see hold().
         self._holders: set[Run] = set()
         self._gates: deque[tuple[threading.Lock, Run]] = deque()
-        self._turned_away: dict[Run, LoopUnavailableError] = {}
+        self._turned_away: dict[Run, LoopUnavailableError | DeadlockError] = {}
         self._closed = False
 
-    def enter(self, run: Run, *, may_block: bool) -> bool:
+    def acquire(self, run: Run, *, may_block: bool) -> bool:
         """Take room for ``run``; if there is none, wait for it. Any thread; blocks if it may.
 
         An exception raised into the wait (Ctrl-C) gives the place back. After `close` it returns
@@ -51,7 +51,7 @@ class Backlog:
 
         Raises:
             LoopUnavailableError: The loop has paused meanwhile: see `turn_away`.
-            DeadlockError: In a run, on whose end the room depends.
+            DeadlockError: In a run, or on a loop, on which the room depends.
         """
         with self._lock:  # one section: room that is seen is taken
             if self._closed:
@@ -65,23 +65,23 @@ class Backlog:
             gate.acquire()
             self._gates.append((gate, run))
         try:
-            with letting_go(self._lock), waiting(current_run(), _RoomFor(self, gate, run)):
+            with lock_released(self._lock), waiting(current_run(), _RoomFor(self, gate, run)):
                 gate.acquire()
         except BaseException:
             with self._lock:
                 if (gate, run) in self._gates:
                     self._gates.remove((gate, run))
                 self._turned_away.pop(run, None)
-            self.leave(run)
+            self.release(run)
             raise
         with self._lock:
             error = self._turned_away.pop(run, None)
         if error is not None:
-            raise LoopUnavailableError(*error.args)
+            raise type(error)(*error.args)
         return True
 
     def crowd(self, gate: threading.Lock, run: Run) -> tuple[list[Waiter], int]:
-        """See `waits.Room`: of the room that ``gate`` is to open for ``run``. Never blocks."""
+        """See `deadlocks.Room`: of the room that ``gate`` is to open for ``run``. Never blocks."""
         with self._lock:
             if (gate, run) not in self._gates:
                 return [], 0  # it is open
@@ -96,8 +96,12 @@ class Backlog:
         with self._lock:
             if not self._closed:
                 self._holders.add(run)
+            waited_for = bool(self._gates)
+        if waited_for:
+            with lock_released(self._lock):
+                review()
 
-    def leave(self, run: Run) -> None:
+    def release(self, run: Run) -> None:
         """Free the room that ``run`` has, if it has any. Any thread; never blocks."""
         with self._lock:
             self._holders.discard(run)
@@ -116,6 +120,14 @@ class Backlog:
                 self._turned_away[run] = error
                 gate.release()
 
+    def refuse(self, gate: threading.Lock, run: Run, error: DeadlockError) -> None:
+        """Have whoever waits at ``gate`` raise ``error``; see `deadlocks.Room`. Never blocks."""
+        with self._lock:
+            if (gate, run) in self._gates:
+                self._gates.remove((gate, run))
+                self._turned_away[run] = error
+                gate.release()
+
     def close(self) -> None:
         """Let everyone through who waits. Any thread; never blocks."""
         with self._lock:
@@ -129,9 +141,12 @@ class Backlog:
 class _RoomFor:
     """What one blocked submitter waits for."""
 
-    def __init__(self, backlog: Backlog, gate: threading.Lock, run: Run) -> None:
+    def __init__(self, admission: AdmissionLimiter, gate: threading.Lock, run: Run) -> None:
         self._wanted = gate, run
-        self._backlog = backlog
+        self._admission = admission
 
     def crowd(self) -> tuple[list[Waiter], int]:
-        return self._backlog.crowd(*self._wanted)
+        return self._admission.crowd(*self._wanted)
+
+    def refuse(self, error: DeadlockError) -> None:
+        self._admission.refuse(*self._wanted, error)

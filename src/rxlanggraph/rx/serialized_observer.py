@@ -1,4 +1,4 @@
-"""Emitter: the Rx grammar for results that arrive from several threads at once (invariant 7)."""
+"""SerializedObserver: the Rx grammar for results that come from several threads (invariant 7)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, Generic, TypeVar
 
 from reactivex import abc
 
-from rxlanggraph.forking import fork_safe_rlock
-from rxlanggraph.usercode import contain
+from rxlanggraph.concurrency.forking import fork_safe_rlock
+from rxlanggraph.concurrency.user_code import contain
 
-__all__ = ["Emitter"]
+__all__ = ["SerializedObserver"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger("rxlanggraph")
 
 
-class Emitter(Generic[_T]):
+class SerializedObserver(Generic[_T]):
     """Passes notifications on to one observer, one at a time, in the order they were put.
 
     Whoever finds nobody emitting emits, for others too; so no thread waits for another, and the

@@ -1,4 +1,4 @@
-"""Turns: which of the waiting runs may start. Confined to the loop's thread; no lock.
+"""RunScheduler: which of the waiting runs may start. Confined to the loop's thread; no lock.
 
 Three bounds, passed in this order and given back together:
 
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from rxlanggraph.runs import Phase, Run
+from rxlanggraph.bridge.run import Phase, Run
 
-__all__ = ["Turns"]
+__all__ = ["RunScheduler"]
 
 
-class Turns:
+class RunScheduler:
     """Who may run now."""
 
     def __init__(self, limit: int) -> None:
@@ -33,7 +33,7 @@ class Turns:
         # value: who waits behind that one; None as long as nobody does.
         self._lanes: dict[str, deque[Run] | None] = {}
 
-    def arrive(self, run: Run) -> None:
+    def enqueue(self, run: Run) -> None:
         """Put ``run`` in the queue."""
         run.phase = Phase.WAITING
         thread_id = run.message.thread_id
@@ -47,7 +47,7 @@ class Turns:
             self._lanes[thread_id] = None
         self._pass_lane(run)
 
-    def take(self) -> Run | None:
+    def next_ready(self) -> Run | None:
         """Return the next run that may start, with its slot taken; None if none may."""
         while self._running < self._limit:
             ready = self._downstream or self._ready
@@ -60,8 +60,8 @@ class Turns:
             self._leave_group_and_lane(run)  # cancelled while it waited
         return None
 
-    def depart(self, run: Run) -> None:
-        """Take back all that ``run``, got from `take`, held."""
+    def release(self, run: Run) -> None:
+        """Take back all that ``run``, got from `next_ready`, held."""
         self._running -= 1
         if run.options.group is not None or run.message.thread_id is not None:
             self._leave_group_and_lane(run)
@@ -82,14 +82,16 @@ class Turns:
     def _leave_group_and_lane(self, run: Run) -> None:
         group = run.options.group
         if group is not None:
-            group.running -= 1
+            # Its place is not free while a successor is looked for: one that was cancelled lets the
+            # next one of its thread in, which would take the place that is about to be given away.
             while group.waiting:
                 successor = group.waiting.popleft()
                 if successor.phase is Phase.WAITING:
-                    group.running += 1
                     self._line_up(successor)
                     break
                 self._leave_lane(successor)
+            else:
+                group.running -= 1
         self._leave_lane(run)
 
     def _leave_lane(self, run: Run) -> None:

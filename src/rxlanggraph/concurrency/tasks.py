@@ -19,10 +19,10 @@ from collections.abc import Coroutine
 from contextvars import Context
 from typing import Any
 
-__all__ = ["TaskStarter", "keep_quiet"]
+__all__ = ["EagerTaskStarter", "close_left_behind", "silence_pending_warning"]
 
 
-class TaskStarter:
+class EagerTaskStarter:
     """Starts coroutines as tasks, which take their first steps in the order of their starts.
 
     Confined to the loop's thread.
@@ -71,7 +71,7 @@ def _is_to_begin(known: weakref.ref[Coroutine[Any, Any, None]] | None) -> bool:
     return coroutine is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 
-def keep_quiet(task: asyncio.Task[Any] | None) -> None:
+def silence_pending_warning(task: asyncio.Task[Any] | None) -> None:
     """Spare the log of "Task was destroyed but it is pending!" for ``task``.
 
     For tasks of ours that a loop left behind when it ended: their futures are resolved, with an
@@ -79,3 +79,16 @@ def keep_quiet(task: asyncio.Task[Any] | None) -> None:
     """
     if task is not None:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def close_left_behind(
+    coroutine: Coroutine[Any, Any, object], loop: asyncio.AbstractEventLoop
+) -> None:
+    """Close ``coroutine``, which ``loop``, closed before, left behind; its task is kept quiet.
+
+    Any thread; never blocks.
+    """
+    for task in asyncio.all_tasks(loop):
+        if task.get_coro() is coroutine:
+            silence_pending_warning(task)
+    coroutine.close()

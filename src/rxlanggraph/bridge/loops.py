@@ -22,14 +22,14 @@ from concurrent.futures import Future, InvalidStateError
 from contextvars import Context
 from typing import Any, Protocol
 
+from rxlanggraph.bridge.executor import RunExecutor, RunRouting, check_routable, route_runs
+from rxlanggraph.concurrency.loop_probe import LoopProbe
+from rxlanggraph.concurrency.tasks import close_left_behind, silence_pending_warning
+from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
-from rxlanggraph.probes import LoopProbe
 from rxlanggraph.registry import TaskRegistry
-from rxlanggraph.starting import start_apart
-from rxlanggraph.tasks import keep_quiet
-from rxlanggraph.threads import RunRouting, WorkerThreads, check_routable, route_runs
 
-__all__ = ["AbsentLoop", "AdoptedLoop", "EngineHooks", "Home", "OwnedLoop"]
+__all__ = ["AbsentLoop", "AdoptedLoop", "EngineHooks", "LoopHost", "OwnedLoop"]
 
 _log = logging.getLogger("rxlanggraph")
 # How long the tasks of a stopping loop of ours get to end, in seconds. They were cancelled, with
@@ -45,10 +45,10 @@ class EngineHooks(Protocol):
 
     registry: TaskRegistry
 
-    def loop_going(self, error: LoopUnavailableError) -> None:
+    def loop_stopping(self, error: LoopUnavailableError) -> None:
         """On the loop: take nothing more, and cancel what runs."""
 
-    def loop_gone(self, error: LoopUnavailableError) -> None:
+    def loop_stopped(self, error: LoopUnavailableError) -> None:
         """In any thread: the loop runs nothing any more; resolve what is left."""
 
     def loop_paused(self, error: LoopUnavailableError) -> None:
@@ -58,7 +58,7 @@ class EngineHooks(Protocol):
         """In any thread: whether the loop still has to look at a run."""
 
 
-class Home(Protocol):
+class LoopHost(Protocol):
     """The life of one loop."""
 
     owned: bool
@@ -75,10 +75,10 @@ class Home(Protocol):
     def check(self) -> None:
         """Raise LoopUnavailableError if the loop is visibly not running. Cheap: per message."""
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Ask to stop the loop, or to give it back. Any thread; never blocks."""
 
-    left: Future[None]
+    stopped: Future[None]
     """Done when that has happened, or waits for a loop that is paused."""
 
     look_every: float | None
@@ -98,11 +98,11 @@ class OwnedLoop:
     look_every: float | None = None
     paused: bool = False
 
-    def __init__(self, name: str, threads: WorkerThreads, hooks: EngineHooks) -> None:
+    def __init__(self, name: str, threads: RunExecutor, hooks: EngineHooks) -> None:
         # Written in start(), which the engine calls under its lifecycle lock.
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread_id: int | None = None
-        self.left: Future[None] = Future()
+        self.stopped: Future[None] = Future()
         # Filled by one setdefault, which no signal handler can enter.
         self._claim: dict[str, asyncio.AbstractEventLoop] = {}
         # Set by any thread, before it asks the loop to stop; read on the loop's thread.
@@ -132,7 +132,7 @@ class OwnedLoop:
                 target=self._main, args=(loop, routing), name=f"{self._name}-loop", daemon=True
             )
             self.loop = loop
-            start_apart(thread)
+            start_detached(thread)
         except BaseException as error:
             if thread is None or not thread.is_alive():  # or else it is there for the next one
                 if self._claim.get("loop") is loop:
@@ -151,10 +151,10 @@ class OwnedLoop:
     def check(self) -> None:
         """A loop of ours stops when we say so, or tells the engine: nothing to look at."""
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Ask the loop to stop. Any thread; never blocks."""
         if self.loop is None:
-            _set_done(self.left)
+            _set_done(self.stopped)
             return
         self._stopping = True
         with contextlib.suppress(RuntimeError):  # it has stopped by itself
@@ -168,14 +168,14 @@ class OwnedLoop:
             self._run(loop)
         finally:
             try:
-                self._hooks.loop_going(error)
+                self._hooks.loop_stopping(error)
                 self._finish(loop)
             finally:
                 asyncio.set_event_loop(None)
                 routing.release()
                 loop.close()
-                self._hooks.loop_gone(error)
-                _set_done(self.left)
+                self._hooks.loop_stopped(error)
+                _set_done(self.stopped)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         # A task or a callback that raises SystemExit or KeyboardInterrupt ends run_forever(), when
@@ -203,7 +203,7 @@ class OwnedLoop:
             # end for it as if it were complete.
             _complete(loop, loop.shutdown_asyncgens())
         for task in asyncio.all_tasks(loop):
-            keep_quiet(task)  # named in the clean-up report
+            silence_pending_warning(task)  # named in the clean-up report
 
 
 class AdoptedLoop:
@@ -221,7 +221,7 @@ class AdoptedLoop:
         check_routable(loop)
         self.loop: asyncio.AbstractEventLoop | None = loop
         self.thread_id: int | None = None  # written on the loop
-        self.left: Future[None] = Future()
+        self.stopped: Future[None] = Future()
         self.paused = False  # written by the watch
         self._loop = loop
         self._name = name
@@ -229,7 +229,7 @@ class AdoptedLoop:
         self._release = asyncio.Event()  # set and awaited on the loop
         # Filled by one setdefault, which no signal handler can enter.
         self._claim: dict[str, Coroutine[Any, Any, None]] = {}
-        self._guarding: Future[None] = Future()  # written by start(), before the watch begins
+        self._guarding: Future[None] = Future()  # written by start(); until then, not done
         self._leaving = False  # only ever set, by any thread
         self._wake = threading.Event()  # has the watch see whether it is over
 
@@ -249,17 +249,23 @@ class AdoptedLoop:
         if self._claim.setdefault("guard", guard) is not guard:
             guard.close()  # a signal handler on top of this very call was first
             return self._loop
+        watch = threading.Thread(target=self._watch, name=f"{self._name}-watch", daemon=True)
         try:
+            start_detached(
+                watch
+            )  # first: an unwatched loop would be found neither paused nor closed
             # Not in the context of whoever comes first, which it would keep.
             guarding = Context().run(asyncio.run_coroutine_threadsafe, guard, self._loop)
         except RuntimeError as error:
-            self._claim.clear()
             guard.close()
-            raise LoopUnavailableError(self._absent_text()) from error
+            if self._loop.is_closed():
+                raise LoopUnavailableError(self._absent_text()) from error
+            self._claim.clear()
+            raise LoopUnavailableError(
+                f"no thread to watch over the loop that {self._name} adopted: {error}"
+            ) from error
         self._guarding = guarding
         guarding.add_done_callback(self._guard_ended)
-        watch = threading.Thread(target=self._watch, name=f"{self._name}-watch", daemon=True)
-        start_apart(watch)
         return self._loop
 
     def check(self) -> None:
@@ -267,14 +273,14 @@ class AdoptedLoop:
         if not self._loop.is_running():
             raise LoopUnavailableError(self._absent_text())
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Give the loop back as it was, when it runs next. Any thread; never blocks."""
         self._leaving = True
         if not self._claim:  # it was never used
-            _set_done(self.left)
+            _set_done(self.stopped)
             return
         if not self._loop.is_running():
-            _set_done(self.left)
+            _set_done(self.stopped)
         with contextlib.suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(self._release.set)
         self._wake.set()
@@ -296,13 +302,13 @@ class AdoptedLoop:
 
     async def _guard(self) -> None:
         self._note_thread()
-        keep_quiet(asyncio.current_task())
+        silence_pending_warning(asyncio.current_task())
         routing = route_runs(self._loop)
         try:
             await self._release.wait()
             await self._end_of_arrivals()
         except asyncio.CancelledError:
-            self._hooks.loop_going(LoopUnavailableError(self._ending_text()))
+            self._hooks.loop_stopping(LoopUnavailableError(self._ending_text()))
             await self._hooks.registry.wait_idle_async(_LAST_ROUND)
             await self._end_of_arrivals()
             raise
@@ -316,7 +322,7 @@ class AdoptedLoop:
             await asyncio.sleep(0)
 
     def _guard_ended(self, _: Future[None]) -> None:
-        _set_done(self.left)
+        _set_done(self.stopped)
         self._wake.set()
 
     def _watch(self) -> None:
@@ -327,15 +333,15 @@ class AdoptedLoop:
             elif probe.has_turned():
                 self.paused = False
             elif self._loop.is_closed():
-                self._hooks.loop_gone(LoopUnavailableError(self._absent_text()))
-                self._claim["guard"].close()
+                self._hooks.loop_stopped(LoopUnavailableError(self._absent_text()))
+                close_left_behind(self._claim["guard"], self._loop)
                 break
             else:
                 self.paused = True
                 self._hooks.loop_paused(LoopUnavailableError(self._absent_text()))
                 if self._leaving:
-                    _set_done(self.left)
-        _set_done(self.left)
+                    _set_done(self.stopped)
+        _set_done(self.stopped)
 
     def _note_thread(self) -> None:
         self.thread_id = threading.get_ident()  # another thread may have gone on with the loop
@@ -362,8 +368,8 @@ class AbsentLoop:
     def __init__(self, error: WrongProcessError) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread_id: int | None = None
-        self.left: Future[None] = Future()
-        self.left.set_result(None)
+        self.stopped: Future[None] = Future()
+        self.stopped.set_result(None)
         self._error = error
 
     def start(self) -> asyncio.AbstractEventLoop:
@@ -374,7 +380,7 @@ class AbsentLoop:
         """Raise the error. Any thread; never blocks."""
         raise WrongProcessError(*self._error.args)
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Leave it alone. Any thread; never blocks."""
 
 

@@ -1,4 +1,4 @@
-"""Handoff: the only crossing from a thread to the loop.
+"""LoopInbox: the only crossing from a thread to the loop.
 
 What crosses is always the same: "look at this run". On the loop, the engine starts it, or cancels
 it, or sees that there is nothing left to do. One ``run_coroutine_threadsafe`` carries everything
@@ -8,8 +8,9 @@ wake-up: a callback of the loop's next step looks at it.
 
 Invariants kept here (numbers as in docs/design.md):
 
-1. A run that was let in is looked at, or is resolved by `Engine.loop_gone` when the loop is gone:
-   each append to the queue has a drain come after it, also where a signal handler raises between.
+1. A run that was let in is looked at, or is resolved by `Engine.loop_stopped` when the loop is
+   gone: each append to the queue has a drain come after it, also where a signal handler raises
+   between.
 4. ``lock`` is released before the loop, a future or the engine is called.
 5. ``lock`` is an RLock, and each section is one check and one write.
 8. A drain that will never run is closed.
@@ -32,12 +33,12 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from rxlanggraph.bridge.run import Run
+from rxlanggraph.concurrency.tasks import close_left_behind
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 from rxlanggraph.registry import TaskRegistry
-from rxlanggraph.runs import Run
-from rxlanggraph.tasks import keep_quiet
 
-__all__ = ["Handoff"]
+__all__ = ["LoopInbox"]
 
 # A drain that was sent from a thread; or True for one that the loop's own thread has scheduled.
 _Drain: TypeAlias = "Coroutine[Any, Any, None] | Literal[True]"
@@ -45,12 +46,12 @@ _Drain: TypeAlias = "Coroutine[Any, Any, None] | Literal[True]"
 _BATCH = 256
 
 
-class Handoff:
+class LoopInbox:
     """The queue of runs to look at, and the wake-up of the loop that does.
 
     Args:
         registry: Where a run is entered before its submitter gets it back.
-        visit: What to do with a run, on the loop. Must not raise.
+        process: What to do with a run, on the loop. Must not raise.
         lost: Called, from whichever thread noticed, when the loop turns out to be closed; calls
             `refuse`.
         lock: The lock of the bridge.
@@ -59,7 +60,7 @@ class Handoff:
     def __init__(
         self,
         registry: TaskRegistry,
-        visit: Callable[[Run], None],
+        process: Callable[[Run], None],
         lost: Callable[[LoopUnavailableError], None],
         lock: threading.RLock,
     ) -> None:
@@ -68,7 +69,7 @@ class Handoff:
         # Set once, before the first run is submitted.
         self.loop: asyncio.AbstractEventLoop | None = None
         self._registry = registry
-        self._visit = visit
+        self._process = process
         self._lost = lost
         # The lock of the bridge: guards the three below, and the fields of every run's future.
         self.lock = lock
@@ -94,12 +95,12 @@ class Handoff:
         welcome = self._registry.enter(run, run.options.name, run.message.thread_id)
         if not welcome:
             run.cancel()
-        elif not self.attend(run):
+        elif not self.post(run):
             # The loop went between the check and here: whoever let go of it may have missed us.
             self._registry.leave(run, "failed")
             self._raise_refusal()
 
-    def attend(self, run: Run) -> bool:
+    def post(self, run: Run) -> bool:
         """Have the loop look at ``run`` soon. Any thread, also the loop's; never blocks.
 
         Returns:
@@ -149,16 +150,13 @@ class Handoff:
         self.elsewhere = self._refusal = error
         self.loop = None
 
-    def forget(self) -> None:
+    def discard_pending(self) -> None:
         """Drop what is queued, and close the drain that was sent to a loop which is gone."""
         with self.lock:
             self._queue.clear()
             drain, self._drain_due = self._drain_due, None
         if isinstance(drain, Coroutine) and self.loop is not None:
-            for task in asyncio.all_tasks(self.loop):
-                if task.get_coro() is drain:
-                    keep_quiet(task)
-            drain.close()
+            close_left_behind(drain, self.loop)
 
     def _new_drain(self) -> _Drain:
         # On the loop itself the next step of the loop will do, without a task and a wake-up.
@@ -198,7 +196,7 @@ class Handoff:
                     self._drain_due = None
                     return False
                 run = self._queue.popleft()
-            self._visit(run)
+            self._process(run)
         return True
 
     def _drained(self, drain: _Drain, future: Future[None]) -> None:

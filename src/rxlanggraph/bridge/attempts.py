@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from tenacity import AsyncRetrying, DoAttempt, DoSleep, RetryCallState
 
-from rxlanggraph.configs import Config, configurable_of, layers_of
-from rxlanggraph.tracebacks import without_machinery
+from rxlanggraph.bridge.configs import Config, configurable_of, layers_of
+from rxlanggraph.bridge.tracebacks import without_machinery
 
 __all__ = ["ThreadAttempts", "retried", "saver_of"]
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
 
+from rxlanggraph.bridge.engine import Engine
+from rxlanggraph.bridge.operators.on_loop import OnLoop, loop_behind
+from rxlanggraph.bridge.run import ConcurrencyGroup, Run, RunOptions
+from rxlanggraph.concurrency.user_code import is_interrupt
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.messages import StreamMessage, failure_of, passes_through
-from rxlanggraph.operators.emitter import Emitter
-from rxlanggraph.operators.on_loop import OnLoop, loop_behind
-from rxlanggraph.runs import Group, Run, RunOptions
-from rxlanggraph.usercode import is_interrupt
+from rxlanggraph.rx.serialized_observer import SerializedObserver
 
-__all__ = ["ErrorPolicy", "Submitter", "invoke"]
+__all__ = ["ErrorPolicy", "invoke"]
 
 _log = logging.getLogger("rxlanggraph")
 
@@ -29,33 +30,9 @@ _Ended: TypeAlias = tuple[StreamMessage, Context]
 ThreadSelector: TypeAlias = "str | Callable[[Any], str | None] | None"
 
 
-class Submitter(Protocol):
-    """What an operator needs of a bridge."""
-
-    max_concurrency: int
-
-    @property
-    def lock(self) -> threading.RLock:
-        """The lock of the bridge."""
-
-    def new_run(self, message: StreamMessage, options: RunOptions) -> Run:
-        """Make a run, in the caller's context."""
-
-    def wait_for_room(self, run: Run) -> None:
-        """Block while too many runs wait for their start."""
-
-    def hand_over(self, run: Run) -> Run:
-        """Register the run and hand it to the loop."""
-
-    def cut_off(self, run: Run) -> bool:
-        """Whether the run did not end by itself: the loop ended, or the bridge was closed."""
-
-    def drop(self, run: Run) -> None:
-        """Cancel the run, handed over or not."""
-
-
 def invoke(
-    bridge: Submitter,
+    engine: Engine,
+    owner: object,
     options: RunOptions,
     *,
     max_concurrency: int | None,
@@ -70,7 +47,7 @@ def invoke(
     """
     if errors not in ("raise", "emit", "skip"):
         raise InvalidArgumentError(f"errors must be 'raise', 'emit' or 'skip', not {errors!r}")
-    look_ahead = 2 * (max_concurrency or bridge.max_concurrency) if ordered else None
+    look_ahead = 2 * (max_concurrency or engine.max_concurrency) if ordered else None
 
     def operator(source: Observable[Any]) -> Observable[StreamMessage]:
         def subscribe(
@@ -78,9 +55,10 @@ def invoke(
             scheduler: abc.SchedulerBase | None = None,
         ) -> abc.DisposableBase:
             loop = loop_behind(scheduler)
-            group = None if max_concurrency is None else Group(max_concurrency)
+            group = None if max_concurrency is None else ConcurrencyGroup(max_concurrency)
             subscription = _Subscription(
-                bridge,
+                engine,
+                owner,
                 replace(options, group=group),
                 look_ahead=look_ahead,
                 thread_id=thread_id,
@@ -99,7 +77,8 @@ class _Subscription:
 
     def __init__(
         self,
-        bridge: Submitter,
+        engine: Engine,
+        owner: object,
         options: RunOptions,
         *,
         look_ahead: int | None,
@@ -107,14 +86,15 @@ class _Subscription:
         errors: ErrorPolicy,
         observer: abc.ObserverBase[StreamMessage],
     ) -> None:
-        self._bridge = bridge
+        self._engine = engine
+        self._owner = owner
         self._options = options
         self._look_ahead = look_ahead
         self._thread_id = thread_id
         self._errors = errors
         # The lock of the bridge: guards all below, and the emitter's fields.
-        self._lock = bridge.lock
-        self._emitter = Emitter(observer, self._lock)
+        self._lock = engine.lock
+        self._emitter = SerializedObserver(observer, self._lock)
         self._source = SingleAssignmentDisposable()
         self._indexes: dict[Run, int] = {}  # every run that has not ended
         self._waiting: deque[Run] = deque()  # those not handed over, for lack of look-ahead
@@ -142,17 +122,19 @@ class _Subscription:
     def _on_next(self, item: Any) -> None:
         run = None
         try:
-            run = self._bridge.new_run(self._message_for(item), self._options)
-            self._bridge.wait_for_room(run)
+            run = self._engine.new_run(self._message_for(item), self._options, self._owner)
+            if self._look_ahead is not None:
+                run.withheld_by = partial(self._behind, self._arrived - self._look_ahead)
+            self._engine.wait_for_room(run)
             if not self._take(run):
-                self._bridge.drop(run)
+                self._engine.drop(run)
             elif self._look_ahead is None:
                 self._hand_over(run)
             else:
                 self._advance(self._look_ahead)
         except BaseException as error:
             if run is not None:
-                self._bridge.drop(run)
+                self._engine.drop(run)
             self._on_error(error)
             if error is self._raised or is_interrupt(error):
                 raise
@@ -193,7 +175,7 @@ class _Subscription:
         # over and emitted while the feeder of the first has not come to listen yet.
         run.add_done_callback(self._ended)
         try:
-            self._bridge.hand_over(run)
+            self._engine.hand_over(run)
         except Exception as error:
             self._on_error(error)
 
@@ -210,12 +192,19 @@ class _Subscription:
                     self._advancing = False
                     return
                 run = self._waiting.popleft()
+                run.withheld_by = None
             self._hand_over(run)
+
+    def _behind(self, last: int) -> list[Run]:
+        """The runs up to the index ``last`` that were handed over and have not ended."""
+        with self._lock:
+            indexes = self._indexes.items()
+            return [run for run, index in indexes if index <= last and run.withheld_by is None]
 
     def _ended(self, future: object) -> None:
         # In the loop's thread, or in the one that cancelled the run.
         assert isinstance(future, Run)
-        result = future.peek()
+        result = future.result_nowait()
         if result is None:
             result = future.outcome("cancelled", None, None, None)
         with self._lock:
@@ -227,7 +216,7 @@ class _Subscription:
             due = (ended,) if self._look_ahead is None else self._due(index, ended)
             for emitted, context in due:
                 self._put(emitted, context)
-            if self._cut_off is None and self._bridge.cut_off(future):
+            if self._cut_off is None and self._engine.was_cut_off(future):
                 self._cut_off = failure_of(result)
             if not self._indexes:
                 self._put_end()
@@ -302,7 +291,7 @@ class _Subscription:
         interrupt = None
         for run in runs:
             try:
-                self._bridge.drop(run)
+                self._engine.drop(run)
             except BaseException as error:  # in the main thread; the other runs are not to suffer
                 interrupt = error
         self._source.dispose()

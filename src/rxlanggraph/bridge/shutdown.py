@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TypeAlias
 
-from rxlanggraph.engine import Engine
+from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.registry import Sweep, TaskRegistry
 
 __all__ = ["CleanupReport", "StuckRun", "cleanup_steps", "close_steps", "drive", "drive_async"]
@@ -84,7 +84,7 @@ def cleanup_steps(engine: Engine, timeout: float | None) -> Steps:
 
 def close_steps(engine: Engine, timeout: float | None, cancel_timeout: float | None) -> Steps:
     """Seal admission, drain until ``timeout``, then cancel and wait until ``cancel_timeout``."""
-    engine.seal()
+    engine.close_admission()
     begun = engine.registry.begin_sweep()
     try:
         yield from _until_idle(engine, _deadline(timeout))
@@ -92,7 +92,7 @@ def close_steps(engine: Engine, timeout: float | None, cancel_timeout: float | N
             yield from _until_idle(engine, _deadline(cancel_timeout))
     finally:
         sweep = engine.registry.end_sweep(begun)
-        engine.leave()
+        engine.stop_loop()
     return _report(engine, sweep)
 
 
@@ -103,10 +103,10 @@ def _deadline(timeout: float | None) -> float | None:
 def _until_idle(engine: Engine, until: float | None) -> Generator[float | None, bool, bool]:
     """Wait for an idle registry, but not for a paused loop: nothing can end on that."""
     while True:
-        left, look_every = None if until is None else until - monotonic(), engine.home.look_every
+        left, look_every = None if until is None else until - monotonic(), engine.host.look_every
         last = look_every is None or (left is not None and left <= look_every)
         idle = yield left if last else look_every
-        if idle or last or engine.home.paused:
+        if idle or last or engine.host.paused:
             return idle
 
 

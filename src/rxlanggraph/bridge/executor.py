@@ -1,4 +1,4 @@
-"""WorkerThreads: where sync functions and sync graph nodes of runs are executed.
+"""RunExecutor: where sync functions and sync graph nodes of runs are executed.
 
 Why not a ``ThreadPoolExecutor``: its bound would be a second one beside ``max_concurrency`` and
 throttle below it (LangGraph's sync nodes take the loop's default executor: six threads on two
@@ -31,13 +31,12 @@ from time import monotonic
 from types import FrameType
 from typing import Any, ParamSpec, Self, TypeVar
 
+from rxlanggraph.bridge.run import Phase, Run, current_run
+from rxlanggraph.concurrency.forking import fork_safe_rlock
+from rxlanggraph.concurrency.threads import lock_released, start_detached
 from rxlanggraph.errors import InvalidTypeError
-from rxlanggraph.forking import fork_safe_rlock
-from rxlanggraph.locking import letting_go
-from rxlanggraph.runs import Phase, Run, current_run
-from rxlanggraph.starting import start_apart
 
-__all__ = ["RunRouting", "WorkerThreads", "active_run", "check_routable", "route_runs"]
+__all__ = ["RunExecutor", "RunRouting", "active_run", "check_routable", "route_runs"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -52,13 +51,13 @@ _LEAVING = 1.0
 class _Share:
     """The jobs of one run that have not ended. Guarded by the lock of the bridge."""
 
-    __slots__ = ("executing", "waiting", "when_free")
+    __slots__ = ("executing", "on_idle", "waiting")
 
     def __init__(self) -> None:
         # With their threads, once they have begun.
         self.executing: dict[_Job, int | None] = {}
         self.waiting: deque[_Job] = deque()
-        self.when_free: Callable[[], object] | None = None
+        self.on_idle: Callable[[], object] | None = None
 
 
 class _Job:
@@ -73,7 +72,7 @@ class _Job:
         self.future: Future[Any] = Future()
 
 
-class WorkerThreads(Executor):
+class RunExecutor(Executor):
     """An executor that knows which run each of its threads works for.
 
     Calls that belong to no run share the place of one more run.
@@ -157,12 +156,12 @@ class WorkerThreads(Executor):
             target=self._work, args=([job],), name=f"{self._name}-worker", daemon=True
         )
         try:
-            start_apart(thread)
+            start_detached(thread)
         except RuntimeError:
             self._end_job(job, goes_on=False)
             raise
 
-    def when_free(self, run: Run, callback: Callable[[], object]) -> bool:
+    def on_idle(self, run: Run, callback: Callable[[], object]) -> bool:
         """Call ``callback``, in its last thread, once no thread works for ``run`` any more.
 
         Any thread; never blocks.
@@ -174,7 +173,7 @@ class WorkerThreads(Executor):
             share = self._shares.get(run)
             if share is None:
                 return False
-            share.when_free = callback
+            share.on_idle = callback
             return True
 
     def frames(self, run: Run) -> list[FrameType]:
@@ -194,7 +193,7 @@ class WorkerThreads(Executor):
         with self._lock:
             self._shut = True
             idle = self._dismiss(self._idle)
-        with letting_go(self._lock), contextlib.suppress(Empty):
+        with lock_released(self._lock), contextlib.suppress(Empty):
             for _ in range(idle if wait else 0):
                 # In vain where this is called in one of them, by what was told of its last job.
                 self._leaving.get(timeout=_LEAVING).join()
@@ -250,7 +249,7 @@ class WorkerThreads(Executor):
             if share.executing:
                 return
             del self._shares[job.run]
-            callback = share.when_free
+            callback = share.on_idle
         if callback is not None:
             callback()
 

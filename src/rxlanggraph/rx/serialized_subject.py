@@ -1,4 +1,4 @@
-"""Publisher: a hot Observable that any number of threads feed, in one order.
+"""SerializedSubject: a hot Observable that any number of threads feed, in one order.
 
 What breaks without it: RxPY's ``Subject`` calls its observers from every thread that comes, several
 at a time; one that raises keeps the item from those behind it, and raises into whoever brought it.
@@ -17,15 +17,15 @@ from typing import Generic, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rxlanggraph.operators.emitter import Emitter
+from rxlanggraph.rx.serialized_observer import SerializedObserver
 
-__all__ = ["Publisher"]
+__all__ = ["SerializedSubject"]
 
 _log = logging.getLogger("rxlanggraph")
 _T = TypeVar("_T")
 
 
-class Publisher(Generic[_T]):
+class SerializedSubject(Generic[_T]):
     """Passes each item on to all who are subscribed: to each in order, one at a time.
 
     A late subscriber gets what is put from then on. One that raises is unsubscribed, and logged;
@@ -46,7 +46,7 @@ class Publisher(Generic[_T]):
     def __init__(self, what: str, lock: threading.RLock) -> None:
         self._what = what
         self._lock = lock
-        self._emitters: list[Emitter[_T]] = []
+        self._emitters: list[SerializedObserver[_T]] = []
         self._observable: Observable[_T] = Observable(self._subscribe)
 
     @property
@@ -71,7 +71,7 @@ class Publisher(Generic[_T]):
         if emitters:
             contextvars.Context().run(self._emit, emitters)
 
-    def _emit(self, emitters: list[Emitter[_T]]) -> None:
+    def _emit(self, emitters: list[SerializedObserver[_T]]) -> None:
         for emitter in emitters:
             try:
                 emitter.flush()
@@ -82,12 +82,12 @@ class Publisher(Generic[_T]):
     def _subscribe(
         self, observer: abc.ObserverBase[_T], _scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        emitter = Emitter(observer, self._lock)
+        emitter = SerializedObserver(observer, self._lock)
         with self._lock:
             self._emitters.append(emitter)
         return Disposable(lambda: self._forget(emitter))
 
-    def _forget(self, emitter: Emitter[_T]) -> None:
+    def _forget(self, emitter: SerializedObserver[_T]) -> None:
         emitter.stop()
         with self._lock, contextlib.suppress(ValueError):  # forgotten already
             self._emitters.remove(emitter)

@@ -15,18 +15,18 @@ from functools import partial
 from types import FunctionType
 from typing import Any, Protocol, TypeAlias
 
-from rxlanggraph.attempts import ThreadAttempts, saver_of
-from rxlanggraph.configs import Config, config_for
+from rxlanggraph.bridge.attempts import ThreadAttempts, saver_of
+from rxlanggraph.bridge.configs import Config, config_for
 from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Graph", "Target", "as_target"]
+__all__ = ["Graph", "GraphAdapter", "adapt_graph"]
 
 Graph: TypeAlias = Any
 """A compiled LangGraph graph, a LangChain Runnable, or a function of the content."""
 
 
-class Target(Protocol):
+class GraphAdapter(Protocol):
     """Something that answers a message's content."""
 
     name: str
@@ -43,7 +43,7 @@ class Target(Protocol):
         """Return what starts an attempt each time that it is called, also after a failed one."""
 
 
-def as_target(graph: Graph) -> Target:
+def adapt_graph(graph: Graph) -> GraphAdapter:
     """Find out how ``graph`` is called. Any thread; never blocks.
 
     Raises:
@@ -114,10 +114,10 @@ def _name_of(graph: Graph) -> str:
 
 
 class _Independent:
-    """A target whose attempts know nothing of each other."""
+    """An adapter whose attempts know nothing of each other."""
 
     def attempts(
-        self: Target, message: StreamMessage, config: Config | None, executor: Executor
+        self: GraphAdapter, message: StreamMessage, config: Config | None, executor: Executor
     ) -> Callable[[], Awaitable[Any]]:
         return partial(self.call, message, config, executor)
 

@@ -1,0 +1,20 @@
+"""The bridge: one message, from `on_next` to the observer, top to bottom.
+
+A map; each imports only from those above it.
+
+    configs              LangGraph's config of a run
+    tracebacks           what an exception keeps, and what of it is not needed
+    attempts             a retried run goes on from its checkpoint
+    adapters             what a run can work with
+    deadlocks            which run waits for which; circles are refused
+    run                  one message on its way through one graph, and its future
+    admission            max_pending: how many may be admitted and not started
+    inbox                any thread -> the loop
+    scheduler            thread, group, slot: which run may start
+    executor             the worker threads of sync code
+    loops                the loop: owned, or adopted
+    engine               a run from its start to its end
+    shutdown             cancelling, draining, and the report
+    operators            on_next in, on_next out
+    bridge               the public class
+"""
