@@ -18,7 +18,7 @@ from rxlanggraph.errors import (
     RunTimeoutError,
 )
 
-__all__ = ["Status", "StreamMessage", "as_message", "failure_of", "passes_through"]
+__all__ = ["Status", "StreamMessage", "answer_to", "as_message", "failure_of", "passes_through"]
 
 Status = Literal["ok", "error", "interrupted", "cancelled", "timed_out", "rejected"]
 _STATUSES = frozenset(get_args(Status))
@@ -114,7 +114,7 @@ class StreamMessage:
         self._thread_id = thread_id
         self._metadata = metadata
         self._id = str(uuid7()) if id is None else id
-        self._source = None if source is None else _light(source)
+        self._source = None if source is None else _without_source(source)
         self._status = status
         self._error = error
         self._duration = duration
@@ -192,6 +192,30 @@ def as_message(item: Any, thread_id: str | None = None) -> StreamMessage:
     return item.replace(thread_id=thread_id)
 
 
+def answer_to(
+    source: StreamMessage,
+    status: Status,
+    content: Any,
+    error: BaseException | None,
+    duration: float | None,
+) -> StreamMessage:
+    """Make the result that answers ``source``: on its thread, with its metadata.
+
+    Any thread may call it; it never blocks. As ``StreamMessage(...)`` does, without looking again
+    at what has been looked at in ``source``: a bridge makes one for each message.
+    """
+    answer = StreamMessage.__new__(StreamMessage)
+    answer._content = content
+    answer._thread_id = source._thread_id
+    answer._metadata = source._metadata
+    answer._id = str(uuid7())
+    answer._source = _without_source(source)
+    answer._status = status
+    answer._error = error
+    answer._duration = duration
+    return answer
+
+
 def failure_of(message: StreamMessage) -> BaseException | None:
     """Why the run that ``message`` tells of did not end well; None where it did.
 
@@ -216,11 +240,10 @@ def passes_through(item: Any) -> TypeGuard[StreamMessage]:
     return isinstance(item, StreamMessage) and item.status != "ok"
 
 
-def _light(source: object) -> StreamMessage:
-    """``source``, without a source of its own."""
-    if not isinstance(source, StreamMessage):
-        raise InvalidTypeError(f"source must be a StreamMessage or None, not {source!r}")
-    return source if source.source is None else source.replace(source=None)
+def _without_source(message: object) -> StreamMessage:
+    if not isinstance(message, StreamMessage):
+        raise InvalidTypeError(f"source must be a StreamMessage or None, not {message!r}")
+    return message if message.source is None else message.replace(source=None)
 
 
 def _restore(fields: dict[str, Any]) -> StreamMessage:

@@ -271,7 +271,7 @@ class Engine:
             if is_interrupt(error):
                 raise_on_loop(error)
         else:
-            if not task.done():
+            if run.task is None and not task.done():  # it has not taken its first step yet
                 task.add_done_callback(partial(self._never_began, run))
 
     def _pass_on(self, run: Run) -> None:

@@ -191,12 +191,15 @@ class LoopInbox:
     def _look(self) -> bool:
         """Look at a batch of what is queued; return whether there may be more."""
         for _ in range(_BATCH):
-            with self.lock:
-                if not self._queue:
-                    self._drain_due = None
-                    return False
-                run = self._queue.popleft()
-            self._process(run)
+            try:
+                run = self._queue.popleft()  # a deque is safe without the lock, for one call
+            except IndexError:
+                with self.lock:
+                    if not self._queue:
+                        self._drain_due = None
+                        return False
+            else:
+                self._process(run)
         return True
 
     def _drained(self, drain: _Drain, future: Future[None]) -> None:

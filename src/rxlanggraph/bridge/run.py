@@ -24,7 +24,14 @@ from rxlanggraph.errors import (
     RunTimeoutError,
     WrongProcessError,
 )
-from rxlanggraph.messages import Status, StreamMessage, as_message, failure_of, passes_through
+from rxlanggraph.messages import (
+    Status,
+    StreamMessage,
+    answer_to,
+    as_message,
+    failure_of,
+    passes_through,
+)
 from rxlanggraph.registry import Outcome
 
 if TYPE_CHECKING:
@@ -201,7 +208,8 @@ class Run(SharedLockFuture[StreamMessage]):
             TimeoutError: Not done within ``timeout`` seconds.
             CancelledError: The run was cancelled.
         """
-        self._refuse_own_loop("result", timeout)
+        if not self.done():
+            self._refuse_own_loop("result", timeout)
         try:
             return super().result(timeout)
         finally:
@@ -217,7 +225,8 @@ class Run(SharedLockFuture[StreamMessage]):
             TimeoutError: Not done within ``timeout`` seconds.
             CancelledError: The run was cancelled.
         """
-        self._refuse_own_loop("exception", timeout)
+        if not self.done():
+            self._refuse_own_loop("exception", timeout)
         return super().exception(timeout)
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
@@ -237,9 +246,11 @@ class Run(SharedLockFuture[StreamMessage]):
         super().add_done_callback(fn)
 
     def _wait(self, timeout: float | None) -> None:
+        if self.done() or (timeout is not None and timeout <= 0):
+            super()._wait(timeout)
+            return
         run = current_run()
-        in_thread_alone = run is None and asyncio._get_running_loop() is None
-        if in_thread_alone or self.done() or (timeout is not None and timeout <= 0):
+        if run is None and asyncio._get_running_loop() is None:
             super()._wait(timeout)
         else:
             with lock_released(self._lock), waiting(run, self):
@@ -250,8 +261,6 @@ class Run(SharedLockFuture[StreamMessage]):
         return self._crossing.loop
 
     def _refuse_own_loop(self, method: str, timeout: float | None) -> None:
-        if self.done():
-            return
         if self._crossing.elsewhere is not None:
             self.abandon(self._crossing.elsewhere)  # it was on its way out when the parent forked
             return
@@ -296,16 +305,9 @@ class Run(SharedLockFuture[StreamMessage]):
         self, status: Status, content: Any, error: BaseException | None, duration: float | None
     ) -> StreamMessage:
         """Make the message that answers this run's message."""
-        message = self.message
-        return StreamMessage(
-            content,
-            message.thread_id,
-            message.metadata,
-            source=message,
-            status=status,
-            error=error if error is not None or status == "ok" else self._error_for(status),
-            duration=duration,
-        )
+        if error is None and status != "ok":
+            error = self._error_for(status)
+        return answer_to(self.message, status, content, error, duration)
 
     def _error_for(self, status: Status) -> BaseException | None:
         what = self.label

@@ -106,13 +106,14 @@ class Steering:
             say("cancelling what is in flight")
             self.cancel()
             return
-        open_lines = self._open_lines()
+        # Stopped before it is said, so that the figure is the last one.
         if number == signal.SIGINT:
-            say(f"draining: {open_lines:,} still on the way; Ctrl-C again cancels them")
             self.stop(ExitStatus.INTERRUPTED, "interrupted by Ctrl-C")
+            hint = "; Ctrl-C again cancels them"
         else:
-            say(f"draining: {open_lines:,} still on the way")
             self.stop(ExitStatus.TERMINATED, "ended by SIGTERM")
+            hint = ""
+        say(f"draining: {self._open_lines():,} still on the way{hint}")
 
 
 def _leave_signals_to_system() -> None:

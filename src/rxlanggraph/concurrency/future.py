@@ -163,21 +163,25 @@ class SharedLockFuture(Future[_T]):
             False if it was resolved or cancelled before.
         """
         with self._lock:
-            settled, told = self._progress is _PENDING, self._progress in _TOLD
-            if settled:
+            before = self._progress
+            if before is _PENDING:
                 self._result, self._exception = result, exception
                 self._progress = _FINISHED
-            elif not told:
+            elif before is _CANCELLED:
                 self._progress = _NOTIFIED
             elif self._callbacks is None:
                 return False
-            waiters = None if told or self._waiting is None else tuple(self._waiting.waiters)
+            waiting = None if before in _TOLD else self._waiting
+            waiters = () if waiting is None else tuple(waiting.waiters)
+            unheard = self._gates is None and self._callbacks is None
         if waiters:
             self._tell(waiters)
+        if unheard:
+            return before is _PENDING
         interrupt = self._announce(call_back=call_back)
         if interrupt is not None:
             raise_on_loop(interrupt)
-        return settled
+        return before is _PENDING
 
     def abandon(self, exception: BaseException) -> None:
         """Resolve it, if nobody has, without a word to anyone but the threads that wait for it.
@@ -260,6 +264,8 @@ class SharedLockFuture(Future[_T]):
         raise UsageError(_NOT_YOURS.format(self))
 
     def _wait(self, timeout: float | None) -> None:
+        if self._progress is _FINISHED:
+            return
         if self._progress is _PENDING:
             gate = threading.Lock()
             gate.acquire()
@@ -274,8 +280,7 @@ class SharedLockFuture(Future[_T]):
                 finally:
                     with self._lock:
                         self._gates = [other for other in self._gates or () if other is not gate]
-        with self._lock:  # so that whatever was written before the state is seen
-            progress = self._progress
+        progress = self._progress
         if progress is _PENDING:
             raise TimeoutError
         if progress is not _FINISHED:
