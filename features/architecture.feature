@@ -41,6 +41,12 @@ Feature: The package keeps to its map
       """
     And those of an open bridge are these, and what it was made with: max_concurrency name timeout
 
+  Scenario: A registry has these public names and no others
+    Then the public names of TaskRegistry are
+      """
+      add cancel_all close discard snapshot statistics wait_idle wait_idle_async
+      """
+
   Scenario: Every module says what it is, and what it exports
     Then every module has a docstring, and an __all__ of names that exist
 

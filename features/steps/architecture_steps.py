@@ -16,7 +16,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 import rxlanggraph
-from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge, errors
+from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge, TaskRegistry, errors
 from support.command import environment
 from support.imports import imported_names, layers, modules, offences, package_imports
 
@@ -153,6 +153,11 @@ def public_names(thing: object) -> set[str]:
 def step_the_public_names_of_the_bridge_are(context: Context) -> None:
     context.names = set(context.text.split())
     assert public_names(RxPyLangGraphBridge) == context.names, public_names(RxPyLangGraphBridge)
+
+
+@then("the public names of TaskRegistry are")
+def step_the_public_names_of_a_registry_are(context: Context) -> None:
+    assert public_names(TaskRegistry()) == set(context.text.split()), public_names(TaskRegistry())
 
 
 @then("those of an open bridge are these, and what it was made with: {names}")

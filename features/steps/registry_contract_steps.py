@@ -9,7 +9,8 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import errors
-from rxlanggraph.registry import TaskInfo, TaskRegistry
+from rxlanggraph.bridge.run_registry import RunRegistry
+from rxlanggraph.registry import TaskInfo
 from support import leftovers
 from support.tasks import PATIENCE, end, forever, run
 
@@ -30,7 +31,7 @@ def step_impl(context: Context) -> None:
 
 def pending(context: Context, *names: str) -> None:
     context.errors = []
-    context.registry = TaskRegistry()
+    context.registry = RunRegistry()
     context.tasks = {name: Future() for name in names}
     for name, task in context.tasks.items():
         context.registry.add(task, name=name, thread_id="t")
@@ -106,7 +107,7 @@ def step_nothing_that_it_tells_can_be_changed(context: Context) -> None:
 
 @when("an asyncio task is added on its own loop, and cancelled")
 def step_impl(context: Context) -> None:
-    registry = context.registry = TaskRegistry()
+    registry = context.registry = RunRegistry()
     context.states = []
 
     async def main() -> None:
@@ -183,7 +184,7 @@ def step_impl(context: Context) -> None:
     end(task)
 
 
-def check_refused(registry: TaskRegistry, task: Any, error: str) -> None:
+def check_refused(registry: RunRegistry, task: Any, error: str) -> None:
     try:
         registry.add(task)
     except getattr(errors, error) as raised:
@@ -216,7 +217,7 @@ def step_impl(context: Context, error: str) -> None:
     context.home.run(cancel())
 
 
-def task_elsewhere(context: Context, registry: TaskRegistry | None = None) -> asyncio.Task[None]:
+def task_elsewhere(context: Context, registry: RunRegistry | None = None) -> asyncio.Task[None]:
     context.home = leftovers.LoopThread()
     context.add_cleanup(context.home.stop)
 
@@ -232,14 +233,14 @@ def task_elsewhere(context: Context, registry: TaskRegistry | None = None) -> as
 
 @given("a TaskRegistry with a task on a loop in another thread")
 def step_impl(context: Context) -> None:
-    context.registry = TaskRegistry()
+    context.registry = RunRegistry()
     task_elsewhere(context, context.registry)
 
 
 @given("a TaskRegistry with a future of a loop that is closed")
 def step_impl(context: Context) -> None:
     context.errors = []
-    context.registry = TaskRegistry()
+    context.registry = RunRegistry()
     loop = asyncio.new_event_loop()
     future = loop.create_future()
     context.registry.add(future)

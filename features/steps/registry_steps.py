@@ -9,18 +9,20 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import registry as registry_module
+from rxlanggraph.bridge import run_registry
+from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.concurrency import threads
-from rxlanggraph.registry import RegistryStatistics, TaskRegistry
+from rxlanggraph.registry import RegistryStatistics
 from support import naive, registry_inside
 from support.entering import enter_everywhere
 from support.tasks import PATIENCE, Meddler, WhenHeard, start
 
 KINDS: dict[str, Callable[[], Any]] = {
-    "a TaskRegistry": TaskRegistry,
+    "a TaskRegistry": RunRegistry,
     "a plain set": naive.PlainSet,
     "a set under a plain lock": naive.LockedSet,
 }
-FILES = {str(module.__file__) for module in (registry_module, threads, naive)}
+FILES = {str(each.__file__) for each in (registry_module, run_registry, threads, naive)}
 
 
 def noting_errors(context: Context, fn: Callable[[], object]) -> None:

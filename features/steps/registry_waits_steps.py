@@ -11,7 +11,7 @@ from behave.runner import Context
 
 from rxlanggraph import errors
 from rxlanggraph import registry as registry_module
-from rxlanggraph.registry import TaskRegistry
+from rxlanggraph.bridge.run_registry import RunRegistry
 from support.patching import patch
 from support.tasks import PATIENCE, end, forever, run, start
 
@@ -61,7 +61,7 @@ def step_impl(context: Context) -> None:
     context.told = [waiting(), awaiting()]
 
 
-def arrived(registry: TaskRegistry, count: int) -> None:
+def arrived(registry: RunRegistry, count: int) -> None:
     """Until so many wait. Nothing tells when a thread begins to wait: look again and again."""
     pause = threading.Event()
     for _ in range(int(PATIENCE / 0.001)):
@@ -120,7 +120,7 @@ def step_impl(context: Context) -> None:
 
 @when("a task's own loop waits for an idle registry without awaiting")
 def step_impl(context: Context) -> None:
-    registry = TaskRegistry()
+    registry = RunRegistry()
 
     async def main() -> None:
         task = asyncio.create_task(forever())

@@ -19,11 +19,11 @@ from rxlanggraph.bridge.adapters import adapt_graph
 from rxlanggraph.bridge.admission import AdmissionLimiter
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.run import Run, RunOptions
-from rxlanggraph.bridge.shutdown import CleanupReport, cleanup_steps, close_steps, drive
+from rxlanggraph.bridge.run_registry import RunRegistry
+from rxlanggraph.bridge.shutdown import CleanupReport, cleanup_steps, close_steps, run_steps
 from rxlanggraph.concurrency.future import SharedLockFuture
 from rxlanggraph.errors import ClosedError, LoopUnavailableError
 from rxlanggraph.messages import StreamMessage
-from rxlanggraph.registry import TaskRegistry
 from support import naive_models
 from support.explored import aside
 
@@ -50,7 +50,7 @@ class Stubborn(Future[Any]):
 
 
 def adding_and_looking() -> None:
-    registry = TaskRegistry()
+    registry = RunRegistry()
     first, second = Future[Any](), Future[Any]()
     seen: list[int] = []
 
@@ -79,7 +79,7 @@ def clearing_out() -> None:
 
 
 def leaving_twice() -> None:
-    registry = TaskRegistry()
+    registry = RunRegistry()
     task: Future[Any] = Future()
     registry.add(task)
     together(lambda: task.set_result(None), lambda: registry.discard(task))
@@ -97,7 +97,7 @@ def naive_leaving_twice() -> None:
 
 
 def closing() -> None:
-    registry = TaskRegistry()
+    registry = RunRegistry()
     check_closing(registry.add, lambda: [info.id for info in registry.close()])
 
 
@@ -123,7 +123,7 @@ def check_closing(add: Callable[[Any], object], close: Callable[[], list[Any]]) 
 
 
 def cleaning_up() -> None:
-    registry = TaskRegistry()
+    registry = RunRegistry()
 
     def clean_up() -> None:
         begun = registry.begin_sweep()
@@ -154,7 +154,7 @@ def check_cleaning_up(add: Callable[[Any], object], clean_up: Callable[[], objec
 
 
 def waiting() -> None:
-    registry = TaskRegistry()
+    registry = RunRegistry()
     check_waiting(registry.add, registry.wait_idle)
 
 
@@ -206,10 +206,10 @@ class Bridge:
         self.runs.append(run)
 
     def clean_up(self) -> CleanupReport:
-        return drive(cleanup_steps(self.engine, 5), self.engine.registry)
+        return run_steps(cleanup_steps(self.engine, 5), self.engine.registry)
 
     def close(self) -> None:
-        report = drive(close_steps(self.engine, 5, 5), self.engine.registry)
+        report = run_steps(close_steps(self.engine, 5, 5), self.engine.registry)
         assert not report.stuck, report
         self.engine.host.stopped.result(5)
 
@@ -487,7 +487,7 @@ def naive_competing_for_room() -> None:
     together(on_the_loop, leave_and_enter)
 
 
-REGISTRY = ("registry", "concurrency/threads")
+REGISTRY = ("registry", "bridge/run_registry", "concurrency/threads")
 HANDOFF = ("bridge/inbox", "bridge/loops")
 Model = tuple[Callable[[], None], tuple[str, ...], int]
 # What is searched, the modules whose lines are places to switch, and with how many preemptions:

@@ -14,8 +14,8 @@ from time import monotonic
 from typing import Any
 
 import rxlanggraph
+from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.errors import RegistryClosedError
-from rxlanggraph.registry import TaskRegistry
 from support.entering import Way, enter_everywhere
 from support.tasks import PATIENCE
 
@@ -26,7 +26,7 @@ class Known:
     """A registry, and all that should be in it."""
 
     def __init__(self) -> None:
-        self.registry = TaskRegistry()
+        self.registry = RunRegistry()
         self.first: Future[Any] = Future()
         self.second: Future[Any] = Future()
         self.third: Future[Any] = Future()
@@ -144,7 +144,7 @@ def lost_by_closing(make: Callable[[], Any], way: Way, files: set[str]) -> list[
 class Storm:
     """Interruptions that add a task whenever they come, until enough of them came from inside."""
 
-    def __init__(self, registry: TaskRegistry) -> None:
+    def __init__(self, registry: RunRegistry) -> None:
         self.added = 0
         self.inside = 0  # how many came while their thread held the registry's lock
         self._registry = registry

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
 from rxlanggraph.concurrency.threads import lock_released
@@ -46,7 +46,6 @@ from rxlanggraph.errors import (
 __all__ = [
     "Outcome",
     "RegistryStatistics",
-    "Sweep",
     "TaskInfo",
     "TaskRegistry",
     "Trackable",
@@ -54,7 +53,6 @@ __all__ = [
 
 _log = logging.getLogger("rxlanggraph")
 _T = TypeVar("_T")
-RegistryState = Literal["open", "closing", "closed"]
 
 
 Trackable: TypeAlias = "Future[Any] | asyncio.Future[Any]"
@@ -104,23 +102,6 @@ class RegistryStatistics:
     peak_in_flight: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """What left between `TaskRegistry.begin_sweep` and `TaskRegistry.end_sweep`, and what did not.
-
-    Attributes:
-        succeeded: Tasks that left with a result.
-        failed: Tasks that left with an exception.
-        cancelled: Tasks that left cancelled.
-        remaining: The tasks still in flight at the end, each with its info.
-    """
-
-    succeeded: int
-    failed: int
-    cancelled: int
-    remaining: tuple[tuple[Trackable, TaskInfo], ...]
-
-
 # What the table keeps of a task: (task, id, name, thread_id, admitted at). A plain tuple: making a
 # named one takes five times as long, which is a tenth of a future's whole life in here.
 Entry: TypeAlias = "tuple[Trackable, int, str | None, str | None, float]"
@@ -142,7 +123,7 @@ class TaskRegistry:
         """Make an empty, open registry.
 
         Args:
-            lock: To share with other objects, one of which calls `after_fork`; None makes one.
+            lock: To share with other objects, one of which calls `_after_fork`; None makes one.
             inside: Tells of which task the calling code is part, so that it cannot wait for itself.
         """
         if lock is None:
@@ -195,16 +176,16 @@ class TaskRegistry:
         if task in self:
             return
         try:
-            welcome = self.enter(task, name, thread_id)
+            welcome = self._enter(task, name, thread_id)
             task.add_done_callback(self._on_done)
         except BaseException:  # of a signal handler, or of a future that is not the stock one
-            self.leave(task, None)
+            self._leave(task, None)
             raise
         if not welcome:
             task.cancel()
 
-    def enter(self, task: Trackable, name: str | None, thread_id: str | None) -> bool:
-        """Admit ``task`` without watching it: whoever runs it says when it ended, with `leave`.
+    def _enter(self, task: Trackable, name: str | None, thread_id: str | None) -> bool:
+        """Admit ``task`` without watching it: whoever runs it says when it ended, with `_leave`.
 
         Any thread; never blocks.
 
@@ -239,9 +220,9 @@ class TaskRegistry:
 
         Any thread; never blocks; neither cancels nor awaits the task.
         """
-        self.leave(task, _outcome_of(task) if task.done() else None)
+        self._leave(task, _outcome_of(task) if task.done() else None)
 
-    def leave(
+    def _leave(
         self,
         task: Trackable,
         outcome: Outcome | None,
@@ -279,7 +260,7 @@ class TaskRegistry:
 
     def _left(self, task: Trackable) -> None:
         # Invariant 4: called by the future without its lock, and takes ours for the table only.
-        self.leave(task, _outcome_of(task))
+        self._leave(task, _outcome_of(task))
 
     def _gone(self, task: Trackable) -> None:
         with self._lock:
@@ -290,7 +271,7 @@ class TaskRegistry:
         for wake in waiters:
             wake()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Forget all tasks, counters but not: they are in flight in the parent. See `forking`."""
         self._entries, self._leaving = {}, {}
         self._idle_waiters = []
@@ -308,14 +289,6 @@ class TaskRegistry:
         with self._lock:
             return task in self._entries
 
-    @property
-    def state(self) -> RegistryState:
-        """``open``; ``closing`` once `close` was called; ``closed`` when nothing is left too."""
-        with self._lock:
-            if not self._closed:
-                return "open"
-            return "closing" if self._entries or self._leaving else "closed"
-
     def snapshot(self) -> tuple[TaskInfo, ...]:
         """Every task in flight, in order of admission.
 
@@ -326,9 +299,9 @@ class TaskRegistry:
         with self._lock:
             entries = list(self._entries.values())
         now = monotonic()
-        return tuple(_info_of(entry, now) for entry in entries)
+        return tuple(info_of(entry, now) for entry in entries)
 
-    def tasks(self) -> list[Trackable]:
+    def _tasks(self) -> list[Trackable]:
         """The futures and tasks in flight themselves. Any thread; never blocks."""
         with self._lock:
             return list(self._entries)
@@ -361,7 +334,7 @@ class TaskRegistry:
             self._closed = True
             entries = list(self._entries.values())
         now = monotonic()
-        return tuple(_info_of(entry, now) for entry in entries)
+        return tuple(info_of(entry, now) for entry in entries)
 
     def cancel_all(self) -> int:
         """Ask every task in flight to cancel. To be cancelled is not to have ended: then wait.
@@ -375,7 +348,7 @@ class TaskRegistry:
             KeyboardInterrupt, SystemExit: In the main thread, of a done-callback or a signal
                 handler, when all have been asked. Whatever else one of them raises is logged.
         """
-        tasks = self.tasks()
+        tasks = self._tasks()
         interrupt = None
         for task in tasks:
             try:
@@ -385,47 +358,6 @@ class TaskRegistry:
         if interrupt is not None:
             raise interrupt
         return len(tasks)
-
-    def begin_sweep(self) -> RegistryStatistics:
-        """From now until `end_sweep`, whoever is admitted is to be cancelled at once.
-
-        Any thread; never blocks. Sweeps may overlap.
-
-        Returns:
-            The counters at its beginning, for `end_sweep`.
-        """
-        with self._lock:
-            self._sweeps += 1
-            return self.statistics()
-
-    @overload
-    def end_sweep(
-        self, begun: RegistryStatistics, *, only_if_idle: Literal[False] = False
-    ) -> Sweep: ...
-
-    @overload
-    def end_sweep(self, begun: RegistryStatistics, *, only_if_idle: bool) -> Sweep | None: ...
-
-    def end_sweep(self, begun: RegistryStatistics, *, only_if_idle: bool = False) -> Sweep | None:
-        """Admit normally again, and say in the same critical section what ended and what did not.
-
-        Any thread; never blocks.
-
-        Args:
-            begun: What `begin_sweep` returned.
-            only_if_idle: Go on sweeping, and return None, while anything is in flight.
-        """
-        with self._lock:
-            if only_if_idle and (self._entries or self._leaving):
-                return None
-            self._sweeps -= 1
-            now = monotonic()
-            entries = [*self._leaving.values(), *self._entries.values()]
-            succeeded = self._ended["succeeded"] - begun.succeeded
-            failed = self._ended["failed"] - begun.failed
-            cancelled = self._ended["cancelled"] - begun.cancelled
-        remaining = tuple((entry[0], _info_of(entry, now)) for entry in entries)
-        return Sweep(succeeded, failed, cancelled, remaining)
 
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until nothing is in flight.
@@ -449,14 +381,14 @@ class TaskRegistry:
         try:
             if timeout is not None and timeout <= 0:
                 return False
-            _check_may_wait(self.tasks)
-            self.check_outside("wait_idle()")
+            _check_may_wait(self._tasks)
+            self._check_outside("wait_idle()")
             with lock_released(self._lock):
                 return gate.acquire(timeout=-1 if timeout is None else timeout)
         finally:
             self._wait_ends(gate.release)
 
-    def check_outside(self, method: str) -> None:
+    def _check_outside(self, method: str) -> None:
         """Insist that ``method``, which waits for all tasks, is not called in one of them.
 
         Any thread; never blocks.
@@ -485,10 +417,10 @@ class TaskRegistry:
         Raises:
             DeadlockError: Awaited in a run that is tracked.
         """
-        self.check_outside("wait_idle_async()")
-        return await self.until_idle(timeout)
+        self._check_outside("wait_idle_async()")
+        return await self._until_idle(timeout)
 
-    async def until_idle(self, timeout: float | None) -> bool:
+    async def _until_idle(self, timeout: float | None) -> bool:
         """Do what `wait_idle_async` does; for a task too that waits to be cancelled meanwhile."""
         loop = asyncio.get_running_loop()
         idle = asyncio.Event()
@@ -521,7 +453,7 @@ class TaskRegistry:
                 self._idle_waiters.remove(wake)
 
 
-def _info_of(entry: Entry, now: float) -> TaskInfo:
+def info_of(entry: Entry, now: float) -> TaskInfo:
     """What is told of ``entry`` at the time ``now``. Any thread; without the registry's lock."""
     task, number, name, thread_id, since = entry
     return TaskInfo(number, name, thread_id, now - since, _state_of(task))

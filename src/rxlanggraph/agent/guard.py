@@ -41,7 +41,7 @@ class RunGuard:
         self._line = Line(self._lock)
         announce(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """In a forked child: nobody is in; who was goes on in the parent. See `forking`."""
         self._holder, self._inside = None, False
         self._line = Line(self._lock)

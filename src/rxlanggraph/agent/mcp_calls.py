@@ -79,6 +79,7 @@ class Calls:
         self._runs = TaskRegistry()
         # The tasks that write the answers: each ends later than its run, once that is done.
         self._writers = TaskRegistry()
+        self._stopping = False  # as of the loop's own thread, like the rest
 
     async def answer(
         self, target: Target, message: str, sender: str, ctx: Context[Any, Any], name: str
@@ -88,7 +89,7 @@ class Calls:
         Raises:
             ToolError: What is to be told to the caller.
         """
-        if self._runs.state != "open":
+        if self._stopping:
             raise ToolError("the server is stopping; ask again when it is back")
         if self._shared:
             answer = await self._run(target, _asked(target, message, sender, _SHARED))
@@ -134,7 +135,7 @@ class Calls:
 
     def _outcome(self, target: Target, run: asyncio.Task[Any]) -> Any:
         if run.cancelled():
-            why = "" if self._runs.state == "open" else ": the server is stopping"
+            why = ": the server is stopping" if self._stopping else ""
             raise ToolError(f"the run of agent {target.name!r} was cancelled{why}")
         error = run.exception()
         if error is None:
@@ -158,6 +159,7 @@ class Calls:
 
     async def stop(self, grace: float) -> None:
         """Take no new call, and wait for the others: so long, then cancelled."""
+        self._stopping = True
         in_flight = self._runs.close()
         _log.info("stopping, with %d calls in flight", len(in_flight))
         await self._runs.wait_idle_async(grace)

@@ -296,7 +296,7 @@ class AgentPool:
             if seats.get(thread_id) is seat:
                 del seats[thread_id]
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """In a forked child: agents in the middle of a run are the parent's. See `forking`."""
         idle = ((key, seat) for key, seat in self._seats.items() if not seat.users)
         self._seats, self._forgetting = OrderedDict(idle), {}

@@ -8,6 +8,7 @@ A map; each imports only from those above it.
     adapters             what a run can work with
     deadlocks            which run waits for which; circles are refused
     run                  one message on its way through one graph, and its future
+    run_registry         the runs in flight, and the sweep of a clean-up
     admission            max_pending: how many may be admitted and not started
     inbox                any thread -> the loop
     scheduler            thread, group, slot: which run may start

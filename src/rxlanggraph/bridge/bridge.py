@@ -21,8 +21,8 @@ from rxlanggraph.bridge.shutdown import (
     CleanupReport,
     cleanup_steps,
     close_steps,
-    drive,
-    drive_async,
+    run_steps,
+    run_steps_async,
 )
 from rxlanggraph.errors import (
     BlockingCallError,
@@ -108,7 +108,7 @@ class RxPyLangGraphBridge:
 
     def __repr__(self) -> str:
         """Name, state and load."""
-        registry = self.registry
+        registry = self._engine.registry
         return f"<RxPyLangGraphBridge {self.name} {registry.state}, {len(registry)} in flight>"
 
     @property
@@ -311,7 +311,7 @@ class RxPyLangGraphBridge:
             DeadlockError: Called in a run of the bridge; nothing was cancelled.
         """
         self._refuse_own_loop("cleanup_tasks", "await bridge.cleanup_tasks_async()", timeout)
-        return drive(cleanup_steps(self._engine, timeout), self._engine.registry)
+        return run_steps(cleanup_steps(self._engine, timeout), self._engine.registry)
 
     async def cleanup_tasks_async(self, timeout: float | None = 5.0) -> CleanupReport:
         """Do what `cleanup_tasks` does, awaiting. Any loop.
@@ -322,7 +322,7 @@ class RxPyLangGraphBridge:
         Args:
             timeout: Seconds to wait; None waits for ever.
         """
-        return await drive_async(cleanup_steps(self._engine, timeout), self._engine.registry)
+        return await run_steps_async(cleanup_steps(self._engine, timeout), self._engine.registry)
 
     def close(
         self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
@@ -346,7 +346,7 @@ class RxPyLangGraphBridge:
             "close", "await bridge.aclose(), or close(0, cancel_timeout=0),", waits
         )
         engine = self._engine
-        report = drive(close_steps(engine, timeout, cancel_timeout), engine.registry)
+        report = run_steps(close_steps(engine, timeout, cancel_timeout), engine.registry)
         if not self._engine.on_own_loop():
             engine.wait_stopped(cancel_timeout)
         engine.threads.shutdown(wait=not report.stuck)
@@ -372,7 +372,9 @@ class RxPyLangGraphBridge:
                 f"aclose() on the loop that {self.name} owns would wait for the end of that very "
                 "loop; close the bridge from the thread or loop that made it"
             )
-        report = await drive_async(close_steps(engine, timeout, cancel_timeout), engine.registry)
+        report = await run_steps_async(
+            close_steps(engine, timeout, cancel_timeout), engine.registry
+        )
         await asyncio.wait([asyncio.wrap_future(engine.host.stopped)], timeout=cancel_timeout)
         engine.threads.shutdown(wait=not report.stuck)
         return report

@@ -28,6 +28,7 @@ from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
 from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run, run_scope
+from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.scheduler import RunScheduler
 from rxlanggraph.bridge.tracebacks import without_machinery
 from rxlanggraph.concurrency.forking import announce, fork_safe_rlock, wrong_process
@@ -43,7 +44,7 @@ from rxlanggraph.errors import (
     RunError,
 )
 from rxlanggraph.messages import Status, StreamMessage, passes_through
-from rxlanggraph.registry import TaskRegistry, Trackable
+from rxlanggraph.registry import Trackable
 
 __all__ = ["Engine"]
 
@@ -84,7 +85,7 @@ class Engine:
         # RLock by invariant 5. Guards _started here.
         self.lock = fork_safe_rlock()
         self.max_concurrency = max_concurrency
-        self.registry = TaskRegistry(lock=self.lock, inside=current_run)
+        self.registry = RunRegistry(lock=self.lock, inside=current_run)
         self.threads = RunExecutor(name, self.lock, spare_threads)
         self.inbox = LoopInbox(self.registry, self._process, self.loop_stopped, self.lock)
         self.inbox.max_concurrency = max_concurrency
@@ -542,7 +543,7 @@ class Engine:
         with lock_released(self.lock), contextlib.suppress(TimeoutError):
             self.host.stopped.result(timeout)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """In a forked child: be a bridge whose loop is gone; if no loop ran yet, as good as new.
 
         The loop, the threads, and what they were doing are the parent's. See `forking`.

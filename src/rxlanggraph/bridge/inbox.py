@@ -34,9 +34,9 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.concurrency.tasks import close_left_behind
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
-from rxlanggraph.registry import TaskRegistry
 
 __all__ = ["LoopInbox"]
 
@@ -59,7 +59,7 @@ class LoopInbox:
 
     def __init__(
         self,
-        registry: TaskRegistry,
+        registry: RunRegistry,
         process: Callable[[Run], None],
         lost: Callable[[LoopUnavailableError], None],
         lock: threading.RLock,

@@ -23,11 +23,11 @@ from contextvars import Context
 from typing import Any, Protocol
 
 from rxlanggraph.bridge.executor import RunExecutor, RunRouting, check_routable, route_runs
+from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.concurrency.loop_probe import LoopProbe
 from rxlanggraph.concurrency.tasks import close_left_behind, silence_pending_warning
 from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
-from rxlanggraph.registry import TaskRegistry
 
 __all__ = ["AbsentLoop", "AdoptedLoop", "EngineHooks", "LoopHost", "OwnedLoop"]
 
@@ -43,7 +43,7 @@ _LOOK_EVERY = 0.25
 class EngineHooks(Protocol):
     """What a home tells its engine."""
 
-    registry: TaskRegistry
+    registry: RunRegistry
 
     def loop_stopping(self, error: LoopUnavailableError) -> None:
         """On the loop: take nothing more, and cancel what runs."""

@@ -13,9 +13,16 @@ from time import monotonic
 from typing import TypeAlias
 
 from rxlanggraph.bridge.engine import Engine
-from rxlanggraph.registry import Sweep, TaskRegistry
+from rxlanggraph.bridge.run_registry import RunRegistry, Sweep
 
-__all__ = ["CleanupReport", "StuckRun", "cleanup_steps", "close_steps", "drive", "drive_async"]
+__all__ = [
+    "CleanupReport",
+    "StuckRun",
+    "cleanup_steps",
+    "close_steps",
+    "run_steps",
+    "run_steps_async",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,7 @@ def _until_idle(engine: Engine, until: float | None) -> Generator[float | None, 
             return idle
 
 
-def drive(steps: Steps, registry: TaskRegistry) -> CleanupReport:
+def run_steps(steps: Steps, registry: RunRegistry) -> CleanupReport:
     """Go through ``steps``, blocking while they wait."""
     with closing(steps):
         try:
@@ -121,7 +128,7 @@ def drive(steps: Steps, registry: TaskRegistry) -> CleanupReport:
             return _value(end)
 
 
-async def drive_async(steps: Steps, registry: TaskRegistry) -> CleanupReport:
+async def run_steps_async(steps: Steps, registry: RunRegistry) -> CleanupReport:
     """Go through ``steps``, awaiting while they wait. Cancelling it ends the steps."""
     with closing(steps):
         try:

@@ -25,7 +25,7 @@ __all__ = ["Forkable", "announce", "fork_safe_rlock", "wrong_process"]
 class Forkable(Protocol):
     """An object that has something to do in a forked child."""
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Come to terms with being a copy. In the child, which has one thread; must not raise."""
 
 
@@ -45,7 +45,7 @@ def fork_safe_rlock() -> threading.RLock:
 
 
 def announce(thing: Forkable) -> None:
-    """Have ``thing.after_fork()`` called in each forked child. Known weakly. Any thread."""
+    """Have ``thing._after_fork()`` called in each forked child. Known weakly. Any thread."""
     _objects.add(thing)
 
 
@@ -64,7 +64,7 @@ def _renew_all() -> None:
         if not lock._is_owned():  # type: ignore[attr-defined]
             lock._at_fork_reinit()  # type: ignore[attr-defined]
     for thing in tuple(_objects):
-        thing.after_fork()
+        thing._after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks

@@ -162,7 +162,7 @@ class StateActor(Generic[_S, _C]):
             self._to_start.append(run)
             raise
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """In a forked child: if the thread has begun, it is the parent's. See `forking`."""
         if not self._to_start:
             self._writer.elsewhere = wrong_process(

@@ -112,7 +112,7 @@ class Core:
                 {"message": "a helper of a state failed", "exception": error, "task": task}
             )
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """In a forked child: leave loop, helpers and connections to the parent. See `forking`."""
         self.closed = self._elsewhere = True
         leave_to_parent(self.loop)

@@ -1,0 +1,98 @@
+"""RunRegistry: the registry of a bridge, whose engine says itself when a run has ended.
+
+The engine does not watch its runs by callbacks, as `TaskRegistry.add` does: it takes a run in, and
+lets it leave once its coroutine and its threads have ended. A clean-up is a sweep, in which
+whatever arrives is cancelled at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Literal, overload
+
+from rxlanggraph.registry import RegistryStatistics, TaskInfo, TaskRegistry, Trackable, info_of
+
+__all__ = ["RunRegistry", "Sweep"]
+
+RegistryState = Literal["open", "closing", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What left between `RunRegistry.begin_sweep` and `RunRegistry.end_sweep`, and what did not.
+
+    Attributes:
+        succeeded: Tasks that left with a result.
+        failed: Tasks that left with an exception.
+        cancelled: Tasks that left cancelled.
+        remaining: The tasks still in flight at the end, each with its info.
+    """
+
+    succeeded: int
+    failed: int
+    cancelled: int
+    remaining: tuple[tuple[Trackable, TaskInfo], ...]
+
+
+class RunRegistry(TaskRegistry):
+    """A `TaskRegistry` with what its owner alone may do. Any thread; nothing blocks.
+
+    Shares the lock, the fields and the invariants of `TaskRegistry`.
+    """
+
+    enter = TaskRegistry._enter
+    leave = TaskRegistry._leave
+    tasks = TaskRegistry._tasks
+    check_outside = TaskRegistry._check_outside
+    until_idle = TaskRegistry._until_idle
+    after_fork = TaskRegistry._after_fork
+
+    @property
+    def state(self) -> RegistryState:
+        """``open``; ``closing`` once `close` was called; ``closed`` when nothing is left too."""
+        with self._lock:
+            if not self._closed:
+                return "open"
+            return "closing" if self._entries or self._leaving else "closed"
+
+    def begin_sweep(self) -> RegistryStatistics:
+        """From now until `end_sweep`, whoever is admitted is to be cancelled at once.
+
+        Any thread; never blocks. Sweeps may overlap.
+
+        Returns:
+            The counters at its beginning, for `end_sweep`.
+        """
+        with self._lock:
+            self._sweeps += 1
+            return self.statistics()
+
+    @overload
+    def end_sweep(
+        self, begun: RegistryStatistics, *, only_if_idle: Literal[False] = False
+    ) -> Sweep: ...
+
+    @overload
+    def end_sweep(self, begun: RegistryStatistics, *, only_if_idle: bool) -> Sweep | None: ...
+
+    def end_sweep(self, begun: RegistryStatistics, *, only_if_idle: bool = False) -> Sweep | None:
+        """Admit normally again, and say in the same critical section what ended and what did not.
+
+        Any thread; never blocks.
+
+        Args:
+            begun: What `begin_sweep` returned.
+            only_if_idle: Go on sweeping, and return None, while anything is in flight.
+        """
+        with self._lock:
+            if only_if_idle and (self._entries or self._leaving):
+                return None
+            self._sweeps -= 1
+            now = monotonic()
+            entries = [*self._leaving.values(), *self._entries.values()]
+            succeeded = self._ended["succeeded"] - begun.succeeded
+            failed = self._ended["failed"] - begun.failed
+            cancelled = self._ended["cancelled"] - begun.cancelled
+        remaining = tuple((entry[0], info_of(entry, now)) for entry in entries)
+        return Sweep(succeeded, failed, cancelled, remaining)
