@@ -83,7 +83,7 @@ Feature: A state is opened by its URL, on the loop that uses it
       | redis://localhost      | redis      | redis      |
 
   Scenario: A module of rxlanggraph that is missing is no missing extra
-    Given a Python without rxlanggraph.state.redis
+    Given a Python without rxlanggraph.state.backends.redis
     When redis://localhost is to be opened
     Then ModuleNotFoundError is raised
 

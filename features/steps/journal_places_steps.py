@@ -184,7 +184,7 @@ def journal_is_at(context: Context, url: str, whole: str) -> None:
 
 @given("psycopg finds no libpq")
 def step_impl(context: Context) -> None:
-    gone = ("psycopg", "rxlanggraph.state.sql.postgresql")
+    gone = ("psycopg", "rxlanggraph.state.backends.sql.postgresql")
     kept = {name: module for name, module in sys.modules.items() if not name.startswith(gone)}
     hidden = dict.fromkeys(("psycopg_c", "psycopg_binary"))
     patched = mock.patch.dict(sys.modules, {**kept, **hidden}, clear=True)

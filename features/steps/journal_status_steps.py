@@ -12,8 +12,8 @@ from rxlanggraph.cli.journal import INTAKE, QUEUE, RUN, task_of
 from rxlanggraph.cli.journal_place import place_of
 from rxlanggraph.cli.lines import Line
 from rxlanggraph.state import State, Task, open_state
-from rxlanggraph.state.contract import DeadTask, Page
-from rxlanggraph.state.sql.backend import SqlBackend
+from rxlanggraph.state.backend import DeadTask, Page
+from rxlanggraph.state.backends.sql.backend import SqlBackend
 from support import command
 from support.patching import patch
 

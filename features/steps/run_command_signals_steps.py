@@ -19,7 +19,7 @@ HASTY = (
 SLOW_DISK = """
 import sys
 from rxlanggraph.cli import main
-from rxlanggraph.state.sql.sqlite_session import Session
+from rxlanggraph.state.backends.sql.sqlite.session import Session
 
 query = Session.query
 

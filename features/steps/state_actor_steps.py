@@ -10,9 +10,9 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
+from rxlanggraph import actor as actor_module
 from rxlanggraph.errors import BlockingCallError, InvalidTypeError, StateClosedError
 from rxlanggraph.state import StateActor
-from rxlanggraph.state import actor as actor_module
 from support.actors import Logged, an_actor
 from support.entering import Way, enter_everywhere
 from support.tasks import PATIENCE, in_thread, run

@@ -8,8 +8,8 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import StateUnavailableError
-from rxlanggraph.state.sql.postgresql_pool import Pool
-from rxlanggraph.state.sql.sqlite_session import Session
+from rxlanggraph.state.backends.sql.postgresql.pool import Pool
+from rxlanggraph.state.backends.sql.sqlite.session import Session
 from support.claims_cancelled import cancel_after_turns, cancel_while, cancel_while_closing
 from support.patching import patch
 from support.sql_batches import (

@@ -9,7 +9,7 @@ from behave.runner import Context
 from rxlanggraph import errors
 from rxlanggraph.errors import LeaseLostError, StateUnavailableError
 from rxlanggraph.state import Claim
-from rxlanggraph.state.settling import settled
+from rxlanggraph.state.retry import settled
 from support.patching import patch
 from support.state_world import claimed, raised, world
 from support.tasks import run

@@ -3,7 +3,7 @@ from __future__ import annotations
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.state.sql import postgresql_queue
+from rxlanggraph.state.backends.sql.postgresql import fast_path as postgresql_queue
 from support import sql_claims
 from support.patching import patch
 from support.sql_ways import add, opened

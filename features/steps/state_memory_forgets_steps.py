@@ -4,8 +4,8 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import StaleTokenError
-from rxlanggraph.state.contract import FENCE_KEPT, Change, NewTask
-from rxlanggraph.state.memory import MemoryBackend
+from rxlanggraph.state.backend import FENCE_KEPT, Change, NewTask
+from rxlanggraph.state.backends.memory import MemoryBackend
 from support.tasks import run
 
 

@@ -9,8 +9,8 @@ from behave.runner import Context
 
 from rxlanggraph.errors import StateClosedError, WrongThreadError
 from rxlanggraph.state import State, open_state
-from rxlanggraph.state.contract import Change
-from rxlanggraph.state.memory import MemoryBackend, open_backend
+from rxlanggraph.state.backend import Change
+from rxlanggraph.state.backends.memory import MemoryBackend, open_backend
 from support.patching import patch
 from support.state_world import world
 from support.tasks import in_thread, run

@@ -7,7 +7,7 @@ from pathlib import Path
 from behave import then, when
 from behave.runner import Context
 
-from rxlanggraph.state.sql import sqlite_file
+from rxlanggraph.state.backends.sql.sqlite import file as sqlite_file
 from support import sql_names
 from support.patching import patch
 from support.tasks import run

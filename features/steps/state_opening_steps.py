@@ -16,8 +16,9 @@ from behave.runner import Context
 
 from rxlanggraph import errors
 from rxlanggraph.errors import MissingExtraError
-from rxlanggraph.state import State, open_state, opening
-from rxlanggraph.state.memory import MemoryBackend
+from rxlanggraph.state import State, open_state
+from rxlanggraph.state import open as opening
+from rxlanggraph.state.backends.memory import MemoryBackend
 from support.patching import patch
 from support.state_world import raised, world
 from support.tasks import PATIENCE, run
@@ -108,7 +109,7 @@ def no_error_shows_its_password(context: Context, url: str) -> None:
 
 @given("a Python without {package}")
 def step_impl(context: Context, package: str) -> None:
-    adapters = ("rxlanggraph.state.sql", "rxlanggraph.state.redis", package)
+    adapters = ("rxlanggraph.state.backends.sql", "rxlanggraph.state.backends.redis", package)
     gone = {name: None for name in sys.modules if name.partition(".")[0] == package}
     kept = {name: module for name, module in sys.modules.items() if not name.startswith(adapters)}
     patched = mock.patch.dict(sys.modules, {**kept, **gone, package: None}, clear=True)

@@ -3,7 +3,8 @@ from __future__ import annotations
 from behave import given, when
 from behave.runner import Context
 
-from rxlanggraph.state.sql import postgresql, sqlite_keys
+from rxlanggraph.state.backends.sql.postgresql import database as postgresql
+from rxlanggraph.state.backends.sql.sqlite import keys as sqlite_keys
 from support.patching import patch
 from support.sql_openings import rows_left
 from support.tasks import run

@@ -4,7 +4,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 import rxlanggraph.errors
-from rxlanggraph.state.sql import postgresql_pool
+from rxlanggraph.state.backends.sql.postgresql import pool as postgresql_pool
 from support import pooled, postgres_server
 from support.patching import patch
 from support.sql_openings import open_at

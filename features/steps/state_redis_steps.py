@@ -9,7 +9,8 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import StateUnavailableError
-from rxlanggraph.state.redis import backend, lane
+from rxlanggraph.state.backends.redis import backend
+from rxlanggraph.state.backends.redis import connection as lane
 from support import redis_connections, redis_servers, valkey_server
 from support.listening import listening
 from support.patching import patch

@@ -9,7 +9,7 @@ from behave.runner import Context
 import rxlanggraph.errors
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
-from rxlanggraph.state.sql import postgresql_pool
+from rxlanggraph.state.backends.sql.postgresql import pool as postgresql_pool
 from support import postgres_server, servers, sql_files, sql_servers, sql_ways
 from support.patching import patch
 from support.sql_claims import (

@@ -10,8 +10,9 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.concurrency import run_on_loop as crossing
 from rxlanggraph.errors import BlockingCallError, InvalidTypeError, LoopUnavailableError
-from rxlanggraph.state import crossing, open_state_on
+from rxlanggraph.state import open_state_on
 from support.patching import patch
 from support.state_threads import caught, home_of
 from support.tasks import PATIENCE, in_thread

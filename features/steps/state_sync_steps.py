@@ -13,6 +13,7 @@ from behave.runner import Context
 from reactivex import operators as ops
 from reactivex.scheduler import ThreadPoolScheduler
 
+from rxlanggraph.concurrency.run_on_loop import entered
 from rxlanggraph.errors import (
     ContentionError,
     InvalidArgumentError,
@@ -20,9 +21,8 @@ from rxlanggraph.errors import (
     UsageError,
 )
 from rxlanggraph.state import Claim, State, Task, open_state_on
-from rxlanggraph.state.crossing import entered
-from rxlanggraph.state.memory import MemoryBackend
-from rxlanggraph.state.sync import SyncClaim, SyncState
+from rxlanggraph.state.backends.memory import MemoryBackend
+from rxlanggraph.state.blocking import SyncClaim, SyncState
 from support.state_threads import LoopThread, caught
 from support.tasks import PATIENCE, in_thread
 from support.waiting import in_threads

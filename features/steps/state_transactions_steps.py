@@ -9,7 +9,7 @@ from behave.runner import Context
 
 from rxlanggraph.errors import ContentionError, UsageError
 from rxlanggraph.state import State, open_state
-from rxlanggraph.state.contract import Versioned
+from rxlanggraph.state.backend import Versioned
 from support.patching import patch
 from support.state_world import raised, together, world
 

@@ -10,9 +10,9 @@ from behave.runner import Context
 
 from rxlanggraph.errors import ContentionError, StateClosedError
 from rxlanggraph.state import State, open_state
-from rxlanggraph.state import turns as state_turns
-from rxlanggraph.state.memory import MemoryBackend, MemoryStore
-from rxlanggraph.state.turns import Turns
+from rxlanggraph.state import update_queue as state_turns
+from rxlanggraph.state.backends.memory import MemoryBackend, MemoryStore
+from rxlanggraph.state.update_queue import Turns
 from support.patching import patch
 from support.state_world import world
 from support.tasks import run

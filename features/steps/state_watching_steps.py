@@ -7,7 +7,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.state import State, Versioned
-from rxlanggraph.state.memory import MemoryBackend
+from rxlanggraph.state.backends.memory import MemoryBackend
 from support.state_world import Shaky, turns, world
 from support.tasks import in_thread
 

@@ -12,7 +12,7 @@ from unittest import mock
 import redis
 
 from rxlanggraph.state import State, open_state
-from rxlanggraph.state.sql.sqlite_session import Session
+from rxlanggraph.state.backends.sql.sqlite.session import Session
 from support.sql_batches import pass_turns
 from support.sql_servers import ACTIVITY, WAITING, until
 from support.sql_ways import plain

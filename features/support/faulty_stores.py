@@ -9,9 +9,13 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
+from rxlanggraph.state.backend import Change, ClaimedTask, Entry, NewTask, Step, TaskState, Written
+from rxlanggraph.state.backends.memory import (
+    ImmediateMemoryBackend,
+    MemoryBackend,
+    MemoryStore,
+)
 from rxlanggraph.state.base import BaseState
-from rxlanggraph.state.contract import Change, ClaimedTask, Entry, NewTask, Step, TaskState, Written
-from rxlanggraph.state.memory import ImmediateMemoryBackend, MemoryBackend, MemoryStore
 
 __all__ = ["FAULTS", "opener"]
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import rxlanggraph.state.sql.sqlite  # noqa: F401 - once, and not in each fork
+import rxlanggraph.state.backends.sql.sqlite.database  # noqa: F401 - once, and not in each fork
 from rxlanggraph.cli import journal_intake, journal_run, main
 from rxlanggraph.cli.journal_output import Output
 from rxlanggraph.cli.sinks import Sink

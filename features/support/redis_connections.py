@@ -11,10 +11,10 @@ from typing import Any
 
 from rxlanggraph.errors import StaleTokenError
 from rxlanggraph.state import State, Task, open_state
-from rxlanggraph.state.contract import Backend
-from rxlanggraph.state.core import Core
+from rxlanggraph.state.backend import Backend
+from rxlanggraph.state.backends.redis import open_backend
+from rxlanggraph.state.client import Core
 from rxlanggraph.state.paging import in_steps
-from rxlanggraph.state.redis import open_backend
 from support.redis_proxy import Fate, Proxy
 from support.redis_ways import NAMESPACE, opened, plain
 from support.redis_writes import WRITES, prepare, seen, without_numbers

@@ -11,8 +11,8 @@ from redis.exceptions import ResponseError
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
-from rxlanggraph.state.contract import Change
-from rxlanggraph.state.redis import open_backend
+from rxlanggraph.state.backend import Change
+from rxlanggraph.state.backends.redis import open_backend
 from support.redis_connections import purging
 from support.redis_proxy import Proxy
 from support.redis_ways import NAMESPACE, opened, plain

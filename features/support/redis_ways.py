@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from rxlanggraph.state.contract import Change, NewTask
-from rxlanggraph.state.redis import RedisBackend, open_backend
+from rxlanggraph.state.backend import Change, NewTask
+from rxlanggraph.state.backends.redis import RedisBackend, open_backend
 from support.redis_proxy import exchange, packed
 
 __all__ = ["NAMESPACE", "WAYS", "Backend", "Way", "opened", "plain"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from rxlanggraph.state.contract import Backend, Change, ClaimedTask, NewTask
+from rxlanggraph.state.backend import Backend, Change, ClaimedTask, NewTask
 
 __all__ = ["QUEUE", "WRITES", "Prepared", "prepare", "seen", "without_numbers"]
 

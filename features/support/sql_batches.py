@@ -9,11 +9,11 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 from unittest import mock
 
-from rxlanggraph.state.contract import ClaimedTask, NewTask
-from rxlanggraph.state.sql.batches import Batches
-from rxlanggraph.state.sql.sqlite import SESSION
-from rxlanggraph.state.sql.sqlite_file import path_of
-from rxlanggraph.state.sql.sqlite_session import Call, Session
+from rxlanggraph.state.backend import ClaimedTask, NewTask
+from rxlanggraph.state.backends.sql.batcher import Batches
+from rxlanggraph.state.backends.sql.sqlite.database import SESSION
+from rxlanggraph.state.backends.sql.sqlite.file import path_of
+from rxlanggraph.state.backends.sql.sqlite.session import Call, Session
 from support.sql_ways import add, opened, plain, value_of
 
 __all__ = [

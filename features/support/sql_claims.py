@@ -7,8 +7,8 @@ from typing import Any
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
-from rxlanggraph.state.contract import Backend
-from rxlanggraph.state.sql import postgresql_queue
+from rxlanggraph.state.backend import Backend
+from rxlanggraph.state.backends.sql.postgresql import fast_path as postgresql_queue
 from support.sql_ways import add, opened, plain
 
 __all__ = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
-from rxlanggraph.state.contract import Backend, Change
+from rxlanggraph.state.backend import Backend, Change
 from support.refused_values import ended_with
 from support.sql_ways import opened, plain, value_of
 

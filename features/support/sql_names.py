@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.state import open_state
-from rxlanggraph.state.sql.sqlite_file import path_of
+from rxlanggraph.state.backends.sql.sqlite.file import path_of
 from support.tasks import PATIENCE
 
 __all__ = ["NAMES", "WAYS", "Counted", "mounted_at"]

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from rxlanggraph.state import State, open_state
-from rxlanggraph.state.sql import tables
+from rxlanggraph.state.backends.sql import schema as tables
 from support.sql_ways import NAMESPACE, plain
 from support.tasks import PATIENCE
 

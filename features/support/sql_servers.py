@@ -12,7 +12,7 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
-from rxlanggraph.state.contract import Backend, Change
+from rxlanggraph.state.backend import Backend, Change
 from support.sql_ways import add, opened, plain, value_of
 from support.tasks import PATIENCE
 

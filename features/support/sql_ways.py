@@ -10,8 +10,8 @@ from typing import Any
 
 import psycopg
 
-from rxlanggraph.state.contract import Backend, NewTask
-from rxlanggraph.state.sql import open_backend
+from rxlanggraph.state.backend import Backend, NewTask
+from rxlanggraph.state.backends.sql import open_backend
 
 __all__ = ["COUNTS", "NAMESPACE", "add", "opened", "plain", "value_of"]
 

@@ -12,7 +12,7 @@ from behave.runner import Context
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import Claim, Lease, State
-from rxlanggraph.state.memory import MemoryBackend, MemoryStore
+from rxlanggraph.state.backends.memory import MemoryBackend, MemoryStore
 
 __all__ = ["Shaky", "World", "claimed", "hold", "raised", "together", "turns", "world"]
 

@@ -5,6 +5,7 @@ A map of the layers; each imports only from those above it.
     errors, messages     what can go wrong; what flows in and out
     concurrency          futures, threads, tasks and loops, about no message
     rx                   Rx grammar under threads
+    actor                a state that is not shared: one writer, and messages to it
     state                values, locks and work that agents share, on a server or in memory
     registry             who is in flight: open, closing, closed
     bridge               one message on its way from a thread to the loop and back

@@ -19,7 +19,7 @@ from rxlanggraph.cli.journal_place import Place, journal_errors, place_of
 from rxlanggraph.cli.journal_secrets import warn_of_password
 from rxlanggraph.cli.journal_watch import Progress, look
 from rxlanggraph.state import DeadLetter, open_state
-from rxlanggraph.state.opening import is_prepared
+from rxlanggraph.state.open import is_prepared
 
 __all__ = ["SHOWN", "status_of", "table_of"]
 
@@ -59,7 +59,7 @@ def _readable(place: Place) -> Iterator[str]:
         yield place.url
         return
     # As above: comes with an extra, which is there by now.
-    from rxlanggraph.state.sql.sqlite_file import read_only  # noqa: PLC0415
+    from rxlanggraph.state.backends.sql.sqlite.file import read_only  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="rxlanggraph-") as folder:
         copy = Path(folder, "journal")

@@ -6,24 +6,31 @@
             await state.set("index", rows, token=lease)
         claim = await state.claim_task("questions", wait=10)
 
-A map of the modules:
+A map; each imports only from those above it.
 
-    contract                    what callers see, and what a backend must do
-    values                      what is a JSON value, a name, a number
-    agenda, alarm               what falls due when
-    waiting, turns, block       waking up; one after the other; blocks that are entered once
-    insistence, settling        calls that are made again; calls that run to their end
-    core, paging                calls, background tasks, the end; pages and steps
-    heartbeat, watching         leases that are renewed; versions as an Observable
-    transactions                optimistic updates
-    keys, locks, claims, work   the three parts of a state
-    base, crossing, sync        the state, and its view for threads
-    opening                     from a URL to a state
-    memory_queue, memory_space, the backends: in memory, in SQL, in Redis
-    memory, sql, redis
-    writer, actor               no shared state at all: one writer, and messages to it
+    backend              the contract: what callers see, and what a backend must do
+    codec                JSON values, names and numbers: what may be stored
+    addresses            URLs of servers, and what of them may be shown
+    retry                calls that are made again; calls that run to their end
+    polling              waiting for others: woken at once, or looking again
+    update_queue         updates of one key, one after the other
+    single_use           context managers that are entered once
+    backends             in memory, in SQL, in Redis
+    client               one opened backend: calls, background tasks, the end
+    paging               what is read in pages and done in steps
+    leases               leases that are renewed
+    watch                the versions of a key as an Observable
+    transactions         optimistic updates
+    keys                 values under keys
+    locks                locks with fencing tokens
+    claims               one item of work in the hands of one worker
+    queues               queues of work
+    base                 the three parts as one state
+    blocking             the same state for threads
+    open                 from a URL to a state
 """
 
+from rxlanggraph.actor import StateActor
 from rxlanggraph.errors import (
     ContentionError,
     LeaseLostError,
@@ -34,12 +41,11 @@ from rxlanggraph.errors import (
     StateError,
     StateUnavailableError,
 )
-from rxlanggraph.state.actor import StateActor
+from rxlanggraph.state.backend import DeadLetter, QueueStats, Task, Versioned
+from rxlanggraph.state.blocking import SyncState
 from rxlanggraph.state.claims import Claim
-from rxlanggraph.state.contract import DeadLetter, QueueStats, Task, Versioned
 from rxlanggraph.state.locks import Lease
-from rxlanggraph.state.opening import State, open_state, open_state_on
-from rxlanggraph.state.sync import SyncState
+from rxlanggraph.state.open import State, open_state, open_state_on
 
 __all__ = [
     "Claim",

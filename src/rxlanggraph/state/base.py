@@ -6,12 +6,12 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
-from rxlanggraph.state.contract import Backend
-from rxlanggraph.state.core import Core
+from rxlanggraph.state.backend import Backend
+from rxlanggraph.state.client import Core
+from rxlanggraph.state.codec import check_attempts
 from rxlanggraph.state.keys import Keys
 from rxlanggraph.state.locks import Locks
-from rxlanggraph.state.values import check_attempts
-from rxlanggraph.state.work import Work
+from rxlanggraph.state.queues import Work
 
 __all__ = ["BaseState"]
 

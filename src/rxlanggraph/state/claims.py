@@ -19,11 +19,11 @@ from rxlanggraph.errors import (
     StateError,
     UsageError,
 )
-from rxlanggraph.state.contract import ClaimedTask
-from rxlanggraph.state.core import Core
-from rxlanggraph.state.heartbeat import Heartbeat
-from rxlanggraph.state.settling import settled
-from rxlanggraph.state.values import check_seconds, decode, encode, error_value
+from rxlanggraph.state.backend import ClaimedTask
+from rxlanggraph.state.client import Core
+from rxlanggraph.state.codec import check_seconds, decode, encode, error_value
+from rxlanggraph.state.leases import Heartbeat
+from rxlanggraph.state.retry import settled
 
 __all__ = ["Claim"]
 

@@ -11,13 +11,10 @@ from typing import Any, TypeVar, overload
 from reactivex import Observable
 
 from rxlanggraph.errors import ContentionError
-from rxlanggraph.state.block import OneBlock
-from rxlanggraph.state.contract import Change, Entry, Versioned, Written
-from rxlanggraph.state.core import Core
-from rxlanggraph.state.memory import ImmediateMemoryBackend
-from rxlanggraph.state.transactions import Conflict, Transaction, persist
-from rxlanggraph.state.turns import Turn, Turns
-from rxlanggraph.state.values import (
+from rxlanggraph.state.backend import Change, Entry, Versioned, Written
+from rxlanggraph.state.backends.memory import ImmediateMemoryBackend
+from rxlanggraph.state.client import Core
+from rxlanggraph.state.codec import (
     JSON_TYPES,
     check_function,
     check_integer,
@@ -27,7 +24,10 @@ from rxlanggraph.state.values import (
     decode,
     encode,
 )
-from rxlanggraph.state.watching import watch
+from rxlanggraph.state.single_use import OneBlock
+from rxlanggraph.state.transactions import Conflict, Transaction, persist
+from rxlanggraph.state.update_queue import Turn, Turns
+from rxlanggraph.state.watch import watch
 
 __all__ = ["Keys"]
 

@@ -11,12 +11,12 @@ from contextlib import AbstractAsyncContextManager
 from uuid_utils import uuid7
 
 from rxlanggraph.errors import ClosedError, LeaseLostError, LockTimeoutError, StateError
-from rxlanggraph.state.block import OneBlock
-from rxlanggraph.state.core import Core
-from rxlanggraph.state.heartbeat import Heartbeat
-from rxlanggraph.state.settling import settled
-from rxlanggraph.state.values import check_name, check_seconds, check_wait
-from rxlanggraph.state.waiting import Polling
+from rxlanggraph.state.client import Core
+from rxlanggraph.state.codec import check_name, check_seconds, check_wait
+from rxlanggraph.state.leases import Heartbeat
+from rxlanggraph.state.polling import Polling
+from rxlanggraph.state.retry import settled
+from rxlanggraph.state.single_use import OneBlock
 
 __all__ = ["Lease", "Locks"]
 

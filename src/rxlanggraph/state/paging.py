@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any, Final, Generic, Self, TypeVar
 
 from rxlanggraph.errors import StateUnavailableError
-from rxlanggraph.state.contract import MOST_AT_ONCE, Page, Step
-from rxlanggraph.state.core import Core
+from rxlanggraph.state.backend import MOST_AT_ONCE, Page, Step
+from rxlanggraph.state.client import Core
 
 __all__ = ["Paged", "in_steps", "portions"]
 

@@ -15,9 +15,9 @@ from tenacity import (
 )
 
 from rxlanggraph.errors import ContentionError, UsageError
-from rxlanggraph.state.contract import Change, Entry, Versioned
-from rxlanggraph.state.core import Core
-from rxlanggraph.state.values import (
+from rxlanggraph.state.backend import Change, Entry, Versioned
+from rxlanggraph.state.client import Core
+from rxlanggraph.state.codec import (
     check_attempts,
     check_name,
     check_seconds,

@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from uuid_utils import uuid7
 
+from rxlanggraph.state.backend import Backend
 from rxlanggraph.state.base import BaseState
-from rxlanggraph.state.contract import Backend
 
 __all__ = [
     "Check",

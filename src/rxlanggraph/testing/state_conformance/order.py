@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from rxlanggraph.state.contract import Task
+from rxlanggraph.state.backend import Task
 from rxlanggraph.testing.state_conformance.harness import Check, Store, check, expect, gather
 from rxlanggraph.testing.state_conformance.work import take
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from rxlanggraph.errors import StateClosedError
+from rxlanggraph.state.backend import ClaimedTask, QueueStats, Task
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.claims import Claim
-from rxlanggraph.state.contract import ClaimedTask, QueueStats, Task
 from rxlanggraph.testing.state_conformance.harness import (
     Check,
     Store,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from rxlanggraph.state.contract import Change, Entry, Task, Versioned
+from rxlanggraph.state.backend import Change, Entry, Task, Versioned
 from rxlanggraph.testing.state_conformance.harness import (
     Check,
     Store,

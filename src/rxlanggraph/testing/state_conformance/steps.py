@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from rxlanggraph.state.backend import MOST_AT_ONCE, ClaimedTask, Step, Task
 from rxlanggraph.state.base import BaseState
-from rxlanggraph.state.contract import MOST_AT_ONCE, ClaimedTask, Step, Task
 from rxlanggraph.testing.state_conformance.harness import (
     Check,
     Store,

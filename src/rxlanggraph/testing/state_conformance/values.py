@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from rxlanggraph.errors import ContentionError, InvalidArgumentError, InvalidTypeError
+from rxlanggraph.state.backend import Change, Versioned
 from rxlanggraph.state.base import BaseState
-from rxlanggraph.state.contract import Change, Versioned
 from rxlanggraph.state.transactions import Transaction
 from rxlanggraph.testing.state_conformance.harness import (
     Check,

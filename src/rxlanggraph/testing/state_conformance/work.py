@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any
 
 from rxlanggraph.errors import LeaseLostError
+from rxlanggraph.state.backend import ClaimedTask, QueueStats, Task
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.claims import Claim
-from rxlanggraph.state.contract import ClaimedTask, QueueStats, Task
 from rxlanggraph.testing.state_conformance.harness import (
     Check,
     Store,

@@ -1,0 +1,450 @@
+"""StateActor: no shared state at all. One writer owns it; everybody else sends commands.
+
+A command is applied on a thread of the actor's own, one after another, so a reducer needs no lock
+and never meets another one. What others see are snapshots, whose containers nobody can change.
+
+The thread knows the inbox, not the actor: an actor that is dropped unclosed is collected, and that
+ends the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
+from types import MappingProxyType, TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from rxlanggraph.concurrency.forking import announce, fork_safe_rlock, wrong_process
+from rxlanggraph.concurrency.threads import start_detached
+from rxlanggraph.errors import (
+    BlockingCallError,
+    InvalidTypeError,
+    StateClosedError,
+    WrongProcessError,
+)
+
+__all__ = ["Asked", "StateActor", "Subscription", "Writer", "freeze"]
+
+_logger = logging.getLogger(__name__)
+_names = itertools.count(1)
+_S = TypeVar("_S")
+_C = TypeVar("_C")
+
+
+class StateActor(Generic[_S, _C]):
+    """A state with one writer: commands come from any thread or loop, and are applied in order.
+
+    The thread of the actor, a daemon, starts with the first command or subscription and ends with
+    `close`. As a context manager, sync and async, the actor is closed at the end.
+
+    Args:
+        initial: The first state. Its mappings, lists and sets are frozen, all the way down (see
+            `freeze`); any other object in it is handed out as it is, and is yours to leave as it
+            is: take frozen dataclasses and bytes instead of plain ones and bytearrays.
+        reducer: Gets the state and a command, returns the next state; a plain function without
+            side effects, neither async nor a generator. It sees the state as everybody does.
+        name: Of the thread, for people.
+
+    Raises:
+        InvalidTypeError: ``reducer`` is no plain function, or ``initial`` contains itself.
+    """
+
+    def __init__(
+        self, initial: _S, reducer: Callable[[_S, _C], _S], *, name: str | None = None
+    ) -> None:
+        _check_reducer(reducer)
+        self.name = name or f"rxlanggraph-actor-{next(_names)}"
+        self._writer = Writer(initial, reducer)
+        # An RLock, as a signal handler may send while its own thread does. Guards the writer's
+        # `thread` and what is below: nothing gets into the inbox after the None that ends it.
+        self._lock = fork_safe_rlock()
+        self._closed = False
+        # Empty while there is a thread. Popped by whoever starts it: that is one step, which no
+        # signal handler can enter, or else it would start another one.
+        self._to_start = [self._writer.run]
+        # A finalizer, so that a thread whose actor is gone does not wait for ever.
+        weakref.finalize(self, self._writer.inbox.put, None).atexit = False
+        announce(self)
+
+    def __repr__(self) -> str:
+        """Name, and whether it is closed."""
+        return f"<StateActor {self.name} {'closed' if self._closed else 'open'}>"
+
+    @property
+    def state(self) -> _S:
+        """The latest state: an immutable snapshot, see `freeze`. Any thread; never blocks."""
+        return self._writer.state
+
+    @property
+    def states(self) -> Observable[_S]:
+        """The current state, and then each later one, as an Observable.
+
+        Subscribed to and disposed of by any thread. Items come on the actor's thread, one at a
+        time, in order, none left out; it completes when the actor is closed. An observer that
+        raises is told nothing more, and does no harm to others.
+        """
+
+        def subscribe(
+            observer: abc.ObserverBase[_S], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            subscription = Subscription(observer)
+            writer = self._writer
+
+            def dispose() -> None:
+                subscription.active = False
+                writer.inbox.put(partial(writer.unsubscribe, subscription))
+
+            if not self._put(partial(writer.subscribe, subscription)):
+                observer.on_completed()
+            return Disposable(dispose)
+
+        return Observable(subscribe)
+
+    def send(self, command: _C) -> None:
+        """Have ``command`` applied; do not wait for it.
+
+        Any thread, also a reducer and a signal handler; never blocks. Commands of one thread are
+        applied in the order of sending. If the reducer raises, the state stays, and it is logged.
+
+        Raises:
+            StateClosedError: The actor is closed.
+            WrongProcessError: This is a forked child, and the actor's thread is in the parent.
+        """
+        self._admit(partial(self._writer.apply, command, None))
+
+    def ask(self, command: _C) -> Asked[_S]:
+        """Have ``command`` applied; return the future of the state that it leads to.
+
+        Any thread; never blocks. On a loop: ``await actor.ask(command)``; in a thread:
+        ``actor.ask(command).result(timeout)``. If the reducer raises, the state stays, and the
+        future has its error. Cancelling it before its turn takes the command back.
+
+        On the actor's own thread (in a reducer, in an observer) waiting for it would last for
+        ever: the future's own ways raise BlockingCallError there. Those that know nothing of it,
+        as ``concurrent.futures.wait``, cannot tell.
+
+        Raises:
+            StateClosedError: The actor is closed.
+            WrongProcessError: As in `send`.
+        """
+        asked: Asked[_S] = Asked(self._writer)
+        self._admit(partial(self._writer.apply, command, asked))
+        return asked
+
+    def _admit(self, step: Callable[[], None]) -> None:
+        if not self._put(step):
+            raise StateClosedError(f"{self.name} is closed and takes no more commands")
+
+    def _put(self, step: Callable[[], None]) -> bool:
+        with self._lock:
+            self._writer.check_process()
+            if not self._closed:
+                self._start()
+            if self._closed:  # perhaps by a signal handler, since
+                return False
+            self._writer.inbox.put(step)
+            return True
+
+    def _start(self) -> None:
+        try:
+            run = self._to_start.pop()
+        except IndexError:
+            return
+        try:
+            thread = threading.Thread(target=run, name=self.name, daemon=True)
+            self._writer.thread = thread
+            start_detached(thread)
+        except BaseException:
+            self._writer.thread = None
+            self._to_start.append(run)
+            raise
+
+    def _after_fork(self) -> None:
+        """In a forked child: if the thread has begun, it is the parent's. See `forking`."""
+        if not self._to_start:
+            self._writer.elsewhere = wrong_process(
+                self.name, "make an actor of its own here, from the last `state`"
+            )
+            self._writer.thread = None
+
+    def close(self) -> None:
+        """Refuse new commands, apply those that were sent, and end the thread.
+
+        Any thread; blocks until the thread has ended (in a reducer or an observer of this actor
+        it does not wait). Idempotent. The last `state` stays.
+        """
+        self._seal()
+        thread = self._writer.thread
+        # One that is just being started, by whom this interrupts, cannot be waited for.
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
+
+    async def aclose(self) -> None:
+        """Do what `close` does, awaiting. Any loop. Cancelling it ends the waiting only."""
+        self._seal()
+        thread = self._writer.thread
+        if thread is not None and thread.is_alive():
+            await asyncio.wait([asyncio.wrap_future(self._writer.ended)])
+            thread.join()  # it has nothing left to do
+
+    def _seal(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._writer.inbox.put(None)
+
+    def __enter__(self) -> Self:
+        """Return the actor itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """`close`."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the actor itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """`aclose`."""
+        await self.aclose()
+
+
+def _check_reducer(reducer: object) -> None:
+    # An object is called by way of its class.
+    if not callable(reducer) or not (_is_plain(reducer) and _is_plain(type(reducer).__call__)):
+        raise InvalidTypeError(
+            "reducer must be a plain function, neither async nor a generator, which returns the "
+            f"next state, not {reducer!r}"
+        )
+
+
+def _is_plain(function: Any) -> bool:
+    return not (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    )
+
+
+# -- the thread ------------------------------------------------------------------------------------
+
+
+class Asked(Future[_S]):
+    """The answer to one ``ask``: a ``concurrent.futures.Future`` that can be awaited, too.
+
+    Cancelled before its turn, it takes its command back; later, cancelling does nothing.
+    """
+
+    def __init__(self, writer: Writer[_S, Any]) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def result(self, timeout: float | None = None) -> _S:
+        """As of any future; in a reducer of the very actor it would wait for itself.
+
+        Raises:
+            BlockingCallError: That was tried.
+            WrongProcessError: The actor's thread is in the process that this was forked from.
+        """
+        self._refuse_writer()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """As of any future; in a reducer of the very actor it would wait for itself.
+
+        Raises:
+            BlockingCallError: That was tried.
+        """
+        self._refuse_writer()
+        return super().exception(timeout)
+
+    def __await__(self) -> Generator[Any, None, _S]:
+        """Wait on the running event loop; cancelling that cancels this.
+
+        Raises:
+            BlockingCallError: In a reducer of the very actor: it would wait for itself.
+        """
+        self._refuse_writer()
+        return asyncio.wrap_future(self).__await__()
+
+    def _refuse_writer(self) -> None:
+        if not self.done():
+            self._writer.check_process()
+        if not self.done() and threading.current_thread() is self._writer.thread:
+            raise BlockingCallError(
+                "the actor would wait for itself: this is the thread that has to apply the "
+                "command; send it, and let the reducer return"
+            )
+
+
+class Subscription(Generic[_S]):
+    """One observer of the states."""
+
+    def __init__(self, observer: abc.ObserverBase[_S]) -> None:
+        self.observer = observer
+        # Cleared once, by any thread; read on the actor's.
+        self.active = True
+
+
+class Writer(Generic[_S, _C]):
+    """What happens on the actor's thread, and is confined to it where nothing else is said.
+
+    The inbox holds what is to be done, in order; None is the end. Any thread, a signal handler or a
+    finalizer may put (a ``SimpleQueue`` can be entered again).
+    """
+
+    def __init__(self, initial: _S, reducer: Callable[[_S, _C], _S]) -> None:
+        self.inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.ended: Future[None] = Future()
+        # Guarded by the lock of the actor, which starts it.
+        self.thread: threading.Thread | None = None
+        # Written in a forked child, before its own code goes on: why there is no thread.
+        self.elsewhere: WrongProcessError | None = None
+        # Written on the thread, as a whole; read by anyone.
+        self.state: _S = freeze(initial)
+        self._reducer = reducer
+        self._subscriptions: list[Subscription[_S]] = []
+
+    def check_process(self) -> None:
+        """Raise if the thread is that of a parent process. Any thread; never blocks."""
+        if self.elsewhere is not None:
+            raise WrongProcessError(*self.elsewhere.args)
+
+    def run(self) -> None:
+        """Take steps until the end; then tell every observer."""
+        while (step := self.inbox.get()) is not None:
+            try:
+                step()
+            except BaseException:  # of a done-callback; the thread has others to serve
+                _logger.exception("a callback of an actor failed")
+            del step  # or the last command would be kept until the next one
+        for subscription in self._subscriptions:
+            self._tell(subscription, lambda observer: observer.on_completed())
+        self.ended.set_result(None)
+
+    def apply(self, command: _C, asked: Asked[_S] | None) -> None:
+        """Have the reducer make the next state; tell observers, then who asked."""
+        if asked is not None and not asked.set_running_or_notify_cancel():
+            return
+        try:
+            self.state = freeze(self._reduce(command), self.state)
+        except BaseException as error:
+            if asked is not None:
+                asked.set_exception(error)
+            else:
+                _logger.exception("a command that was sent to an actor failed: %r", command)
+            return
+        for subscription in tuple(self._subscriptions):
+            self._tell_state(subscription)
+        if asked is not None:
+            asked.set_result(self.state)
+
+    def _reduce(self, command: _C) -> _S:
+        try:
+            state = self._reducer(self.state, command)
+        except StopIteration as error:  # which no future of asyncio takes
+            raise RuntimeError("the reducer raised StopIteration") from error
+        if inspect.iscoroutine(state) or inspect.isgenerator(state):
+            state.close()
+        elif not inspect.isasyncgen(state):
+            return state
+        raise InvalidTypeError(
+            f"a reducer returns the next state, not {state!r}; it can be neither async nor a "
+            "generator"
+        )
+
+    def subscribe(self, subscription: Subscription[_S]) -> None:
+        """Tell a new observer the state, and from now on each later one."""
+        self._subscriptions.append(subscription)
+        self._tell_state(subscription)
+
+    def unsubscribe(self, subscription: Subscription[_S]) -> None:
+        """Forget an observer."""
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+
+    def _tell_state(self, subscription: Subscription[_S]) -> None:
+        state = self.state
+        self._tell(subscription, lambda observer: observer.on_next(state))
+
+    def _tell(
+        self,
+        subscription: Subscription[_S],
+        notify: Callable[[abc.ObserverBase[_S]], None],
+    ) -> None:
+        if not subscription.active:
+            return
+        try:
+            notify(subscription.observer)
+        except BaseException:  # whatever it is, the thread has others to serve
+            _logger.exception("an observer of an actor failed; it is told nothing more")
+            subscription.active = False
+            self.unsubscribe(subscription)
+
+
+# -- snapshots -------------------------------------------------------------------------------------
+
+
+def freeze(value: Any, before: Any = None) -> Any:
+    """Return ``value`` with its containers copied into immutable ones, all the way down.
+
+    Mappings become read-only mappings, lists and tuples tuples, sets frozensets; anything else is
+    taken as it is, and should be immutable itself (a frozen dataclass, say). Any thread.
+
+    Args:
+        value: Anything without a circle.
+        before: An earlier result. Parts of ``value`` that are parts of it, in the same place, are
+            taken without another look: so a small change costs little.
+
+    Raises:
+        InvalidTypeError: ``value`` contains itself, or is too deep.
+    """
+    try:
+        return _frozen(value, before)
+    except RecursionError as error:
+        raise InvalidTypeError(
+            f"a state cannot contain itself, nor be as deep as this {type(value).__name__} is"
+        ) from error
+
+
+def _frozen(value: Any, before: Any) -> Any:
+    if value is before:
+        return value
+    if isinstance(value, Mapping):
+        old = before if isinstance(before, Mapping) else {}
+        return MappingProxyType({key: _frozen(item, old.get(key)) for key, item in value.items()})
+    if isinstance(value, list | tuple):
+        return _frozen_sequence(value, before if isinstance(before, tuple) else ())
+    if isinstance(value, set | frozenset):
+        return frozenset(value)
+    return value
+
+
+def _frozen_sequence(items: list[Any] | tuple[Any, ...], before: tuple[Any, ...]) -> Any:
+    old = before + (None,) * (len(items) - len(before))
+    frozen = [_frozen(item, was) for item, was in zip(items, old, strict=False)]
+    # A named tuple stays one.
+    made = getattr(type(items), "_make", tuple)
+    return made(frozen)

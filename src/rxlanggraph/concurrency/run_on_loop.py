@@ -1,0 +1,162 @@
+"""From a thread to a running loop and back: blocks until a coroutine has ended there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future, wait
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar
+
+from rxlanggraph.concurrency.forking import wrong_process
+from rxlanggraph.concurrency.loop_probe import LoopProbe
+from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
+
+__all__ = ["entered", "leave_to_parent", "run_on"]
+
+_T = TypeVar("_T")
+# Seconds between two looks whether the loop still runs: one that stopped resolves nothing. A guess.
+_PATIENCE = 0.5
+# In a forked child: loops of the parent, and what to say of them. They claim to be running, as they
+# did at the fork.
+_left: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[str, str]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Run ``coroutine`` on ``loop``, and block until it has ended.
+
+    Any thread but that of the loop. Interrupted (Ctrl-C), it has the coroutine cancelled and does
+    not wait for that.
+
+    Returns:
+        What the coroutine returned.
+
+    Raises:
+        BlockingCallError: This is the loop's own thread.
+        LoopUnavailableError: The loop does not run, or stood still meanwhile for half a second.
+        WrongProcessError: It runs in the process that this one was forked from.
+        BaseException: Whatever the coroutine raised.
+    """
+    call = _Call(loop, coroutine)
+    try:
+        call.send()
+        _wait(call.future, loop)
+    except BaseException:
+        call.give_up()
+        raise
+    try:
+        return call.future.result()
+    finally:
+        del call  # or it and an error, by its traceback, would hold each other
+
+
+def leave_to_parent(loop: asyncio.AbstractEventLoop, what: str, remedy: str) -> None:
+    """In a forked child: have `run_on` refuse ``loop``, which the parent runs.
+
+    Args:
+        loop: The loop of the parent.
+        what: What belongs to it, for the error.
+        remedy: What to do instead, for the error.
+    """
+    _left[loop] = (what, remedy)
+
+
+class _Call(Generic[_T]):
+    """A coroutine on its way to a loop, which begins it or never will.
+
+    With ``run_coroutine_threadsafe``, a loop that stopped before it began, and runs on later, would
+    begin what was closed, and complain; or what was not closed is complained of as never awaited.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> None:
+        self.future: Future[_T] = Future()
+        self._loop = loop
+        self._coroutine = coroutine
+        self._task: asyncio.Task[_T] | None = None  # confined to the loop
+
+    def send(self) -> None:
+        """Send it. Any thread; never blocks.
+
+        Raises:
+            BlockingCallError: This is the loop's own thread.
+            LoopUnavailableError: The loop does not run.
+            WrongProcessError: It runs in another process.
+        """
+        if self._loop in _left:
+            raise wrong_process(*_left[self._loop])
+        if asyncio._get_running_loop() is self._loop:
+            raise BlockingCallError(
+                "a blocking call on the event loop's own thread would wait for itself; await the "
+                "method there, instead of calling its blocking form"
+            )
+        if not self._loop.is_running():
+            raise _stopped(self._loop)
+        try:
+            self._loop.call_soon_threadsafe(self._begin)
+        except RuntimeError:  # it was closed just now
+            raise _stopped(self._loop) from None
+
+    def give_up(self) -> None:
+        """Have it cancelled, or never begun. Any thread; never blocks."""
+        if self.future.cancel():
+            self._coroutine.close()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended, or never will
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _begin(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return  # given up
+        try:
+            # Not begun at once: what was cancelled before is to hear of it before.
+            self._task = self._loop.create_task(self._coroutine)
+        except BaseException as error:  # of the loop's own task factory, or Ctrl-C
+            self.future.set_exception(error)
+            self._coroutine.close()
+            if not isinstance(error, Exception):
+                raise
+            return
+        self._task.add_done_callback(self._end)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[_T]) -> None:
+        if task.cancelled():
+            why = f"the call was cancelled on the event loop {self._loop!r}, as when that ends"
+            self.future.set_exception(LoopUnavailableError(why))
+        elif (error := task.exception()) is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(task.result())
+
+
+def _wait(future: Future[Any], loop: asyncio.AbstractEventLoop) -> None:
+    probe = LoopProbe(loop)
+    while not wait([future], _PATIENCE).done:
+        if not probe.has_turned() and not future.done():
+            raise _stopped(loop)
+
+
+def _stopped(loop: asyncio.AbstractEventLoop) -> LoopUnavailableError:
+    return LoopUnavailableError(f"the event loop {loop!r} does not run (any more)")
+
+
+@contextlib.contextmanager
+def entered(
+    loop: asyncio.AbstractEventLoop, manager: AbstractAsyncContextManager[_T]
+) -> Iterator[_T]:
+    """Be inside ``manager``, which is entered and left on ``loop``. Blocks as `run_on` does."""
+    value = run_on(loop, manager.__aenter__())
+    try:
+        yield value
+    except BaseException as error:
+        if not run_on(loop, manager.__aexit__(type(error), error, error.__traceback__)):
+            raise
+    else:
+        run_on(loop, manager.__aexit__(None, None, None))

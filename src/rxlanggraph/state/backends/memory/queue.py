@@ -1,0 +1,386 @@
+"""One queue of the store in memory: tasks, their order, their threads, their leases."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from rxlanggraph.concurrency.timers import Agenda
+from rxlanggraph.state.backend import (
+    MOST_AT_ONCE,
+    ClaimedTask,
+    DeadTask,
+    NewTask,
+    Page,
+    QueueStats,
+    Step,
+    TaskState,
+)
+
+__all__ = ["MemoryQueue"]
+
+
+@dataclass(slots=True)
+class _Record:
+    task: NewTask
+    place: int  # in the order of adding
+    due: float
+    state: TaskState = "waiting"
+    attempts: int = 0
+    worker: str = ""
+    token: int | None = None  # the current one; of a completed task, the one that completed it
+    expires: float = 0.0
+    error: str | None = None
+    result: str | None = None
+
+
+class _Range(NamedTuple):
+    """Some tasks that follow each other in the order of adding.
+
+    Attributes:
+        records: The tasks.
+        start: Where they begin in that order.
+        after: The place of the last one, as text, and the one that is the last to be looked at;
+            None: there are no more.
+    """
+
+    records: list[_Record]
+    start: int
+    after: str | None
+
+
+class MemoryQueue:
+    """The tasks of one queue, as `Backend` describes them. Guarded by the lock of the store.
+
+    Args:
+        numbers: Tokens and places.
+        clock: Seconds; never goes back.
+    """
+
+    def __init__(self, numbers: Iterator[int], clock: Callable[[], float]) -> None:
+        self._numbers = numbers
+        self._clock = clock
+        self._records: dict[str, _Record] = {}
+        # Their places, which only grow, and ids: the order of adding, to look at it in parts.
+        self._order: list[tuple[int, str]] = []
+        self._keys: dict[str, str] = {}
+        self._delayed: Agenda[str] = Agenda()
+        self._leases: Agenda[str] = Agenda()
+        # (-priority, place, id) of what can be claimed, and of some that cannot any more: each is
+        # looked at when it comes first. `_lined_up` has the places, so that none is there twice.
+        self._ready: list[tuple[int, int, str]] = []
+        self._lined_up: set[int] = set()
+        # Of each thread its tasks in the order of adding, from the first unfinished one on.
+        self._threads: dict[str, deque[_Record]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is any task."""
+        return bool(self._records)
+
+    # -- adding and claiming -----------------------------------------------------------------
+
+    def add(self, task: NewTask) -> str:
+        """Add ``task`` unless it is known; return its id or the known one's."""
+        if task.id in self._records:
+            return task.id
+        if task.key is not None:
+            known = self._keys.setdefault(task.key, task.id)
+            if known != task.id:
+                return known
+        self._append(task, self._clock() + task.delay)
+        return task.id
+
+    def _append(self, task: NewTask, due: float) -> None:
+        record = self._records[task.id] = _Record(task, next(self._numbers), due)
+        self._order.append((record.place, task.id))
+        if task.thread_id is not None:
+            self._threads.setdefault(task.thread_id, deque()).append(record)
+        self._line_up(record)
+
+    def _line_up(self, record: _Record) -> None:
+        """Put a waiting task where the next claim, or the next sweep, finds it."""
+        task = record.task
+        if record.due > self._clock():
+            self._delayed.put(task.id, record.due)
+        elif self._is_first(record) and record.place not in self._lined_up:
+            self._lined_up.add(record.place)
+            heapq.heappush(self._ready, (-task.priority, record.place, task.id))
+
+    def _is_first(self, record: _Record) -> bool:
+        thread = record.task.thread_id
+        return thread is None or self._first(thread) is record
+
+    def _first(self, thread: str) -> _Record | None:
+        line = self._threads.get(thread)
+        while line:
+            record = line[0]
+            if self._records.get(record.task.id) is record and _unfinished(record):
+                return record
+            line.popleft()
+        self._threads.pop(thread, None)
+        return None
+
+    def claim(self, worker: str, lease: float) -> ClaimedTask | None:
+        """Claim the next task, if there is one that can be."""
+        is_more = True
+        while is_more:
+            is_more = self._sweep()
+            record = self._next()
+            if record is not None:
+                return self._claim(record, worker, lease)
+        return None
+
+    def _next(self) -> _Record | None:
+        while self._ready:
+            _, place, task_id = heapq.heappop(self._ready)
+            self._lined_up.discard(place)
+            record = self._records.get(task_id)
+            if record is not None and record.place == place and self._claimable(record):
+                return record
+        return None
+
+    def _claimable(self, record: _Record) -> bool:
+        due = record.state == "waiting" and record.due <= self._clock()
+        return due and self._is_first(record)
+
+    def _claim(self, record: _Record, worker: str, lease: float) -> ClaimedTask:
+        record.attempts += 1
+        record.worker = worker
+        token = record.token = next(self._numbers)
+        self._hold(record, lease)
+        task = record.task
+        return ClaimedTask(task.id, task.text, task.key, task.thread_id, record.attempts, token)
+
+    def _hold(self, record: _Record, lease: float) -> None:
+        record.state = "claimed"
+        record.expires = self._clock() + lease
+        self._leases.put(record.task.id, record.expires)
+
+    def _sweep(self) -> bool:
+        """Sweep, but not more than one step may; return whether there may be more to sweep."""
+        now = self._clock()
+        overdue = [*islice(self._leases.take_due(now), MOST_AT_ONCE)]
+        for task_id in overdue:
+            self._expire(self._records[task_id], now)
+        due = [*islice(self._delayed.take_due(now), MOST_AT_ONCE)]
+        for task_id in due:
+            self._line_up(self._records[task_id])
+        return MOST_AT_ONCE in (len(overdue), len(due))
+
+    def _sweep_all(self) -> None:
+        while self._sweep():
+            pass
+
+    def _expire(self, record: _Record, now: float) -> None:
+        if record.attempts >= record.task.max_attempts:
+            record.error = None
+            self._end(record, "dead", None)
+        else:
+            record.state, record.due = "waiting", now
+            self._line_up(record)
+
+    # -- what the holder of a token does -----------------------------------------------------
+
+    def _current(self, task_id: str, token: int) -> _Record | None:
+        record = self._records.get(task_id)
+        if record is None or record.token != token or not _unfinished(record):
+            return None
+        now = self._clock()
+        if record.state == "claimed" and record.expires <= now:
+            self._leases.discard(task_id)
+            self._expire(record, now)  # its attempts may be used up, then it is dead
+        return record if record.token == token else None
+
+    def renew(self, task_id: str, token: int, lease: float) -> bool:
+        """Let the lease begin anew, if ``token`` is current."""
+        record = self._current(task_id, token)
+        if record is not None:
+            self._hold(record, lease)
+        return record is not None
+
+    def complete(self, task_id: str, token: int, result: str) -> bool:
+        """Complete the task, if ``token`` is current."""
+        record = self._current(task_id, token)
+        if record is not None:
+            record.result = result
+            self._end(record, "completed", token)
+            return True
+        known = self._records.get(task_id)
+        return known is not None and known.state == "completed" and known.token == token
+
+    def fail(self, task_id: str, token: int, error: str, retry_in: float | None) -> bool:
+        """End the attempt, if ``token`` is current."""
+        record = self._current(task_id, token)
+        if record is None:
+            return False
+        record.error = error
+        if retry_in is None or record.attempts >= record.task.max_attempts:
+            self._end(record, "dead", None)
+        else:
+            self._put_back(record, retry_in)
+        return True
+
+    def release(self, task_id: str, token: int) -> bool:
+        """Give the task back, if ``token`` is current."""
+        record = self._current(task_id, token)
+        if record is not None:
+            record.attempts -= 1
+            self._put_back(record, 0.0)
+        return record is not None
+
+    def _put_back(self, record: _Record, delay: float) -> None:
+        self._leases.discard(record.task.id)
+        record.state, record.token = "waiting", None
+        record.due = self._clock() + delay
+        self._line_up(record)
+
+    def _end(self, record: _Record, state: TaskState, token: int | None) -> None:
+        self._leases.discard(record.task.id)
+        record.state, record.token = state, token
+        self._let_next(record.task.thread_id)
+
+    def _let_next(self, thread: str | None) -> None:
+        following = None if thread is None else self._first(thread)
+        if following is not None and following.state == "waiting":
+            self._line_up(following)
+
+    # -- looking and clearing up -------------------------------------------------------------
+
+    def dead(self, keys: Collection[str]) -> list[DeadTask]:
+        """Return the dead tasks of these keys, in the order of adding."""
+        self._sweep_all()
+        found = self._named({self._keys.get(key, "") for key in keys}, "dead")
+        return [_dead_task(record) for record in found]
+
+    def dead_page(self, after: str | None, most: int) -> Page[DeadTask]:
+        """Return the dead ones of the next tasks."""
+        self._sweep_all()
+        part = self._part(after, most)
+        dead = [_dead_task(record) for record in part.records if record.state == "dead"]
+        return Page(dead, part.after)
+
+    def requeue(self, ids: Collection[str]) -> int:
+        """Put dead tasks back to the end of the queue."""
+        self._sweep_all()
+        wanted = self._named(set(ids), "dead")
+        for record in wanted:
+            del self._order[bisect_left(self._order, (record.place, record.task.id))]
+            self._put_at_end(record)
+        return len(wanted)
+
+    def requeue_step(self, after: str | None) -> Step:
+        """Put the dead ones of the next tasks back to the end of the queue."""
+        self._sweep_all()
+        part = self._part(after, MOST_AT_ONCE)
+        wanted = self._take_out(part, {"dead"})
+        for record in wanted:
+            self._put_at_end(record)
+        return Step(len(wanted), part.after)
+
+    def _put_at_end(self, record: _Record) -> None:
+        del self._records[record.task.id]
+        self._append(record.task, self._clock())
+
+    def _named(self, ids: Collection[str], state: TaskState) -> list[_Record]:
+        found = (self._records.get(task_id) for task_id in ids)
+        return sorted(
+            (record for record in found if record is not None and record.state == state),
+            key=lambda record: record.place,
+        )
+
+    def _part(self, after: str | None, most: int) -> _Range:
+        """Return the next ``most`` tasks, of those that were there when the first ones were."""
+        order = self._order
+        last, until = (0, order[-1][0] if order else 0) if after is None else _places(after)
+        start = bisect_right(order, last, key=lambda entry: entry[0])
+        part = [self._records[task_id] for _, task_id in order[start : start + most]]
+        while part and part[-1].place > until:
+            part.pop()
+        is_last = len(part) < most or part[-1].place == until
+        return _Range(part, start, None if is_last else f"{part[-1].place} {until}")
+
+    def _take_out(self, part: _Range, states: Collection[TaskState]) -> list[_Record]:
+        """Take those in ``states`` out of the order."""
+        kept = [(r.place, r.task.id) for r in part.records if r.state not in states]
+        self._order[part.start : part.start + len(part.records)] = kept
+        return [record for record in part.records if record.state in states]
+
+    def results(self, by: Literal["id", "key"], names: Collection[str]) -> dict[str, str]:
+        """Return the results of completed tasks, by name."""
+        found = {}
+        for name in names:
+            record = self._records.get(name if by == "id" else self._keys.get(name, ""))
+            if record is not None and record.result is not None:
+                found[name] = record.result
+        return found
+
+    def results_page(self, after: str | None, most: int) -> Page[tuple[str, str]]:
+        """Return the results of those of the next tasks that are complete."""
+        part = self._part(after, most)
+        done = [(r.task.id, r.result) for r in part.records if r.result is not None]
+        return Page(done, part.after)
+
+    def stats(self) -> QueueStats:
+        """Count the tasks."""
+        self._sweep_all()
+        now = self._clock()
+        counts = Counter(
+            "delayed" if record.state == "waiting" and record.due > now else record.state
+            for record in self._records.values()
+        )
+        records = self._records.values()
+        workers = Counter(record.worker for record in records if record.state == "claimed")
+        expired = (record.state == "dead" and record.error is None for record in records)
+        return QueueStats(
+            waiting=counts["waiting"],
+            delayed=counts["delayed"],
+            claimed=counts["claimed"],
+            completed=counts["completed"],
+            dead=counts["dead"],
+            expired=sum(expired),
+            by_worker=MappingProxyType(dict(workers)),
+        )
+
+    def purge_step(self, states: Collection[TaskState], after: str | None) -> Step:
+        """Forget those of the next tasks that are in these states."""
+        self._sweep_all()
+        part = self._part(after, MOST_AT_ONCE)
+        gone = self._take_out(part, states)
+        for record in gone:
+            task = record.task
+            del self._records[task.id]
+            self._leases.discard(task.id)
+            self._delayed.discard(task.id)
+            if task.key is not None:
+                del self._keys[task.key]
+        for thread in {record.task.thread_id for record in gone}:
+            self._let_next(thread)
+        return Step(len(gone), part.after)
+
+
+def _places(after: str) -> tuple[int, int]:
+    last, until = after.split()
+    return int(last), int(until)
+
+
+def _dead_task(record: _Record) -> DeadTask:
+    task = record.task
+    return DeadTask(
+        id=task.id,
+        text=task.text,
+        key=task.key,
+        thread_id=task.thread_id,
+        attempts=record.attempts,
+        worker=record.worker,
+        error=record.error,
+    )
+
+
+def _unfinished(record: _Record) -> bool:
+    return record.state in ("waiting", "claimed")

@@ -1,0 +1,82 @@
+"""The Lua scripts: each is one method of the backend, or a part of one; and one step on the server.
+
+The sources are in the folder ``lua``; several start with the same parts. Each script is told every
+key that it touches, and all keys of a namespace have one hash tag: that is what a cluster asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha1
+from importlib.resources import files
+
+from rxlanggraph.state.backend import MOST_AT_ONCE
+
+__all__ = [
+    "COMMIT",
+    "INCREMENT",
+    "LOCK_ACQUIRE",
+    "LOCK_RELEASE",
+    "LOCK_RENEW",
+    "READ",
+    "SCHEMA",
+    "TASKS_ADD",
+    "TASKS_DEAD",
+    "TASKS_PURGE",
+    "TASKS_REQUEUE",
+    "TASKS_RESULTS",
+    "TASKS_STATS",
+    "TASK_CLAIM",
+    "TASK_COMPLETE",
+    "TASK_FAIL",
+    "TASK_RELEASE",
+    "TASK_RENEW",
+    "Script",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script.
+
+    Attributes:
+        source: Its text.
+        sha: The digest by which a server that has it knows it.
+        deduplicated: Whether it takes effect once though it is sent again (lua/deduplicate.lua).
+            The others are idempotent, and are repeated by the callers of the backend.
+    """
+
+    source: str
+    sha: str
+    deduplicated: bool
+
+
+def _script(*parts: str) -> Script:
+    folder = files(__package__) / "lua"
+    texts = [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts]
+    source = "\n".join([f"local MOST = {MOST_AT_ONCE}", *texts])
+    digest = sha1(source.encode(), usedforsecurity=False)  # what EVALSHA goes by
+    return Script(source, digest.hexdigest(), "deduplicate" in parts)
+
+
+SCHEMA = _script("schema")
+
+READ = _script("read")
+COMMIT = _script("clock", "deduplicate", "fence", "commit")
+INCREMENT = _script("clock", "deduplicate", "fence", "increment")
+
+LOCK_ACQUIRE = _script("clock", "lock_acquire")
+LOCK_RENEW = _script("lock_renew")
+LOCK_RELEASE = _script("deduplicate", "lock_release")
+
+TASKS_ADD = _script("clock", "queue", "tasks_add")
+TASK_CLAIM = _script("clock", "deduplicate", "queue", "task_claim")
+TASK_RENEW = _script("clock", "queue", "task_renew")
+TASK_COMPLETE = _script("clock", "queue", "task_complete")
+TASK_FAIL = _script("clock", "deduplicate", "queue", "task_fail")
+TASK_RELEASE = _script("clock", "deduplicate", "queue", "task_release")
+TASKS_DEAD = _script("clock", "queue", "dead", "tasks_dead")
+TASKS_REQUEUE = _script("clock", "deduplicate", "queue", "dead", "tasks_requeue")
+TASKS_RESULTS = _script("queue", "tasks_results")
+TASKS_STATS = _script("clock", "queue", "tasks_stats")
+TASKS_PURGE = _script("clock", "deduplicate", "queue", "tasks_purge")

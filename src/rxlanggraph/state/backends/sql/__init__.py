@@ -1,0 +1,69 @@
+"""Shared state in a SQL database: SQLite through aiosqlite, PostgreSQL through psycopg.
+
+A map; each imports only from those above it.
+
+    schema               what is stored
+    statements           the statements that are the same everywhere
+    backend              the contract of shared state, on top of a `Database`
+    batcher              micro-batching: calls that are sent together
+    sqlite, postgresql   the databases
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.state.backend import Backend
+from rxlanggraph.state.backends.sql.backend import Database, SqlBackend
+
+__all__ = ["is_prepared", "open_backend"]
+
+_DRIVERS: Final = ("sqlite", "sqlite+aiosqlite", "postgresql", "postgresql+psycopg")
+
+
+async def open_backend(url: str, namespace: str) -> Backend:
+    """Open the database at ``url``, and make the tables that it does not have yet.
+
+    Raises:
+        InvalidArgumentError: The URL cannot be used.
+        StateUnavailableError: There is no server that answers.
+    """
+    return SqlBackend(await _open_database(url), namespace)
+
+
+async def is_prepared(url: str) -> bool:
+    """Whether the database at ``url`` has the tables; makes and changes nothing.
+
+    Raises:
+        InvalidArgumentError: The URL cannot be used.
+        StateUnavailableError: There is no server that answers.
+    """
+    if _is_sqlite(url):
+        from rxlanggraph.state.backends.sql.sqlite.file import has_tables  # noqa: PLC0415 - as below
+
+        return await asyncio.to_thread(has_tables, url)
+    from rxlanggraph.state.backends.sql.postgresql.database import is_prepared_postgresql  # noqa: PLC0415 - as below
+
+    return await is_prepared_postgresql(url)
+
+
+async def _open_database(url: str) -> Database:
+    # Each needs its driver, which comes with an extra of its own.
+    if _is_sqlite(url):
+        from rxlanggraph.state.backends.sql.sqlite.database import open_sqlite  # noqa: PLC0415 - as said
+
+        return await open_sqlite(url)
+    from rxlanggraph.state.backends.sql.postgresql.database import open_postgresql  # noqa: PLC0415 - as said
+
+    return await open_postgresql(url)
+
+
+def _is_sqlite(url: str) -> bool:
+    scheme = url.partition(":")[0]
+    if scheme not in _DRIVERS:
+        raise InvalidArgumentError(
+            f"the URL of a database must begin with {', '.join(_DRIVERS)}, not with {scheme!r}"
+        )
+    return scheme.startswith("sqlite")

@@ -1,0 +1,208 @@
+"""Procedures on SQLite for keys and locks: those of procedures.sql, in Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from rxlanggraph.state.backend import FENCE_KEPT
+from rxlanggraph.state.backends.sql.sqlite.numbers import NEXT, next_number
+from rxlanggraph.state.backends.sql.sqlite.session import Session
+
+__all__ = ["commit", "commit_alone", "count", "increment", "lock_acquire"]
+
+_INTEGER: Final = re.compile(r"-?[0-9]+")
+# Of characters: more than that is no 64-bit integer, and Python reads thousands of digits slowly.
+_LONGEST: Final = 20
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    item: str | None = None
+    version: int = 0
+    expires: float | None = None
+    fence: int | None = None
+
+    def refuses(self, token: int | None) -> bool:
+        return token is not None and self.fence is not None and self.fence > token
+
+    def forget(self, moment: float) -> float | None:
+        """Return when nobody needs it any more; None: that is not known yet."""
+        gone = moment if self.item is None else self.expires
+        kept = 0.0 if self.fence is None else FENCE_KEPT
+        return None if gone is None else gone + kept
+
+
+def _look(at: Session, namespace: str, key: str) -> _Row:
+    """Return what is there; of a key that is gone the fence alone."""
+    rows = at.query(
+        "SELECT item, version, expires, fence FROM rxlanggraph_entries"
+        " WHERE namespace = ? AND key = ?",
+        namespace,
+        key,
+    )
+    row = _Row(*rows[0]) if rows else _Row()
+    is_over = row.expires is not None and row.expires <= at.moment
+    return _Row(fence=row.fence) if row.item is None or is_over else row
+
+
+def _write(at: Session, namespace: str, key: str, row: _Row) -> None:
+    if row.item is None and row.fence is None:
+        at.query("DELETE FROM rxlanggraph_entries WHERE namespace = ? AND key = ?", namespace, key)
+    else:
+        at.query(
+            "INSERT INTO rxlanggraph_entries"
+            " (namespace, key, item, version, expires, fence, forget)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET item = excluded.item,"
+            " version = excluded.version, expires = excluded.expires, fence = excluded.fence,"
+            " forget = excluded.forget",
+            *(namespace, key, *row, row.forget(at.moment)),
+        )
+
+
+def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
+    at: Session,
+    namespace: str,
+    names: Sequence[str],
+    items: Sequence[str | None],
+    ttls: Sequence[float | None],
+    tokens: Sequence[int | None],
+    checked: Sequence[str],
+    expected: Sequence[int],
+) -> Sequence[Any]:
+    """One row: what came of it, the key that was refused, the versions before and after."""
+    found = {key: _look(at, namespace, key) for key in {*names, *checked}}
+    for key, token in zip(names, tokens, strict=True):
+        if found[key].refuses(token):
+            return [("stale", key, None, None)]
+    for key, version in zip(checked, expected, strict=True):
+        if found[key].version != version:
+            return [("changed", None, None, None)]
+    befores, afters = [], []
+    for key, item, ttl, token in zip(names, items, ttls, tokens, strict=True):
+        before = found[key]
+        version = 0 if item is None else next_number(at)
+        expires = None if ttl is None else at.moment + ttl
+        fence = before.fence if token is None else token
+        _write(at, namespace, key, _Row(item, version, expires, fence))
+        befores.append(before.version)
+        afters.append(version)
+    passing = sum(item is None or ttl is not None for item, ttl in zip(items, ttls, strict=True))
+    if passing:
+        _clear(at, passing)
+    return [("done", None, befores, afters)]
+
+
+def commit_alone(  # noqa: PLR0917 - as above
+    at: Session,
+    namespace: str,
+    names: Sequence[str],
+    items: Sequence[str | None],
+    ttls: Sequence[float | None],
+    tokens: Sequence[int | None],
+    checked: Sequence[str],
+    expected: Sequence[int],
+) -> Sequence[Any] | None:
+    """The same, where one value takes the place of another one for good; None if there is more."""
+    if len(names) != 1 or checked != names or items == [None] or ttls != [None] or expected == [0]:
+        return None
+    ((key,), (item,), (token,), (version,)) = names, items, tokens, expected
+    written = at.query(_REPLACE, item, token, namespace, key, version, at.moment, token)
+    return [("done", None, [version], [written[0][0]])] if written else None
+
+
+_REPLACE: Final = (
+    f"UPDATE rxlanggraph_entries SET item = ?, version = {NEXT}, expires = NULL, forget = NULL,"  # noqa: S608 - no input of anybody
+    " fence = coalesce(?, fence) WHERE namespace = ? AND key = ? AND version = ?"
+    " AND item IS NOT NULL AND coalesce(expires > ?, TRUE) AND coalesce(fence <= ?, TRUE)"
+    " RETURNING version"
+)
+
+
+def _clear(at: Session, count: int) -> None:
+    """Delete twice as many entries that nobody needs: so they do not pile up."""
+    at.query(
+        "DELETE FROM rxlanggraph_entries WHERE (namespace, key) IN ("
+        "SELECT namespace, key FROM rxlanggraph_entries"
+        " WHERE forget IS NOT NULL AND forget <= ? LIMIT ?)",
+        *(at.moment, 2 * count),
+    )
+
+
+def increment(at: Session, namespace: str, key: str, by: int, token: int | None) -> Sequence[Any]:
+    """One row: what came of it, and the sum."""
+    return count(at, namespace, key, by, token) or _increment(at, namespace, key, by, token)
+
+
+def count(
+    at: Session, namespace: str, key: str, by: int, token: int | None
+) -> Sequence[Any] | None:
+    """What most increments come to; None where there is more to say."""
+    counted = at.query(_COUNT, by, token, namespace, key, token, by)
+    return [("done", counted[0][0])] if counted else None
+
+
+_COUNT: Final = (
+    "UPDATE rxlanggraph_entries SET item = CAST(item AS INTEGER) + ?,"  # noqa: S608 - no input of anybody
+    f" version = {NEXT}, fence = coalesce(?, fence)"
+    " WHERE namespace = ? AND key = ? AND expires IS NULL AND coalesce(fence <= ?, TRUE)"
+    " AND length(item) <= 18 AND item NOT GLOB '*[^0-9]*' AND item <> ''"
+    " AND ? BETWEEN -1000000000000000000 AND 1000000000000000000 RETURNING item"
+)
+
+
+def _increment(at: Session, namespace: str, key: str, by: int, token: int | None) -> Sequence[Any]:
+    old = _look(at, namespace, key)
+    if old.refuses(token):
+        return [("stale", None)]
+    text = old.item or "0"
+    if not _INTEGER.fullmatch(text):
+        return [("type", None)]
+    if len(text) > _LONGEST or not _fits(int(text)) or not _fits(int(text) + by):
+        return [("range", None)]
+    total = int(text) + by
+    fence = old.fence if token is None else token
+    version = next_number(at)
+    _write(at, namespace, key, _Row(str(total), version, old.expires, fence))
+    return [("done", total)]
+
+
+def _fits(number: int) -> bool:
+    return -(2**63) <= number < 2**63
+
+
+# -- locks -----------------------------------------------------------------------------------------
+
+
+def lock_acquire(at: Session, namespace: str, key: str, owner: str, ttl: float) -> Sequence[Any]:
+    """One row: the token, or None."""
+    rows = at.query(
+        "SELECT owner, token FROM rxlanggraph_locks"
+        " WHERE namespace = ? AND key = ? AND expires > ?",
+        namespace,
+        key,
+        at.moment,
+    )
+    if rows and rows[0][0] != owner:
+        return [(None,)]
+    token = rows[0][1] if rows else next_number(at)
+    # Whoever takes a lock clears away two whose holders have died: so they do not pile up.
+    at.query(
+        "DELETE FROM rxlanggraph_locks WHERE (namespace, key) IN ("
+        "SELECT namespace, key FROM rxlanggraph_locks WHERE expires <= ? LIMIT 2)",
+        at.moment,
+    )
+    at.query(
+        "INSERT INTO rxlanggraph_locks (namespace, key, owner, token, expires)"
+        " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET owner = excluded.owner,"
+        " token = excluded.token, expires = excluded.expires",
+        namespace,
+        key,
+        owner,
+        token,
+        at.moment + ttl,
+    )
+    return [(token,)]

@@ -1,0 +1,201 @@
+"""Procedures on SQLite for queues of work as a whole: those of procedures.sql, in Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from rxlanggraph.state.backend import MOST_AT_ONCE
+from rxlanggraph.state.backends.sql.sqlite.session import Session
+
+__all__ = [
+    "queue_of",
+    "sweep",
+    "sweep_step",
+    "tasks_add",
+    "tasks_purge_step",
+    "tasks_requeue",
+    "tasks_requeue_step",
+    "unblock",
+]
+
+
+# -- what claims need, too -------------------------------------------------------------------------
+
+
+def queue_of(at: Session, namespace: str, queue_name: str) -> int | None:
+    """Return the number of a queue; None if nothing was ever added to it."""
+    rows = at.query(
+        "SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?", namespace, queue_name
+    )
+    return rows[0][0] if rows else None
+
+
+def sweep(at: Session, queue: int | None) -> bool:
+    """Sweep a queue, as the contract says, and let go what is due now; return if there is more."""
+    swept = at.query(
+        "UPDATE rxlanggraph_tasks SET"
+        " state = iif(state = 'claimed' AND attempts >= max_attempts, 'dead', 'ready'),"
+        " token = iif(state = 'claimed' AND attempts >= max_attempts, NULL, token),"
+        " error = iif(state = 'claimed' AND attempts >= max_attempts, NULL, error)"
+        " WHERE seq IN (SELECT seq FROM rxlanggraph_tasks"
+        " WHERE queue = ? AND state IN ('delayed', 'claimed') AND due <= ? ORDER BY due LIMIT ?)"
+        " RETURNING thread, state",
+        *(queue, at.moment, MOST_AT_ONCE),
+    )
+    unblock(at, queue, {thread for thread, state in swept if state == "dead"})
+    return len(swept) == MOST_AT_ONCE
+
+
+def sweep_step(at: Session, namespace: str, queue_name: str) -> Sequence[Any]:
+    """One row: whether there is more to sweep."""
+    return [(sweep(at, queue_of(at, namespace, queue_name)),)]
+
+
+def unblock(at: Session, queue: int | None, threads: Iterable[str | None]) -> None:
+    """Let the first unfinished task of each thread go, if it does not yet."""
+    for thread in threads:
+        if thread is not None:
+            at.query(
+                "UPDATE rxlanggraph_tasks SET state = iif(due > ?, 'delayed', 'ready')"
+                " WHERE state = 'blocked' AND seq = (SELECT seq FROM rxlanggraph_tasks"
+                " WHERE queue = ? AND thread = ? AND state NOT IN ('completed', 'dead')"
+                " ORDER BY seq LIMIT 1)",
+                at.moment,
+                queue,
+                thread,
+            )
+
+
+# -- adding ----------------------------------------------------------------------------------------
+
+
+def tasks_add(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
+    at: Session,
+    namespace: str,
+    queue_name: str,
+    ids: Sequence[str],
+    items: Sequence[str],
+    keys: Sequence[str | None],
+    priorities: Sequence[int],
+    delays: Sequence[float],
+    threads: Sequence[str | None],
+    caps: Sequence[int],
+) -> Sequence[Any]:
+    """One row: the ids."""
+    at.query(
+        "INSERT INTO rxlanggraph_queues (namespace, name) VALUES (?, ?) ON CONFLICT DO NOTHING",
+        namespace,
+        queue_name,
+    )
+    queue = queue_of(at, namespace, queue_name)
+    added = []
+    for row in zip(ids, items, keys, priorities, delays, threads, caps, strict=True):
+        task_id, item, key, priority, delay, thread, cap = row
+        state = "blocked" if thread is not None else "delayed" if delay > 0 else "ready"
+        new = at.query(
+            "INSERT INTO rxlanggraph_tasks"
+            " (queue, id, key, thread, priority, state, due, attempts, max_attempts, item)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
+            *(queue, task_id, key, thread, priority, state, at.moment + delay, cap, item),
+        )
+        added.append(task_id if new else _known(at, queue, task_id, key))
+    unblock(at, queue, set(threads))
+    return [(added,)]
+
+
+def _known(at: Session, queue: int | None, task_id: str, key: str | None) -> str:
+    """Return the id of what has this id, or this key."""
+    ((known,),) = at.query(
+        "SELECT id FROM rxlanggraph_tasks WHERE queue = ? AND (id = ? OR key = ?)"
+        " ORDER BY id = ? DESC LIMIT 1",
+        *(queue, task_id, key, task_id),
+    )
+    return str(known)
+
+
+# -- clearing up -----------------------------------------------------------------------------------
+
+
+# With the plus sign: each is looked up by its id, and not among all that are dead.
+_DEAD_NAMED: Final = (
+    "SELECT seq FROM rxlanggraph_tasks WHERE queue = ? AND +state = 'dead'"
+    " AND id IN (SELECT value FROM json_each(?)) ORDER BY seq"
+)
+_DEAD_AFTER: Final = (
+    "SELECT seq FROM rxlanggraph_tasks WHERE queue = ? AND state = 'dead'"
+    " AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+)
+_PUT_BACK: Final = (
+    "UPDATE rxlanggraph_tasks SET seq = back.seq,"
+    " state = iif(thread IS NULL, 'ready', 'blocked'),"
+    " attempts = 0, worker = NULL, error = NULL, due = ?"
+    " FROM (SELECT value AS old, key + 1 + (SELECT max(seq) FROM rxlanggraph_tasks) AS seq"
+    " FROM json_each(?)) AS back"
+    " WHERE rxlanggraph_tasks.seq = back.old RETURNING thread"
+)
+
+
+def tasks_requeue(
+    at: Session, namespace: str, queue_name: str, ids: Sequence[str]
+) -> Sequence[Any]:
+    """One row: how many were put back."""
+    queue = queue_of(at, namespace, queue_name)
+    dead = [seq for (seq,) in at.query(_DEAD_NAMED, queue, json.dumps(ids))]
+    _put_back(at, queue, dead)
+    return [(len(dead),)]
+
+
+def tasks_requeue_step(
+    at: Session, namespace: str, queue_name: str, last: int, until: int | None
+) -> Sequence[Any]:
+    """One row: how many were put back, and the last one of them and of all; None at the end."""
+    queue = queue_of(at, namespace, queue_name)
+    if until is None:
+        highest = "SELECT max(seq) FROM rxlanggraph_tasks WHERE queue = ? AND state = 'dead'"
+        ((until,),) = at.query(highest, queue)
+    dead = [seq for (seq,) in at.query(_DEAD_AFTER, queue, last, until, MOST_AT_ONCE)]
+    _put_back(at, queue, dead)
+    if len(dead) < MOST_AT_ONCE:
+        return [(len(dead), None, None)]
+    return [(len(dead), dead[-1], until)]
+
+
+def _put_back(at: Session, queue: int | None, dead: Sequence[int]) -> None:
+    """Put these tasks to the end, in this order."""
+    back = at.query(_PUT_BACK, at.moment, json.dumps(dead))
+    unblock(at, queue, {thread for (thread,) in back})
+
+
+def tasks_purge_step(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
+    at: Session,
+    namespace: str,
+    queue_name: str,
+    states: Sequence[str],
+    last: str,
+    until: str | None,
+) -> Sequence[Any]:
+    """One row: how many were forgotten, and the last one looked at and of all; None at the end."""
+    queue = queue_of(at, namespace, queue_name)
+    if until is None:
+        ((until,),) = at.query("SELECT max(id) FROM rxlanggraph_tasks WHERE queue = ?", queue)
+    rows = at.query(
+        "SELECT id, seq, state, thread FROM rxlanggraph_tasks"
+        " WHERE queue = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?",
+        *(queue, last, until, MOST_AT_ONCE),
+    )
+    gone = {seq: thread for _, seq, state, thread in rows if state in states}
+    at.query(
+        "DELETE FROM rxlanggraph_tasks WHERE seq IN (SELECT value FROM json_each(?))",
+        json.dumps([*gone]),
+    )
+    unblock(at, queue, set(gone.values()))
+    if len(rows) < MOST_AT_ONCE:
+        at.query(
+            "DELETE FROM rxlanggraph_queues WHERE id = ?"
+            " AND NOT EXISTS (SELECT 1 FROM rxlanggraph_tasks WHERE queue = ?)",
+            *(queue, queue),
+        )
+        return [(len(gone), None, None)]
+    return [(len(gone), rows[-1][0], until)]

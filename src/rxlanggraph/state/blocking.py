@@ -1,0 +1,277 @@
+"""The same state for threads: each call blocks while the loop of the state does it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from contextlib import AbstractContextManager
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from reactivex import Observable
+
+from rxlanggraph.concurrency.run_on_loop import entered, run_on
+from rxlanggraph.state.backend import COMPLETED, DeadLetter, QueueStats, TaskState, Versioned
+from rxlanggraph.state.base import BaseState
+from rxlanggraph.state.claims import Claim
+from rxlanggraph.state.codec import check_function
+from rxlanggraph.state.locks import Lease
+from rxlanggraph.state.paging import Paged
+from rxlanggraph.state.queues import MOST_ITEMS
+from rxlanggraph.state.single_use import OneBlockOfThread
+from rxlanggraph.state.transactions import Conflict, Transaction, persist_blocking
+
+__all__ = ["SyncClaim", "SyncState", "SyncTransaction"]
+
+_T = TypeVar("_T")
+
+
+class _Blocking:
+    """What blocks while the loop of a state does something."""
+
+    def __init__(self, state: BaseState) -> None:
+        self._state = state
+
+    def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        return run_on(self._state.loop, coroutine)
+
+
+class SyncTransaction(_Blocking):
+    """A `Transaction` for one thread."""
+
+    def __init__(self, state: BaseState, transaction: Transaction) -> None:
+        super().__init__(state)
+        self._transaction = transaction
+
+    def get(self, key: str) -> Versioned:
+        """Do what `Transaction.get` does, blocking."""
+        return self._run(self._transaction.get(key))
+
+    def set(self, key: str, value: Any, *, ttl: float | None = None, token: Any = None) -> None:
+        """Do what `Transaction.set` does; never blocks."""
+        self._transaction.set(key, value, ttl=ttl, token=token)
+
+    def delete(self, key: str, *, token: Any = None) -> None:
+        """Do what `Transaction.delete` does; never blocks."""
+        self._transaction.delete(key, token=token)
+
+
+class SyncClaim(_Blocking):
+    """A `Claim` for one thread; what it has, the attributes of `Claim` say."""
+
+    def __init__(self, state: BaseState, claim: Claim) -> None:
+        super().__init__(state)
+        self._claim = claim
+        self.id = claim.id
+        self.queue = claim.queue
+        self.item = claim.item
+        self.key = claim.key
+        self.thread_id = claim.thread_id
+        self.attempt = claim.attempt
+        self.worker = claim.worker
+        self.token = claim.token
+
+    def __repr__(self) -> str:
+        """As that of the `Claim`."""
+        return repr(self._claim)
+
+    @property
+    def lost(self) -> bool:
+        """As `Claim.lost`. Never blocks."""
+        return self._claim.lost
+
+    def complete(self, result: Any = None) -> None:
+        """Do what `Claim.complete` does, blocking."""
+        self._run(self._claim.complete(result))
+
+    def fail(self, error: Any, retry_in: float | None = None, *, final: bool = False) -> None:
+        """Do what `Claim.fail` does, blocking."""
+        self._run(self._claim.fail(error, retry_in, final=final))
+
+    def release(self) -> None:
+        """Do what `Claim.release` does, blocking."""
+        self._run(self._claim.release())
+
+    def extend(self, lease: float | None = None) -> None:
+        """Do what `Claim.extend` does, blocking."""
+        self._run(self._claim.extend(lease))
+
+    def __enter__(self) -> Self:
+        """Return the claim itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the claim as `Claim` does at the end of its block."""
+        self._run(self._claim.__aexit__(exc_type, exc, traceback))
+
+
+class SyncState(_Blocking):
+    """The methods of a `State`, with the same arguments and errors, for any other thread.
+
+    Each blocks until the loop of the state has done it; no second loop is made, and the thread
+    holds no lock meanwhile. Besides the errors of the method, each raises BlockingCallError on
+    the loop's own thread, and LoopUnavailableError where the loop does not run any more.
+    Interrupted (Ctrl-C), the call is cancelled on the loop. Functions given to it run in the
+    calling thread.
+    """
+
+    # -- values ------------------------------------------------------------------------------
+
+    def get(self, key: str) -> Versioned:
+        """Do what `Keys.get` does, blocking."""
+        return self._run(self._state.get(key))
+
+    def set(self, key: str, value: Any, *, ttl: float | None = None, token: Any = None) -> int:
+        """Do what `Keys.set` does, blocking."""
+        return self._run(self._state.set(key, value, ttl=ttl, token=token))
+
+    def compare_and_set(
+        self,
+        key: str,
+        value: Any,
+        expected_version: int,
+        *,
+        ttl: float | None = None,
+        token: Any = None,
+    ) -> bool:
+        """Do what `Keys.compare_and_set` does, blocking."""
+        call = self._state.compare_and_set(key, value, expected_version, ttl=ttl, token=token)
+        return self._run(call)
+
+    def set_if_not_exists(
+        self, key: str, value: Any, ttl: float | None = 60, *, token: Any = None
+    ) -> bool:
+        """Do what `Keys.set_if_not_exists` does, blocking."""
+        return self._run(self._state.set_if_not_exists(key, value, ttl, token=token))
+
+    def delete(self, key: str, *, token: Any = None) -> bool:
+        """Do what `Keys.delete` does, blocking."""
+        return self._run(self._state.delete(key, token=token))
+
+    def increment_counter(self, key: str, by: int = 1, *, token: Any = None) -> int:
+        """Do what `Keys.increment_counter` does, blocking."""
+        return self._run(self._state.increment_counter(key, by, token=token))
+
+    def safe_update(
+        self,
+        key: str,
+        fn: Callable[[Any], Any],
+        attempts: int = 10,
+        *,
+        ttl: float | None = None,
+        token: Any = None,
+    ) -> Any:
+        """Do what `Keys.safe_update` does, blocking; ``fn`` is a plain function."""
+        check_function("fn", fn)
+
+        def attempt() -> Any:
+            value, version = self.get(key)
+            updated = fn(value)
+            if not self.compare_and_set(key, updated, version, ttl=ttl, token=token):
+                raise Conflict(f"safe_update of {key!r}")
+            return updated
+
+        return persist_blocking(attempts, attempt)
+
+    def transaction(self) -> AbstractContextManager[SyncTransaction]:
+        """Do what `Keys.transaction` does, blocking: ``with state.sync.transaction() as tx``."""
+        return OneBlockOfThread("state.sync.transaction()", self._transaction())
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[SyncTransaction]:
+        with entered(self._state.loop, self._state.transaction()) as transaction:
+            yield SyncTransaction(self._state, transaction)
+
+    def transact(self, fn: Callable[[SyncTransaction], _T], attempts: int = 10) -> _T:
+        """Do what `Keys.transact` does, blocking; ``fn`` is a plain function."""
+        check_function("fn", fn)
+
+        def attempt() -> _T:
+            transaction = Transaction(self._state._core)
+            result = fn(SyncTransaction(self._state, transaction))
+            if not self._run(transaction._commit()):
+                raise Conflict("the transaction")
+            return result
+
+        return persist_blocking(attempts, attempt)
+
+    def watch(self, key: str, interval: float = 0.2) -> Observable[Versioned]:
+        """Do what `Keys.watch` does; never blocks. Items come on the loop's thread."""
+        return self._state.watch(key, interval)
+
+    # -- locks -------------------------------------------------------------------------------
+
+    def lock(
+        self, key: str, ttl: float = 30.0, *, wait: float | None = None
+    ) -> AbstractContextManager[Lease]:
+        """Do what `Locks.lock` does, blocking: ``with state.sync.lock(key) as lease``."""
+        block = entered(self._state.loop, self._state.lock(key, ttl, wait=wait))
+        return OneBlockOfThread(f"state.sync.lock({key!r})", block)
+
+    # -- work --------------------------------------------------------------------------------
+
+    def add_tasks(
+        self, queue: str, items: Iterable[Any], *, max_attempts: int | None = None
+    ) -> list[str]:
+        """Do what `Work.add_tasks` does, blocking."""
+        if isinstance(items, Iterator):
+            # What makes them runs here, not on the loop; and no further than to be too many.
+            items = list(islice(items, MOST_ITEMS + 1))
+        return self._run(self._state.add_tasks(queue, items, max_attempts=max_attempts))
+
+    def claim_task(
+        self,
+        queue: str,
+        *,
+        worker: str | None = None,
+        lease: float = 30.0,
+        wait: float | None = None,
+    ) -> SyncClaim | None:
+        """Do what `Work.claim_task` does, blocking."""
+        call = self._state.claim_task(queue, worker=worker, lease=lease, wait=wait)
+        claim = self._run(call)
+        return None if claim is None else SyncClaim(self._state, claim)
+
+    def dead_letters(self, queue: str, *, keys: Collection[str] | None = None) -> list[DeadLetter]:
+        """Do what `Work.dead_letters` does, blocking."""
+        return self._run(self._state.dead_letters(queue, keys=keys))
+
+    def iter_dead_letters(self, queue: str) -> Iterator[DeadLetter]:
+        """Do what `Work.iter_dead_letters` does, to ``for`` over; each page blocks."""
+        return self._each(self._state.iter_dead_letters(queue))
+
+    def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
+        """Do what `Work.requeue` does, blocking."""
+        return self._run(self._state.requeue(queue, ids))
+
+    def results(
+        self,
+        queue: str,
+        *,
+        ids: Collection[str] | None = None,
+        keys: Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """Do what `Work.results` does, blocking."""
+        return self._run(self._state.results(queue, ids=ids, keys=keys))
+
+    def iter_results(self, queue: str) -> Iterator[tuple[str, Any]]:
+        """Do what `Work.iter_results` does, to ``for`` over; each page blocks."""
+        return self._each(self._state.iter_results(queue))
+
+    def stats(self, queue: str) -> QueueStats:
+        """Do what `Work.stats` does, blocking."""
+        return self._run(self._state.stats(queue))
+
+    def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
+        """Do what `Work.purge` does, blocking."""
+        return self._run(self._state.purge(queue, states))
+
+    def _each(self, paged: Paged[_T]) -> Iterator[_T]:
+        while not paged.ended:
+            yield from self._run(paged.next_page())

@@ -1,0 +1,146 @@
+"""One opened backend: how it is called, what helps in the background, and how it ends.
+
+Confined to the loop that opened it; so no field here has a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+from rxlanggraph.concurrency.forking import announce, wrong_process
+from rxlanggraph.concurrency.run_on_loop import leave_to_parent
+from rxlanggraph.concurrency.timers import Alarm
+from rxlanggraph.errors import (
+    StateClosedError,
+    StateUnavailableError,
+    WrongThreadError,
+)
+from rxlanggraph.state.backend import Backend
+from rxlanggraph.state.polling import Bell
+from rxlanggraph.state.retry import again
+
+__all__ = ["Core"]
+
+_T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
+# What a forked child is told, and to do instead.
+_LEFT: Final = ("this state", "open the same URL here")
+
+
+class Core:
+    """What the parts of a state share: the backend, and everything that has to end with it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.loop = asyncio.get_running_loop()
+        self.bell = Bell()
+        self.alarm = Alarm(self.loop)
+        self.closed = False
+        # Set in a forked child, which shares connections with its parent and must not touch them.
+        self._elsewhere = False
+        announce(self)
+        self._helpers: set[asyncio.Task[None]] = set()
+        self._calls = 0
+        self._call_ended = asyncio.Event()
+
+    # -- calls -------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Refuse a call that cannot be made here or now.
+
+        Raises:
+            WrongProcessError: The state was opened in the process that this was forked from.
+            WrongThreadError: This is not the loop that opened the state.
+            StateClosedError: The state is closed.
+        """
+        if self.closed or asyncio._get_running_loop() is not self.loop:
+            if self._elsewhere:
+                raise wrong_process(*_LEFT)
+            self._check_loop()
+            raise StateClosedError("this state is closed; open_state(...) opens it anew")
+
+    def _check_loop(self) -> None:
+        if asyncio._get_running_loop() is not self.loop:
+            raise WrongThreadError(
+                "this state belongs to another event loop, which also closes it; use its .sync "
+                "from other threads, or open the same URL on this loop"
+            )
+
+    async def call(
+        self,
+        method: Callable[[*_Args], Awaitable[_T]],
+        *args: *_Args,
+        repeatable: bool = False,
+    ) -> _T:
+        """Call the backend; again if the server is away and the call certainly had no effect.
+
+        Args:
+            method: Of the backend.
+            args: Its arguments.
+            repeatable: Twice does the same as once: again if the server is away, in any case.
+        """
+        self.check_open()
+        self._calls += 1
+        try:
+            try:
+                return await method(*args)
+            except StateUnavailableError as error:
+                if error.in_doubt and not repeatable:
+                    raise
+                in_doubt = error.in_doubt
+            call = partial(method, *args)
+            return await again(call, repeatable=repeatable, in_doubt=in_doubt)
+        finally:
+            self._calls -= 1
+            if self.closed:
+                self._call_ended.set()
+
+    # -- helpers -----------------------------------------------------------------------------
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``coroutine`` in the background, until it or the state ends."""
+        task = self.loop.create_task(coroutine)
+        self._helpers.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._helpers.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.loop.call_exception_handler(
+                {"message": "a helper of a state failed", "exception": error, "task": task}
+            )
+
+    def _after_fork(self) -> None:
+        """In a forked child: leave loop, helpers and connections to the parent. See `forking`."""
+        self.closed = self._elsewhere = True
+        leave_to_parent(self.loop, *_LEFT)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Refuse new calls, end the helpers, let calls end, close the backend. Idempotent.
+
+        Raises:
+            WrongThreadError: This is not the loop that opened the state; nothing was done.
+        """
+        if self._elsewhere:
+            return
+        self._check_loop()
+        if not self.closed:
+            self.closed = True
+            self.bell.ring_all()
+            self.alarm.stop()
+        try:
+            while self._helpers:
+                for task in self._helpers:
+                    task.cancel()
+                await asyncio.wait(self._helpers)
+            while self._calls:
+                self._call_ended.clear()
+                await self._call_ended.wait()
+        finally:
+            await self.backend.close()

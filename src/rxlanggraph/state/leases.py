@@ -1,0 +1,129 @@
+"""Leases that are renewed for as long as somebody holds them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Awaitable
+from typing import Protocol
+
+from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state.client import Core
+
+__all__ = ["Heartbeat", "Leased"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Leased(Protocol):
+    """Whoever has a lease."""
+
+    def _renew(self, seconds: float) -> Awaitable[bool]:
+        """Ask the server to let the lease last so long from now; false if it says no."""
+
+
+class Heartbeat:
+    """Renews one lease after each third of it, on the loop of its state.
+
+    Between two renewals there is only an `Alarm`, no task. Whoever the lease was given to is known
+    weakly: a claim that was dropped unfinished is renewed no more, so that its task comes back.
+
+    `lost` may be read by any thread; all else is confined to the loop.
+
+    Args:
+        core: The state's.
+        owner: Who has the lease.
+        lease: How many seconds it lasts.
+        began: When the call that took it was made, in the loop's time.
+    """
+
+    # There are as many as claims, and a dictionary of each would be one more for the collector.
+    __slots__ = (
+        "_beating",
+        "_core",
+        "_lease",
+        "_owner",
+        "_refused",
+        "_task",
+        "_until",
+    )
+
+    def __init__(self, core: Core, owner: Leased, lease: float, began: float) -> None:
+        self._core = core
+        self._owner = weakref.ref(owner)
+        self._lease = lease
+        self._until = began + lease
+        self._refused = False
+        self._beating = True
+        self._task: asyncio.Task[None] | None = None
+        core.alarm.set(self, began + lease / 3)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is over, as far as can be told here. Any thread; never blocks.
+
+        The server said so, or for all of its length nothing was heard of the server. It is counted
+        from before the server was asked, so this never comes later than the server's view.
+        """
+        return self._refused or self._core.loop.time() >= self._until
+
+    async def renew(self, owner: Leased, lease: float | None = None) -> bool:
+        """Renew now; ``lease`` becomes the length from now on. False if the server says no."""
+        began = self._core.loop.time()
+        length = self._lease if lease is None else lease
+        held = await owner._renew(length)
+        if held:
+            self._lease, self._until = length, began + length
+            self._beat_at(began + length / 3)
+        else:
+            self._refused = True
+            self.halt()
+        return held
+
+    def resume(self) -> None:
+        """Go on after `halt`."""
+        if not self._refused:
+            self._beating = True
+            self._beat_at(self._until - self._lease * 2 / 3)
+
+    def halt(self) -> None:
+        """Beat no more; a renewal on its way is cancelled."""
+        self._beating = False
+        self._core.alarm.discard(self)
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        """`halt`, and wait until nothing is on its way."""
+        self.halt()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def ring(self) -> None:
+        """Begin a renewal, as it is time; but not for an owner who is gone."""
+        owner = self._owner()
+        if owner is None:
+            self.halt()
+        elif self._task is None or self._task.done():
+            self._task = self._core.spawn(self._attempt(owner))
+        else:
+            # It was cancelled, and takes its time to end.
+            self._beat_at(self._core.loop.time() + self._lease / 10)
+
+    def _beat_at(self, when: float) -> None:
+        if self._beating:
+            self._core.alarm.set(self, when)
+
+    async def _attempt(self, owner: Leased) -> None:
+        try:
+            await self.renew(owner)
+        except Exception as error:
+            # Whatever it is: as long as the server has not said no, the lease may still be held,
+            # or be held again. A server that is away is nothing to look for in a traceback.
+            _logger.warning(
+                "a lease could not be renewed, trying again: %s",
+                error,
+                exc_info=not isinstance(error, StateUnavailableError),
+            )
+            self._beat_at(self._core.loop.time() + self._lease / 10)

@@ -1,0 +1,231 @@
+"""open_state: from a URL to a State."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from rxlanggraph.concurrency.run_on_loop import entered
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, MissingExtraError
+from rxlanggraph.state.addresses import check_address
+from rxlanggraph.state.backend import Backend
+from rxlanggraph.state.base import BaseState
+from rxlanggraph.state.blocking import SyncState
+from rxlanggraph.state.codec import check_attempts
+from rxlanggraph.state.retry import settled
+from rxlanggraph.state.single_use import OneBlock, OneBlockOfThread
+
+__all__ = ["State", "is_prepared", "open_state", "open_state_on"]
+
+
+class _Adapter(NamedTuple):
+    module: str
+    extra: str | None
+
+
+_MEMORY = _Adapter("rxlanggraph.state.backends.memory", None)
+_REDIS = _Adapter("rxlanggraph.state.backends.redis", "redis")
+_ADAPTERS = {
+    "memory": _MEMORY,
+    "sqlite": _Adapter("rxlanggraph.state.backends.sql", "sql"),
+    "postgresql": _Adapter("rxlanggraph.state.backends.sql", "postgresql"),
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "valkey": _REDIS,
+    "valkeys": _REDIS,
+    "unix": _REDIS,
+}
+_ON_SERVERS = {"postgresql", "redis"}  # extras
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+# It becomes part of keys; braces would change where a Redis cluster keeps them.
+_NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+
+class State(BaseState):
+    """State and work that agents share; opened by `open_state`.
+
+    Values (`Keys`), locks (`Locks`) and queues of work (`Work`), all atomic on the server,
+    whoever else uses it: other tasks, threads, processes, machines. Belongs to the event loop that
+    opened it; `sync` is for all other threads.
+    """
+
+    def __init__(self, backend: Backend, *, max_attempts: int = 5) -> None:
+        super().__init__(backend, max_attempts=max_attempts)
+        self._sync = SyncState(self)
+
+    @property
+    def sync(self) -> SyncState:
+        """The same methods, blocking, for every thread but that of the loop. Any thread."""
+        return self._sync
+
+
+def open_state(
+    url: str, *, namespace: str = "rxlanggraph", max_attempts: int = 5
+) -> AbstractAsyncContextManager[State]:
+    """Open shared state, for the length of a block.
+
+        async with open_state("sqlite:///state.db") as state:
+            await state.increment_counter("answered")
+
+    The state belongs to the event loop that enters the block, and is closed at its end. Cancelled
+    while it opens, it closes what was opened.
+
+    Args:
+        url: Where it is. ``memory:`` (for this block alone) or ``memory:NAME`` (for this process);
+            ``sqlite:///FILE``; ``postgresql://...``; ``redis://...``, ``rediss://...`` (TLS),
+            ``valkey://...``, ``valkeys://...`` or ``unix://SOCKET``.
+        namespace: Keeps apart what shares a server: up to 64 letters, digits and ``._:-``.
+        max_attempts: How often a task may be claimed before it is dead, where ``add_tasks`` does
+            not say.
+
+    Raises:
+        InvalidArgumentError: The URL, the namespace or the number cannot be.
+        InvalidTypeError: The URL or the namespace is no string.
+        MissingExtraError: At the beginning of the block: a package is not installed; the error
+            names the extra that brings it.
+        StateUnavailableError: At the beginning of the block: the server gives no answer.
+        UsageError: At the beginning of a second block.
+    """
+    for argument, text in (("url", url), ("namespace", namespace)):
+        if not isinstance(text, str):
+            raise InvalidTypeError(f"{argument} must be a string, not {text!r}")
+    if not _NAMESPACE.fullmatch(namespace):
+        raise InvalidArgumentError(
+            f"namespace must be 1 to 64 letters, digits, '.', '_', ':' or '-', not {namespace!r}"
+        )
+    check_attempts("max_attempts", max_attempts)
+    return OneBlock("open_state(...)", _opened(_adapter(url), url, namespace, max_attempts))
+
+
+@contextlib.asynccontextmanager
+async def _opened(
+    adapter: _Adapter, url: str, namespace: str, max_attempts: int
+) -> AsyncIterator[State]:
+    backend = await settled(_open_backend(adapter, url, namespace), undo=lambda made: made.close())
+    async with State(backend, max_attempts=max_attempts) as state:
+        yield state
+
+
+async def _open_backend(adapter: _Adapter, url: str, namespace: str) -> Backend:
+    with _missing_named(adapter, url):
+        opener = importlib.import_module(adapter.module).open_backend
+        backend: Backend = await opener(url, namespace)
+    return backend
+
+
+async def is_prepared(url: str) -> bool:
+    """Whether `open_state` would find what it makes in a new database; makes nothing itself.
+
+    Where nothing is made it is True.
+
+    Raises:
+        InvalidArgumentError, MissingExtraError, StateUnavailableError: As for `open_state`.
+    """
+    adapter = _adapter(url)
+    with _missing_named(adapter, url):
+        look = getattr(importlib.import_module(adapter.module), "is_prepared", None)
+        return look is None or bool(await look(url))
+
+
+@contextlib.contextmanager
+def _missing_named(adapter: _Adapter, url: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        if adapter.extra is None or (error.name or "").startswith("rxlanggraph"):
+            raise
+        if isinstance(error, ModuleNotFoundError):
+            what = f"needs the package {error.name!r}, which is not installed"
+        else:  # there, but without a library of the system that it needs: psycopg without libpq
+            what = f"needs a package that cannot be imported ({' '.join(str(error).split())})"
+        raise MissingExtraError(
+            f"{_scheme(url)}: {what}; install the extra {adapter.extra!r}: pip install "
+            f"'rxlanggraph[{adapter.extra}]'",
+            name=error.name,
+        ) from error
+
+
+def _adapter(url: str) -> _Adapter:
+    # After a plus sign comes the driver, in SQLAlchemy's URLs.
+    adapter = _ADAPTERS.get(_scheme(url).partition("+")[0])
+    if adapter is None:
+        raise InvalidArgumentError(
+            f"the URL of a state must begin with {', '.join(f'{name}:' for name in _ADAPTERS)} "
+            f"not with {_scheme(url)!r}"
+        )
+    if adapter.extra in _ON_SERVERS:
+        check_address(url)
+    return adapter
+
+
+def _scheme(url: str) -> str:
+    # Not the whole URL: an error message is no place for a password.
+    scheme = url.partition(":")[0]
+    return scheme if _SCHEME.fullmatch(scheme) else "***"
+
+
+# -- from a thread ---------------------------------------------------------------------------------
+
+
+class _Bridge(Protocol):
+    def create_future_task(
+        self, graph: Callable[[Any], Awaitable[Any]], message: Any
+    ) -> Future[Any]:
+        """As that of `RxPyLangGraphBridge`."""
+
+
+Home: TypeAlias = "asyncio.AbstractEventLoop | _Bridge"
+
+
+def open_state_on(
+    home: Home, url: str, *, namespace: str = "rxlanggraph", max_attempts: int = 5
+) -> AbstractContextManager[State]:
+    """Open shared state from a thread, on a loop that runs elsewhere, for the length of a block.
+
+        with open_state_on(bridge, "sqlite:///state.db") as state:
+            state.sync.increment_counter("answered")
+
+    For pipelines that are made of threads: the graphs on a bridge's loop use the state as it is,
+    the threads its ``sync``, and there is no second loop. Blocks; any thread but the loop's own.
+
+    Args:
+        home: A running event loop, or an `RxPyLangGraphBridge`, whose loop is meant. Close the
+            state before the bridge.
+        url: As for `open_state`.
+        namespace: As for `open_state`.
+        max_attempts: As for `open_state`.
+
+    Raises:
+        BlockingCallError: This is the thread of that loop.
+        LoopUnavailableError: The loop does not run.
+        InvalidArgumentError, InvalidTypeError, MissingExtraError, StateUnavailableError: As for
+            `open_state`.
+    """
+    manager = open_state(url, namespace=namespace, max_attempts=max_attempts)
+    return OneBlockOfThread("open_state_on(...)", _opened_on(home, manager))
+
+
+@contextlib.contextmanager
+def _opened_on(home: Home, manager: AbstractAsyncContextManager[State]) -> Iterator[State]:
+    with entered(_loop_of(home), manager) as state:
+        yield state
+
+
+def _loop_of(home: Home) -> asyncio.AbstractEventLoop:
+    if isinstance(home, asyncio.AbstractEventLoop):
+        return home
+    if not hasattr(home, "create_future_task"):
+        raise InvalidTypeError(f"home must be an event loop or a bridge, not {home!r}")
+    # Not before the first message is there a loop; and only a message of a bridge knows it.
+    loop: asyncio.AbstractEventLoop = home.create_future_task(_running_loop, None).result().content
+    return loop
+
+
+async def _running_loop(_: object) -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()

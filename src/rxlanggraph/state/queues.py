@@ -1,0 +1,315 @@
+"""Queues of work: adding, claiming, and what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final, Literal, cast, get_args
+
+from uuid_utils import uuid7
+
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StateUnavailableError
+from rxlanggraph.state.backend import (
+    COMPLETED,
+    DeadLetter,
+    DeadTask,
+    NewTask,
+    QueueStats,
+    Task,
+    TaskState,
+)
+from rxlanggraph.state.claims import Claim
+from rxlanggraph.state.client import Core
+from rxlanggraph.state.codec import (
+    check_attempts,
+    check_integer,
+    check_name,
+    check_names,
+    check_seconds,
+    check_wait,
+    decode,
+    encode,
+)
+from rxlanggraph.state.paging import Paged, in_steps, portions
+from rxlanggraph.state.polling import Polling
+
+__all__ = ["MOST_ITEMS", "Work"]
+
+# In one call of `Work.add_tasks`: some tenths of a second of a server that does nothing else then.
+MOST_ITEMS: Final = 10_000
+# What a dead letter shows whose worker went away in its last attempt.
+_EXPIRED = {"type": "LeaseLostError", "message": "the lease of the last attempt expired"}
+
+
+class Work:
+    """The part of a `State` that has queues of work. Confined to its loop.
+
+    A queue is there from its first use on, and is known by its name alone. What is true of every
+    method: it raises InvalidTypeError or InvalidArgumentError, before anything is sent, for an
+    argument that cannot be; StateUnavailableError if the server gives no answer;
+    StateClosedError after the end; WrongThreadError on another loop.
+    """
+
+    def __init__(self, core: Core, max_attempts: int) -> None:
+        self._core = core
+        self._max_attempts = max_attempts
+        self._worker = f"{socket.gethostname()}:{os.getpid()}:{uuid7().hex[-8:]}"
+
+    async def add_tasks(
+        self, queue: str, items: Iterable[Any], *, max_attempts: int | None = None
+    ) -> list[str]:
+        """Add ``items`` to ``queue``, all in one step; return their ids.
+
+        Cancelled, all of them were added or none.
+
+        Args:
+            queue: The queue.
+            items: JSON values, or `Task` objects with more to say; 10,000 at most, as a server
+                does nothing else in that step. One with a key that the queue knows already, in
+                whatever state, is not added again: the known id is returned.
+            max_attempts: How often each may be claimed before it is dead; None: as
+                ``open_state`` was told.
+        """
+        check_name("queue", queue)
+        if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+            raise InvalidTypeError(f"items must be a list of items, not {type(items).__name__}")
+        attempts = self._max_attempts
+        if max_attempts is not None:
+            attempts = check_attempts("max_attempts", max_attempts)
+        tasks = [_new_task(item, attempts) for item in islice(items, MOST_ITEMS + 1)]
+        if len(tasks) > MOST_ITEMS:
+            raise InvalidArgumentError(
+                f"items must be {MOST_ITEMS:,} at most, as they are added in one step; add more "
+                f"to {queue!r} in several calls"
+            )
+        if not tasks:
+            return []
+        backend = self._core.backend
+        ids = await self._core.call(backend.tasks_add, queue, tasks, repeatable=True)
+        self._ring(queue)
+        return ids
+
+    async def claim_task(
+        self,
+        queue: str,
+        *,
+        worker: str | None = None,
+        lease: float = 30.0,
+        wait: float | None = None,
+    ) -> Claim | None:
+        """Claim the next item of ``queue``: nobody else gets it while its lease lasts.
+
+        Highest priority first, then the order of adding; of each thread one at a time, in order.
+        Cancelled, it has claimed nothing.
+
+        Args:
+            queue: The queue.
+            worker: Who claims, for `stats` and people; None: a name made of host and process.
+            lease: Seconds after which a worker that is silent has lost the item. Renewed in the
+                background while the claim is open.
+            wait: Seconds to wait for an item; None or 0: not at all.
+
+        Returns:
+            The claim; None if there was nothing to claim.
+        """
+        check_name("queue", queue)
+        name = self._worker if worker is None else check_name("worker", worker)
+        seconds = check_seconds("lease", lease)
+        patience = 0.0 if wait is None else check_wait(wait)
+        if not patience:
+            return await self._claim(queue, name, seconds)
+        with self._core.bell.listen(("queue", queue)) as heard:
+            polling = Polling(heard, patience)
+            while True:
+                heard.clear()
+                claim = await self._claim(queue, name, seconds)
+                if claim is not None or not await polling.pause():
+                    return claim
+
+    async def _claim(self, queue: str, worker: str, lease: float) -> Claim | None:
+        core = self._core
+        began = core.loop.time()
+        try:
+            task = await core.call(core.backend.task_claim, queue, worker, lease)
+        except asyncio.CancelledError:
+            # What it has given back, somebody may be waiting for.
+            self._ring(queue)
+            raise
+        core.check_open()  # closed meanwhile, nothing would renew it
+        return None if task is None else Claim(core, queue, worker, task, lease=lease, began=began)
+
+    async def dead_letters(
+        self, queue: str, *, keys: Collection[str] | None = None
+    ) -> list[DeadLetter]:
+        """Return the dead tasks of ``queue``, in the order of adding: they get no more attempts.
+
+        Cancelling it changes nothing. Of more than 500 it is not of one moment: they are read in
+        pages, so that nobody is held up. `iter_dead_letters` keeps no more than a page.
+
+        Args:
+            queue: The queue.
+            keys: Those with these keys; None: all. Of more than 500 keys the order is that of
+                adding among each 500.
+        """
+        if keys is None:
+            return [letter async for letter in self.iter_dead_letters(queue)]
+        check_name("queue", queue)
+        letters: list[DeadLetter] = []
+        for some in portions(check_names("keys", keys)):
+            await asyncio.sleep(0)
+            found = await self._core.call(
+                self._core.backend.tasks_dead, queue, some, repeatable=True
+            )
+            letters += [_dead_letter(queue, task) for task in found]
+        return letters
+
+    def iter_dead_letters(self, queue: str) -> Paged[DeadLetter]:
+        """Return the dead tasks of ``queue``, in the order of adding, to ``async for`` over.
+
+        They are read in pages, each when it is needed: so the first ones are there at once, however
+        many there are. One that is put back meanwhile may be there, or not.
+
+        Args:
+            queue: The queue.
+        """
+        check_name("queue", queue)
+        read = partial(self._core.backend.tasks_dead_page, queue)
+        return Paged(self._core, read, partial(_dead_letter, queue))
+
+    async def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
+        """Put dead tasks back at the end of ``queue``, due at once, attempts counted anew.
+
+        In steps of 500, with room for others in between. Cancelled, or ended by an error, some
+        were put back, the first ones first; called again, it goes on with the others.
+
+        Args:
+            queue: The queue.
+            ids: Which; None: all that are dead when it begins. Ids of others are ignored. Of more
+                than 500 the order of adding is kept among each 500.
+
+        Returns:
+            How many were put back; where the server was away meanwhile, perhaps some more.
+        """
+        check_name("queue", queue)
+        backend = self._core.backend
+        if ids is None:
+            return await in_steps(
+                self._core, partial(backend.tasks_requeue_step, queue), partial(self._ring, queue)
+            )
+        count = 0
+        for some in portions(check_names("ids", ids)):
+            await asyncio.sleep(0)
+            try:
+                count += await self._core.call(backend.tasks_requeue, queue, some)
+            except StateUnavailableError as error:
+                error.in_doubt |= count > 0
+                raise
+            self._ring(queue)
+        return count
+
+    def _ring(self, queue: str) -> None:
+        self._core.bell.ring(("queue", queue))
+
+    async def results(
+        self,
+        queue: str,
+        *,
+        ids: Collection[str] | None = None,
+        keys: Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """Return the results of completed tasks, by their id, or by their key if asked by keys.
+
+        Tasks that are not complete are left out. Cancelling it changes nothing. Of more than 500
+        it is not of one moment, as for `dead_letters`. `iter_results` keeps no more than a page.
+
+        Args:
+            queue: The queue.
+            ids: Of which tasks; None: of all that are complete.
+            keys: Of which tasks, by their keys; instead of ``ids``.
+        """
+        check_name("queue", queue)
+        if ids is not None and keys is not None:
+            raise InvalidArgumentError("ask for results by ids or by keys, not by both")
+        if ids is None and keys is None:
+            return {name: result async for name, result in self.iter_results(queue)}
+        by: Literal["id", "key"] = "id" if keys is None else "key"
+        done: dict[str, Any] = {}
+        for some in portions(check_names(f"{by}s", ids if keys is None else keys)):
+            await asyncio.sleep(0)
+            texts = await self._core.call(
+                self._core.backend.tasks_results, queue, by, some, repeatable=True
+            )
+            done |= {name: decode(text) for name, text in texts.items()}
+        return done
+
+    def iter_results(self, queue: str) -> Paged[tuple[str, Any]]:
+        """Return the ids and results of all completed tasks, in any order, to ``async for`` over.
+
+        They are read in pages, each when it is needed. One that is completed or purged meanwhile
+        may be there, or not.
+
+        Args:
+            queue: The queue.
+        """
+        check_name("queue", queue)
+        read = partial(self._core.backend.tasks_results_page, queue)
+        return Paged(self._core, read, lambda row: (row[0], decode(row[1])))
+
+    async def stats(self, queue: str) -> QueueStats:
+        """Count the tasks of ``queue``, as of one moment. Cancelling it changes nothing."""
+        check_name("queue", queue)
+        return await self._core.call(self._core.backend.tasks_stats, queue, repeatable=True)
+
+    async def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
+        """Forget the tasks in these states, with their keys and results; return how many.
+
+        A completed task is kept, so that its key is known and its result can be read, until it is
+        purged. Whoever works on a claimed one that is purged has lost it. In steps, as `requeue`:
+        cancelled, or ended by an error, some were forgotten.
+
+        Args:
+            queue: The queue.
+            states: Any of ``"waiting"`` (delayed ones too), ``"claimed"``, ``"completed"`` and
+                ``"dead"``.
+        """
+        check_name("queue", queue)
+        wanted = cast("frozenset[TaskState]", check_names("states", states))
+        if unknown := wanted.difference(get_args(TaskState)):
+            raise InvalidArgumentError(
+                f"states must be some of {', '.join(get_args(TaskState))}, not {min(unknown)}"
+            )
+        if not wanted:
+            self._core.check_open()
+            return 0
+        step = partial(self._core.backend.tasks_purge_step, queue, wanted)
+        return await in_steps(self._core, step, partial(self._ring, queue))
+
+
+def _new_task(item: Any, max_attempts: int) -> NewTask:
+    task = item if isinstance(item, Task) else Task(item)
+    return NewTask(
+        id=uuid7().hex,
+        text=encode(task.item),
+        key=None if task.key is None else check_name("key", task.key),
+        priority=check_integer("priority", task.priority, bits=32),
+        delay=check_seconds("delay", task.delay, zero=True),
+        thread_id=None if task.thread_id is None else check_name("thread_id", task.thread_id),
+        max_attempts=max_attempts,
+    )
+
+
+def _dead_letter(queue: str, task: DeadTask) -> DeadLetter:
+    return DeadLetter(
+        id=task.id,
+        queue=queue,
+        item=decode(task.text),
+        key=task.key,
+        thread_id=task.thread_id,
+        attempts=task.attempts,
+        worker=task.worker,
+        error=_EXPIRED if task.error is None else decode(task.error),
+    )

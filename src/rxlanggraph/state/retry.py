@@ -1,0 +1,170 @@
+"""Calls that are made again, and calls that run to their end.
+
+Two kinds of failure are repeated: a server that is away, by `again`; and a database that refuses a
+call for reasons of its own, by `repeated` (rule 6 of the contract). A call that has begun something
+on a server is shielded from cancellation by `settled`, which takes back what was done in vain
+(rule 7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, ParamSpec, TypeVar
+
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from rxlanggraph.errors import RxLangGraphError, StateUnavailableError
+
+__all__ = ["Refused", "again", "repeated", "settled", "undone"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+# For how many seconds calls are repeated while the server is away: a restart of a small one. Of one
+# that is silent this allows a second attempt, which takes its whole time-out again.
+_INSISTENCE = 2.0
+# Seconds. What a database refuses in passing, a deadlock or a lock on the file, is over sooner; and
+# who gets the error in the end, `rxlanggraph.state.client`, tries some more.
+_PATIENCE: Final = 1.0
+
+
+# -- a server that is away -------------------------------------------------------------------------
+
+
+async def again(call: Callable[[], Awaitable[_T]], *, repeatable: bool, in_doubt: bool) -> _T:
+    """Await ``call()`` once more, and again as long as it may be repeated and the server is away.
+
+    Args:
+        call: What has ended with a `StateUnavailableError` already.
+        repeatable: Whether twice does the same as once. Else it is made again only where it
+            certainly had no effect.
+        in_doubt: Whether it may have had one.
+
+    Raises:
+        StateUnavailableError: The server stays away. In doubt if any of the attempts is.
+    """
+    time = asyncio.get_running_loop().time
+    until = time() + _INSISTENCE
+
+    async def attempt() -> _T:
+        nonlocal in_doubt
+        try:
+            return await call()
+        except StateUnavailableError as error:
+            # What one attempt may have done, no later one that fails can undo.
+            in_doubt |= error.in_doubt
+            error.in_doubt = in_doubt
+            raise
+
+    def may_be_repeated(error: BaseException) -> bool:
+        return isinstance(error, StateUnavailableError) and (repeatable or not error.in_doubt)
+
+    retrying = AsyncRetrying(
+        stop=lambda _: time() >= until,
+        wait=wait_random_exponential(multiplier=0.05, max=0.5),
+        retry=retry_if_exception(may_be_repeated),
+        reraise=True,
+    )
+    return await retrying(attempt)
+
+
+# -- a refusal in passing --------------------------------------------------------------------------
+
+
+class Refused(Exception):  # noqa: N818 - never seen by a caller
+    """The database did nothing of a call, for reasons of its own: it can be repeated."""
+
+
+async def repeated(
+    call: Callable[_P, Coroutine[Any, Any, _T]], *args: _P.args, **kwargs: _P.kwargs
+) -> _T:
+    """Await ``call(*args, **kwargs)``, and do so again while it is refused.
+
+    Raises:
+        StateUnavailableError: It is refused all the time; nothing was done.
+    """
+    try:
+        return await call(*args, **kwargs)
+    except Refused:
+        # What follows costs more than most calls: it is made for those that need it.
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(Refused),
+            wait=wait_random_exponential(multiplier=0.002, max=0.1),
+            stop=stop_after_delay(_PATIENCE),
+            reraise=True,
+        )
+    try:
+        return await retrying(call, *args, **kwargs)
+    except Refused as refusal:
+        raise StateUnavailableError(
+            f"the database has refused the call again and again: {refusal.__cause__}",
+            in_doubt=False,
+        ) from refusal
+
+
+# -- to the end ------------------------------------------------------------------------------------
+
+
+async def settled(
+    call: Coroutine[Any, Any, _T], undo: Callable[[_T], Awaitable[object]] | None = None
+) -> _T:
+    """Await ``call``, which runs to its end also when the caller is cancelled meanwhile.
+
+    Cancelled, it waits for that end, undoes what was done, and only then raises: so the effect of
+    a call that raised did not occur. Cancelled once more, or with all tasks of the loop, it cancels
+    the call itself: what was done in vain ends with its lease.
+    """
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    task = _started(_telling(call, ended))
+    try:
+        await ended
+    except asyncio.CancelledError:
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task])
+        # Looked at in any case: an error that nobody looks at is logged.
+        failed = task.cancelled() or task.exception() is not None
+        if undo is not None and not failed:
+            await undone(undo, task.result())
+        raise
+    return task.result()
+
+
+async def undone(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
+    """Have ``undo`` take back what is ``done``, as far as the state can be reached."""
+    with contextlib.suppress(RxLangGraphError):
+        try:
+            await undo(done)
+            return
+        except StateUnavailableError as error:
+            if error.in_doubt:
+                raise
+        await again(lambda: undo(done), repeatable=False, in_doubt=False)
+
+
+async def _telling(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:
+    # Who waits hears of it a turn of the loop earlier than from a callback of the task, which is
+    # what `asyncio.shield` has.
+    try:
+        return await call
+    finally:
+        if not ended.done():
+            ended.set_result(None)
+
+
+def _started(call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    """A task for ``call``: at once where Python can, which is a fifth of the way to a server."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
+        return asyncio.Task(call, loop=loop, eager_start=True)
+    return loop.create_task(call)

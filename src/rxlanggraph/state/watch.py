@@ -1,0 +1,109 @@
+"""The versions of a key as an Observable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from rxlanggraph.errors import LoopUnavailableError, StateClosedError
+from rxlanggraph.state.backend import Versioned
+from rxlanggraph.state.client import Core
+from rxlanggraph.state.codec import decode
+from rxlanggraph.state.polling import wait_for_ring
+
+__all__ = ["watch"]
+
+
+def watch(core: Core, key: str, interval: float) -> Observable[Versioned]:
+    """Return the Observable of ``State.watch``; each subscription has a watcher of its own."""
+
+    def subscribe(
+        observer: abc.ObserverBase[Versioned], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        watcher = _Watcher(core, key, interval, observer)
+        watcher.start()
+        return Disposable(watcher.stop)
+
+    return Observable(subscribe)
+
+
+class _Watcher:
+    """One subscription, and the task that looks for it."""
+
+    def __init__(
+        self, core: Core, key: str, interval: float, observer: abc.ObserverBase[Versioned]
+    ) -> None:
+        self._core = core
+        self._key = key
+        self._interval = interval
+        self._observer = observer
+        # Set once, by whoever disposes of the subscription; read on the loop.
+        self._stopped = False
+        # Confined to the loop.
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Have the loop begin to look. Any thread; never blocks."""
+        if not self._core.loop.is_running() or not self._on_loop(self._begin):
+            self._observer.on_error(
+                LoopUnavailableError(f"the event loop that watches {self._key!r} does not run")
+            )
+
+    def stop(self) -> None:
+        """Look no more. Any thread; never blocks."""
+        self._stopped = True
+        self._on_loop(self._cancel)
+
+    def _on_loop(self, step: Callable[[], None]) -> bool:
+        if asyncio._get_running_loop() is self._core.loop:
+            step()
+            return True
+        try:
+            self._core.loop.call_soon_threadsafe(step)
+        except RuntimeError:  # it is closed
+            return False
+        return True
+
+    def _begin(self) -> None:
+        if self._stopped:
+            return
+        if self._core.closed:
+            self._observer.on_error(StateClosedError(f"the state that has {self._key!r} is closed"))
+        else:
+            self._task = self._core.spawn(self._watch())
+
+    def _cancel(self) -> None:
+        # Not from inside: an observer that disposes of itself ends the task by `_stopped`.
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        try:
+            await self._look()
+        finally:
+            # Also when it was cancelled: that is how a state that closes ends its helpers.
+            if self._core.closed and not self._stopped:
+                self._observer.on_completed()
+
+    async def _look(self) -> None:
+        core, seen = self._core, 0
+        with core.bell.listen(("key", self._key)) as heard:
+            while self._wanted():
+                heard.clear()
+                try:
+                    (entry,) = await core.call(core.backend.read, [self._key], repeatable=True)
+                except Exception as error:
+                    if self._wanted():
+                        self._observer.on_error(error)
+                    return
+                if entry.version > seen and self._wanted():
+                    seen = entry.version
+                    self._observer.on_next(Versioned(decode(entry.text), entry.version))
+                if self._wanted():
+                    await wait_for_ring(heard, self._interval)
+
+    def _wanted(self) -> bool:
+        return not self._stopped and not self._core.closed
