@@ -55,7 +55,7 @@ Thousands Of Runs Of One Agent Leave Nothing In It
 
 Control: Memories Without A Bound Are Seen To Grow
     ${left}=    Weather The Storm Of Agents    unbounded
-    Should Be Equal As Integers    ${left}[grown][rxlanggraph.agent.messages.Message]    3428
+    Should Be Equal As Integers    ${left}[grown][rxlanggraph.agent.conversation.messages.Message]    3428
     Should Be True    ${left}[blocks] >= 2000
 
 Control: Today's Way Misses What Arrives Meanwhile, Leaves It Running, And Raises

@@ -12,7 +12,9 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.agent import AgentState, BaseAgent, OutputQueue, base, runs
+from rxlanggraph.agent import AgentState, BaseAgent, OutputQueue
+from rxlanggraph.agent import agent as agent_module
+from rxlanggraph.agent import run as run_module
 from rxlanggraph.errors import AgentError
 from support.patching import patch
 from support.tasks import in_thread, run
@@ -451,14 +453,14 @@ def the_stream_is_refused(context: Context, error: str, text: str) -> None:
 def it_has_run_while_the_collector_does_not(context: Context) -> None:
     context.alive = weakref.WeakSet()
 
-    class Known(runs.Run):
+    class Known(run_module.Run):
         __slots__ = ("__weakref__",)
 
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             context.alive.add(self)
 
-    patch(context, base, "Run", Known)
+    patch(context, agent_module, "Run", Known)
 
     async def main() -> None:
         await context.agent.run("hello")

@@ -11,8 +11,9 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from rxlanggraph.agent import BaseAgent, runs
-from rxlanggraph.agent.output import OutputQueue
+from rxlanggraph.agent import BaseAgent
+from rxlanggraph.agent import run as run_module
+from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.errors import AgentError
 from support.agent_providers import Refused, provider
 from support.agent_tools import CONFIG, ENDINGS, GRAPHS, Asked, Tools, in_every_way, opened, said
@@ -309,7 +310,7 @@ def it_is_answered_and_the_message_is_there_once(context: Context) -> None:
 
 @given("what a run has left is waited for during {seconds:f} s")
 def what_a_run_has_left_is_waited_for(context: Context, seconds: float) -> None:
-    patch(context, runs, "_UNDO_SECONDS", seconds)
+    patch(context, run_module, "_UNDO_SECONDS", seconds)
 
 
 @when("the log is read while its tool raises")

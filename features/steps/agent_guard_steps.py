@@ -7,7 +7,7 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.agent import AgentPool, guard
+from rxlanggraph.agent import AgentPool, run_lock
 from rxlanggraph.agent.line import Line
 from rxlanggraph.errors import AgentBusyError
 from support.agent_runs import AGENTS, call_from, outcome
@@ -55,7 +55,7 @@ def step_impl(context: Context, answer: str) -> None:
 
 @given("those in line look every {seconds:f} s whether the loop of the run is closed")
 def step_impl(context: Context, seconds: float) -> None:
-    patch(context, guard, "_LOOK_SECONDS", seconds)
+    patch(context, run_lock, "_LOOK_SECONDS", seconds)
 
 
 @when("a loop is closed in the middle of its run while somebody waits")
@@ -179,7 +179,7 @@ def step_impl(context: Context) -> None:
 
 @given("a guard with a caller in whose loop is being closed, and one in line")
 def step_impl(context: Context) -> None:
-    context.guard = guard.RunGuard(AgentBusyError)
+    context.guard = run_lock.RunGuard(AgentBusyError)
     context.inside = []
 
 

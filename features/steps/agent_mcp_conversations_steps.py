@@ -14,8 +14,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
-from rxlanggraph.agent import AgentPool, BaseAgent, Memory, mcp, mcp_conversations
-from rxlanggraph.agent.mcp_conversations import Conversations
+from rxlanggraph.agent import AgentPool, BaseAgent, Memory
+from rxlanggraph.agent.mcp import conversations, mcp_server
+from rxlanggraph.agent.mcp import server as mcp_module
+from rxlanggraph.agent.mcp.conversations import Conversations
 from rxlanggraph.concurrency.tasks import silence_pending_warning
 from rxlanggraph.errors import InvalidArgumentError
 from support.listening import listening
@@ -38,8 +40,8 @@ def serve(context: Context, whom: str, **options: Any) -> None:
         context.conversations = Conversations(*arguments)
         return context.conversations
 
-    patch(context, mcp, "Conversations", make)
-    context.server = target if naive else mcp.mcp_server(target, **options)
+    patch(context, mcp_module, "Conversations", make)
+    context.server = target if naive else mcp_server(target, **options)
 
 
 @given("{whom}, served over MCP")
@@ -60,7 +62,7 @@ def agent_is_served_with_room(context: Context, whom: str, number: int) -> None:
 @given("{whom}, served over MCP, which forgets after {seconds:d} seconds")
 def agent_is_served_with_a_timeout(context: Context, whom: str, seconds: int) -> None:
     context.now = 1000.0
-    patch(context, mcp_conversations, "_now", lambda: context.now)
+    patch(context, conversations, "_now", lambda: context.now)
     serve(context, whom, conversation_timeout=seconds)
 
 
@@ -317,7 +319,7 @@ def is_gone(context: Context) -> None:
 @given("a call that has begun a conversation")
 def call_has_begun(context: Context) -> None:
     context.conversations = Conversations(1, 60.0)
-    home, request = mcp_conversations._Home(), SimpleNamespace(scope={})
+    home, request = conversations._Home(), SimpleNamespace(scope={})
     ctx: Any = SimpleNamespace(session=None, lifespan_context=home, request=request)
 
     async def call() -> None:
@@ -376,7 +378,7 @@ class ForgetlessPool(AgentPool):
 
 @given("agents and a pool, served over MCP, of which {one} does not forget")
 def agents_of_which_one_does_not_forget(context: Context, one: str) -> None:
-    patch(context, mcp_conversations, "_FORGET_SECONDS", 0.05)
+    patch(context, conversations, "_FORGET_SECONDS", 0.05)
     how = one.removeprefix("a checkpointer that ")
     context.forgetless, context.savers = one, [Forgetless(how), InMemorySaver()]
     served = Served()
@@ -388,7 +390,7 @@ def agents_of_which_one_does_not_forget(context: Context, one: str) -> None:
         cls(lambda name: BaseAgent(name, llm=served.recall), name=cls.__name__)
         for cls in ([ForgetlessPool] if "pool" in one else []) + [AgentPool]
     ]
-    context.server = mcp.mcp_server(*agents, *context.pools)
+    context.server = mcp_server(*agents, *context.pools)
 
 
 @when('a client that has said "{text}" to all of them leaves')
@@ -455,7 +457,7 @@ NUMBERS: dict[str, Any] = {"0": 0, "1.5": 1.5, "soon": "soon"}
 @when("an MCP server is made with {number} for {argument}")
 def server_is_made_with(context: Context, number: str, argument: str) -> None:
     options = {argument: NUMBERS[number]}
-    noting(context, functools.partial(mcp.mcp_server, BaseAgent("ann"), **options))
+    noting(context, functools.partial(mcp_server, BaseAgent("ann"), **options))
 
 
 POOLS: dict[str, Callable[[], list[Any]]] = {
@@ -466,7 +468,7 @@ POOLS: dict[str, Callable[[], list[Any]]] = {
 
 @when("an MCP server is made of a pool {that}")
 def server_is_made_of(context: Context, that: str) -> None:
-    noting(context, lambda: mcp.mcp_server(*POOLS[that]()))
+    noting(context, lambda: mcp_server(*POOLS[that]()))
 
 
 @then('it is an InvalidArgumentError that names "{text}"')

@@ -20,7 +20,9 @@ from mcp.server.auth.settings import AuthSettings
 from uvicorn.server import ServerState
 
 from rxlanggraph import errors
-from rxlanggraph.agent import BaseAgent, mcp, mcp_access, mcp_connections
+from rxlanggraph.agent import BaseAgent
+from rxlanggraph.agent.mcp import access, connections
+from rxlanggraph.agent.mcp import server as mcp_module
 from support.mcp_agents import noting
 from support.patching import patch
 from support.waiting import LIMIT
@@ -61,10 +63,10 @@ def served(context: Context, **options: Any) -> None:
         context.app = app
         return mock.Mock()
 
-    patch(context, mcp, "_http_server", keep)
-    patch(context, mcp, "serve_until_signalled", lambda *_, **__: None)
+    patch(context, mcp_module, "_http_server", keep)
+    patch(context, mcp_module, "serve_until_signalled", lambda *_, **__: None)
     patch(context, socket, "create_server", lambda *_, **__: contextlib.nullcontext())
-    mcp.serve_http(BaseAgent("ann"), **options)
+    mcp_module.serve_http(BaseAgent("ann"), **options)
 
 
 def ask(context: Context, **headers: str) -> None:
@@ -145,7 +147,7 @@ def server_asks_for(context: Context, token: str) -> None:
         "a verifier that fails": {"token": Failing()},
         "a verifier with scopes": {"token": Verifier(), "auth": AuthSettings(**SCOPES)},
     }
-    patch(context, mcp_access, "_VERIFY_SECONDS", 0.01)
+    patch(context, access, "_VERIFY_SECONDS", 0.01)
     context.compare = mock.Mock(wraps=hmac.compare_digest)
     patch(context, hmac, "compare_digest", context.compare)
     served(context, **tokens.get(token, {"token": token.rpartition(" ")[2]}))
@@ -190,10 +192,10 @@ def server_listens_without_a_token(context: Context, address: str) -> None:
     def run(serve: Any, **_: object) -> None:
         asyncio.run(serve())
 
-    patch(context, mcp, "_http_server", lambda *_: mock.Mock(serve=serving))
-    patch(context, mcp, "serve_until_signalled", run)
+    patch(context, mcp_module, "_http_server", lambda *_: mock.Mock(serve=serving))
+    patch(context, mcp_module, "serve_until_signalled", run)
     with hearing_the_log() as context.log:
-        mcp.serve_http(BaseAgent("ann"), host=address, port=0)
+        mcp_module.serve_http(BaseAgent("ann"), host=address, port=0)
 
 
 @then('the log warns "{text}"')
@@ -207,8 +209,8 @@ def log_warns(context: Context, text: str) -> None:
 @when("serve_http is called, and {argument} is {value}")
 def server_is_called_with(context: Context, argument: str, value: str) -> None:
     options = {argument: ast.literal_eval(value)}
-    patch(context, mcp, "serve_until_signalled", lambda *_, **__: None)
-    noting(context, functools.partial(mcp.serve_http, BaseAgent("ann"), port=0, **options))
+    patch(context, mcp_module, "serve_until_signalled", lambda *_, **__: None)
+    noting(context, functools.partial(mcp_module.serve_http, BaseAgent("ann"), port=0, **options))
 
 
 @then('the call is refused with {kind}, which names "{argument}"')
@@ -250,7 +252,7 @@ class Unread(asyncio.Transport):
 
 @given("an HTTP connection whose client reads nothing")
 def connection_reads_nothing(context: Context) -> None:
-    context.connections = mcp_connections.Connections(1, 60.0, 0.01)
+    context.connections = connections.Connections(1, 60.0, 0.01)
 
 
 @when("it is answered, and is to be closed")
@@ -263,7 +265,7 @@ def connection_is_answered(context: Context) -> None:
         config = uvicorn.Config(answer, log_config=None, ws="none", lifespan="off")
         config.load()
         state, transport = ServerState(), Unread()
-        connection = mcp_connections.LimitedConnection(
+        connection = connections.LimitedConnection(
             context.connections, config=config, server_state=state, app_state={}
         )
         connection.connection_made(transport)

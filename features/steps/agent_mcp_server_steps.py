@@ -19,7 +19,10 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from mcp import Client
 
 from rxlanggraph import errors
-from rxlanggraph.agent import BaseAgent, mcp, mcp_sdk, runs
+from rxlanggraph.agent import BaseAgent
+from rxlanggraph.agent import run as run_module
+from rxlanggraph.agent.mcp import mcp_server, sdk
+from rxlanggraph.agent.mcp import server as mcp_module
 from support.command import environment
 from support.mcp_agents import (
     IMAGE,
@@ -49,13 +52,13 @@ def some_agents() -> dict[str, Obedient]:
 
 @given("a client of {era} at an MCP server of agents")
 def step_impl(context: Context, era: str) -> None:
-    context.era, context.serve, context.make = era, mcp.mcp_server, some_agents
+    context.era, context.serve, context.make = era, mcp_server, some_agents
     hear_the_log(context)
 
 
 @given("a client of {era} at an MCP server whose agents are {served}")
 def step_impl(context: Context, era: str, served: str) -> None:
-    ways = {"served by mcp_server": mcp.mcp_server, "made tools themselves": made_tools}
+    ways = {"served by mcp_server": mcp_server, "made tools themselves": made_tools}
     context.era, context.serve, context.make = era, ways[served], some_agents
 
 
@@ -64,9 +67,9 @@ def step_impl(context: Context, era: str) -> None:
     def make() -> dict[str, Obedient]:
         return {"plain": Obedient("plain"), "stubborn": Stubborn("stubborn")}
 
-    context.era, context.serve, context.make = era, mcp.mcp_server, make
+    context.era, context.serve, context.make = era, mcp_server, make
     hear_the_log(context)
-    patch(context, runs, "_CANCEL_SECONDS", 0.05)
+    patch(context, run_module, "_CANCEL_SECONDS", 0.05)
 
 
 def hear_the_log(context: Context) -> None:
@@ -318,7 +321,7 @@ SERVED: dict[str, Callable[[], list[Any]]] = {
 
 @when("an MCP server of {what} is made")
 def step_impl(context: Context, what: str) -> None:
-    noting(context, lambda: mcp.mcp_server(*SERVED[what]()))
+    noting(context, lambda: mcp_server(*SERVED[what]()))
 
 
 GRACES = {"nan": math.nan, "inf": math.inf, "none": None, "soon": "soon", "-1": -1}
@@ -326,14 +329,14 @@ GRACES = {"nan": math.nan, "inf": math.inf, "none": None, "soon": "soon", "-1": 
 
 @when("serve_http is called with a grace of {grace}")
 def step_impl(context: Context, grace: str) -> None:
-    noting(context, lambda: mcp.serve_http(BaseAgent("plain"), port=0, grace=GRACES[grace]))
+    noting(context, lambda: mcp_module.serve_http(BaseAgent("plain"), port=0, grace=GRACES[grace]))
 
 
 @when("{serving} is called on a loop")
 def step_impl(context: Context, serving: str) -> None:
     async def main() -> None:
         options = {"port": 0} if serving == "serve_http" else {}
-        noting(context, lambda: getattr(mcp, serving)(BaseAgent("plain"), **options))
+        noting(context, lambda: getattr(mcp_module, serving)(BaseAgent("plain"), **options))
 
     asyncio.run(main())
 
@@ -342,12 +345,12 @@ def step_impl(context: Context, serving: str) -> None:
 def step_impl(context: Context) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        noting(context, lambda: mcp.serve_http(BaseAgent("plain"), port=port))
+        noting(context, lambda: mcp_module.serve_http(BaseAgent("plain"), port=port))
 
 
 @when("the MCP part is imported where the SDK is not installed")
 def step_impl(context: Context) -> None:
-    code = compile(Path(mcp_sdk.__file__).read_text(), mcp_sdk.__file__, "exec")
+    code = compile(Path(sdk.__file__).read_text(), sdk.__file__, "exec")
     with mock.patch.dict(sys.modules, {"mcp.server": None}):
         noting(context, lambda: exec(code, {"__name__": "without"}))
 

@@ -7,7 +7,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import errors
-from rxlanggraph.agent.content import text_of
+from rxlanggraph.agent.conversation.mcp_text import text_of
 from support.mcp_agents import IMAGE, Mail, Naive, Obedient, noting
 from support.mcp_forms import FORMS
 from support.mcp_virtual import in_virtual_time

@@ -11,8 +11,9 @@ import parse
 from behave import given, register_type, then, when
 from behave.runner import Context
 
-from rxlanggraph.agent import OutputQueue, promises, room
-from rxlanggraph.agent.rounds import Rounds
+from rxlanggraph.agent import OutputQueue
+from rxlanggraph.agent.output import capacity, reservations
+from rxlanggraph.agent.output.fairness import Rounds
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 from support import output_naive
 from support.bridges import LentLoop
@@ -63,7 +64,7 @@ def step_impl(context: Context) -> None:
 
 @given("a promise is taken back soon from a loop that stands still")
 def step_impl(context: Context) -> None:
-    for module in (promises, room):
+    for module in (reservations, capacity):
         patch(context, module, "STUCK_SECONDS", 0.01)
 
 

@@ -9,7 +9,8 @@ from behave.runner import Context
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from rxlanggraph.agent import AgentPool, BaseAgent, runs
+from rxlanggraph.agent import AgentPool, BaseAgent
+from rxlanggraph.agent import run as run_module
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, RunTimeoutError
 from support.agent_keeping import ask, open_place
 from support.agent_runs import graph_of_messages, outcome
@@ -74,8 +75,8 @@ def a_pool_whose_store_hangs(context: Context, seconds: float, what: str, thread
 
     context.store = Slow(what, thread)
     context.make = make
-    patch(context, runs, "_CANCEL_SECONDS", 0.05)
-    patch(context, runs, "_UNDO_SECONDS", 0.05)
+    patch(context, run_module, "_CANCEL_SECONDS", 0.05)
+    patch(context, run_module, "_UNDO_SECONDS", 0.05)
 
 
 @when('the threads "stuck", "stuck" and "other" are asked at once')

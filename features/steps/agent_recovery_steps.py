@@ -6,7 +6,8 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.agent import AgentState, BaseAgent, runs
+from rxlanggraph.agent import AgentState, BaseAgent
+from rxlanggraph.agent import run as run_module
 from rxlanggraph.errors import RunTimeoutError
 from support.agent_runs import (
     Gated,
@@ -89,7 +90,7 @@ def step_impl(context: Context, request: str) -> None:
 
 @given("tasks of a run that has ended are waited for during {seconds:f} s")
 def step_impl(context: Context, seconds: float) -> None:
-    patch(context, runs, "_CANCEL_SECONDS", seconds)
+    patch(context, run_module, "_CANCEL_SECONDS", seconds)
 
 
 @when("it is asked to answer, and a deaf task is left")

@@ -11,7 +11,7 @@ from behave import given, register_type, then, when
 from behave.runner import Context
 
 from rxlanggraph.agent import AgentState, StateMachine, Transition
-from rxlanggraph.agent.states import LEGAL
+from rxlanggraph.agent.state_machine import LEGAL
 from rxlanggraph.errors import IllegalTransitionError, InvalidTypeError, UsageError
 from support.agent_states import KINDS, check_chain, nest, parse_kind, storm, turns
 from support.raising import error_of, errors_of

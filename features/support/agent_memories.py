@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from rxlanggraph.agent import Memory, Message
-from rxlanggraph.agent import memory as memory_module
+from rxlanggraph.agent.conversation import memory as memory_module
 from support.agent_talk import call_ids, calling, check_tools, check_whole, turn_of
 from support.raising import error_of
 from support.waiting import Gate

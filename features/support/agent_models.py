@@ -162,8 +162,8 @@ def cutting() -> None:
     assert memory.messages[-1] == "d", "a message was lost"
 
 
-STATES = ("agent/states", "rx/serialized_subject", "rx/serialized_observer")
-MEMORY = ("agent/memory",)
+STATES = ("agent/state_machine", "rx/serialized_subject", "rx/serialized_observer")
+MEMORY = ("agent/conversation/memory",)
 # An absolute path, since it is not in the package.
 NAIVE = (agent_naive.__file__.removesuffix(".py"),)
 MODELS: dict[str, Model] = {

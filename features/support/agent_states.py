@@ -9,7 +9,7 @@ from typing import Any
 
 import parse
 
-from rxlanggraph.agent import AgentState, StateMachine, Transition, states
+from rxlanggraph.agent import AgentState, StateMachine, Transition, state_machine
 from rxlanggraph.rx import serialized_observer, serialized_subject
 from support import agent_naive
 from support.waiting import in_threads
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 IDLE, THINKING, RUNNING, FINISHED, ERROR = AgentState
-FILES = {states.__file__, serialized_subject.__file__, serialized_observer.__file__}
+FILES = {state_machine.__file__, serialized_subject.__file__, serialized_observer.__file__}
 KINDS: dict[str, Callable[[], Any]] = {
     "a state machine": lambda: StateMachine("alice"),
     "a state that is saved and restored": agent_naive.SavedState,

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from typing import Any
 
-from rxlanggraph.agent import AgentState, runs
+from rxlanggraph.agent import AgentState
+from rxlanggraph.agent import run as run_module
 from support.agent_runs import Watched
 
 __all__ = ["CleaningUp", "FailingTogether", "GoingOn", "Staying", "Swallowing"]
@@ -88,7 +89,7 @@ class GoingOn(Watched):
         self.running: asyncio.Task[Any]
 
     async def work(self) -> str:
-        current = runs._current.get()
+        current = run_module._current.get()
         assert current is not None
         self.deepest = max(self.deepest, len(list(current.chain())))
         self.left -= 1

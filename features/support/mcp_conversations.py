@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
 
 from rxlanggraph.agent import AgentPool, BaseAgent, Memory
-from rxlanggraph.agent.mcp_calls import ClientWatch
+from rxlanggraph.agent.mcp.calls import ClientWatch
 from support.mcp_agents import made_tools
 from support.waiting import LIMIT, Gate
 

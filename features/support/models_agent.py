@@ -8,10 +8,10 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rxlanggraph.agent.guard import RunGuard
-from rxlanggraph.agent.memory import Memory
-from rxlanggraph.agent.output import OutputQueue
-from rxlanggraph.agent.states import AgentState, StateMachine
+from rxlanggraph.agent.conversation.memory import Memory
+from rxlanggraph.agent.output.queue import OutputQueue
+from rxlanggraph.agent.run_lock import RunGuard
+from rxlanggraph.agent.state_machine import AgentState, StateMachine
 from rxlanggraph.errors import AgentBusyError, AgentError, OutputEndedError
 from support import naive_models
 from support.models import Model, together
@@ -223,12 +223,16 @@ def leftover_entering() -> None:
 
 
 MODELS: dict[str, Model] = {
-    "two runs of an agent that enqueue": (entering, ("agent/guard", "agent/line"), 2),
-    "a turn, a message and a look": (remembering, ("agent/memory",), 1),
-    "two states that overlap": (overlapping, ("agent/states",), 1),
-    "putting, getting and the end of a run": (ending, ("agent/output", "agent/waiters"), 2),
-    "putting late and the end of a run": (leftover_putting, ("agent/output", "agent/promises"), 1),
-    "entering a state late and the end of a run": (leftover_entering, ("agent/states",), 1),
+    "two runs of an agent that enqueue": (entering, ("agent/run_lock", "agent/line"), 2),
+    "a turn, a message and a look": (remembering, ("agent/conversation/memory",), 1),
+    "two states that overlap": (overlapping, ("agent/state_machine",), 1),
+    "putting, getting and the end of a run": (ending, ("agent/output/queue", "agent/waiters"), 2),
+    "putting late and the end of a run": (
+        leftover_putting,
+        ("agent/output/queue", "agent/output/reservations"),
+        1,
+    ),
+    "entering a state late and the end of a run": (leftover_entering, ("agent/state_machine",), 1),
 }
 CONTROLS: dict[str, Model] = {
     "a guard that is looked at, then taken": (naive_entering, (), 2),

@@ -7,15 +7,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from rxlanggraph.agent import (
-    OutputQueue,
-    output,
-    output_stream,
-    promises,
-    room,
-    rounds,
-    waiters,
-)
+from rxlanggraph.agent import OutputQueue, waiters
+from rxlanggraph.agent.output import capacity, fairness, queue, reservations, stream
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 from rxlanggraph.rx import serialized_observer, serialized_subject
 from support.waiting import LIMIT
@@ -23,12 +16,12 @@ from support.waiting import LIMIT
 __all__ = ["FILES", "OPERATIONS", "Known"]
 
 _PARTS = (
-    output,
-    output_stream,
-    promises,
+    queue,
+    stream,
+    reservations,
     serialized_subject,
-    room,
-    rounds,
+    capacity,
+    fairness,
     waiters,
     serialized_observer,
 )

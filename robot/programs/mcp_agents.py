@@ -21,8 +21,8 @@ import threading
 import time
 from typing import Any
 
-from rxlanggraph.agent import BaseAgent, serving
-from rxlanggraph.agent.mcp import serve_http, serve_stdio
+from rxlanggraph.agent import BaseAgent
+from rxlanggraph.agent.mcp import serve_http, serve_stdio, signals
 
 EVER = math.inf
 meeting = asyncio.Barrier(2)
@@ -121,7 +121,7 @@ if __name__ == "__main__":
     agents = [Obedient(name, timeout=EVER) for name in ("ann", "bob")]
     agents.append(Obedient("hasty", timeout=0.2))
     transport, *rest = sys.argv[1:]
-    grace, serving._LAST_SECONDS = [*map(float, rest[:2]), 60, serving._LAST_SECONDS][:2]
+    grace, signals._LAST_SECONDS = [*map(float, rest[:2]), 60, signals._LAST_SECONDS][:2]
     options = json.loads(rest[2]) if rest[2:] else {}
     if descriptors := options.pop("descriptors", None):
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))

@@ -1,28 +1,27 @@
 """Agents that hold under concurrency: their state, their memory, what they say, one run at a time.
 
-A map of the modules; each imports only from those above it.
+A map; each imports only from those above it.
 
-    checks, content      what arguments must be; the text in what others send
-    messages             what is said in a conversation
-    states               what an agent is doing
-    trimming, memory     what it remembers
+    checks               what arguments must be
+    waiters, line        who waits, on a loop of its own
+    conversation         what is said to an agent, and what it remembers
+    state_machine        what it is doing
     output               what it says, shared out among those who listen
-    line, guard          one run at a time
-    runs                 what a run has started
+    run_lock             one run at a time
+    run                  what a run has started
     run_stream           what one run says
-    graph_thread         the thread of a graph with a checkpointer
-    answering            who answers for it: a model, a function, a graph
-    base                 the agent
-    keeping, pool        an agent for each thread of a stream, its memory kept
-    mcp, serving         agents as tools of an MCP server; of the extra ``mcp``
+    responder            what answers for it: a model, a function, a graph
+    agent                the agent
+    pool                 an agent for each thread of a stream, its memory kept
+    mcp                  agents as tools of an MCP server; of the extra ``mcp``
 """
 
-from rxlanggraph.agent.base import BaseAgent
-from rxlanggraph.agent.memory import Memory, Turn
-from rxlanggraph.agent.messages import Message, from_langchain, to_langchain
-from rxlanggraph.agent.output import OutputQueue
+from rxlanggraph.agent.agent import BaseAgent
+from rxlanggraph.agent.conversation.memory import Memory, Turn
+from rxlanggraph.agent.conversation.messages import Message, from_langchain, to_langchain
+from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.agent.pool import AgentPool
-from rxlanggraph.agent.states import AgentState, StateContext, StateMachine, Transition
+from rxlanggraph.agent.state_machine import AgentState, StateContext, StateMachine, Transition
 
 __all__ = [
     "AgentPool",

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from rxlanggraph.agent.base import BaseAgent
+from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
-from rxlanggraph.agent.guard import RunGuard
-from rxlanggraph.agent.keeping import Keeper, keeper_for
+from rxlanggraph.agent.conversation.messages import Message
+from rxlanggraph.agent.conversation.persistence import Keeper, keeper_for
 from rxlanggraph.agent.line import Line, Place
-from rxlanggraph.agent.messages import Message
-from rxlanggraph.agent.runs import Kept, deadline, is_within
+from rxlanggraph.agent.run import Kept, deadline, is_within
+from rxlanggraph.agent.run_lock import RunGuard
 from rxlanggraph.bridge.configs import one_thread, threads_of
 from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError

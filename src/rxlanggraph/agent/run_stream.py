@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from rxlanggraph.agent.output import OutputQueue
+from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.errors import OutputEndedError
 
 __all__ = ["RunStream"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from reprlib import repr as shortened
 from typing import Any, cast
 
-from rxlanggraph.agent.mcp_sdk import (
+from rxlanggraph.agent.mcp.sdk import (
     AccessToken,
     AuthSettings,
     TokenVerifier,

@@ -28,10 +28,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from reactivex import Observable
 
 from rxlanggraph.agent.checks import check_seconds, check_whole
-from rxlanggraph.agent.output_stream import OutputStream
-from rxlanggraph.agent.promises import Getter, Promises
-from rxlanggraph.agent.room import Room
-from rxlanggraph.agent.rounds import Asker
+from rxlanggraph.agent.output.capacity import Room
+from rxlanggraph.agent.output.fairness import Asker
+from rxlanggraph.agent.output.reservations import Getter, Promises
+from rxlanggraph.agent.output.stream import OutputStream
 from rxlanggraph.agent.waiters import Waiter, Wakes, current_task
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.rx.serialized_subject import SerializedSubject

@@ -31,7 +31,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.messages.utils import count_tokens_approximately
 
 from rxlanggraph.agent.checks import check_whole
-from rxlanggraph.agent.messages import Message, to_langchain
+from rxlanggraph.agent.conversation.messages import Message, to_langchain
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = ["Bound", "Entries", "TokenCounter", "bounds_of"]

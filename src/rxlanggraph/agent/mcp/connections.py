@@ -15,7 +15,7 @@ import sys
 from collections import OrderedDict
 from typing import Any
 
-from rxlanggraph.agent.mcp_sdk import H11Protocol, h11
+from rxlanggraph.agent.mcp.sdk import H11Protocol, h11
 
 __all__ = ["Connections", "LimitedConnection"]
 

@@ -26,8 +26,8 @@ from typing import Literal, Self
 
 from langchain_core.messages import BaseMessage
 
-from rxlanggraph.agent.messages import Message, MessageLike, as_messages, to_langchain
-from rxlanggraph.agent.trimming import Entries, TokenCounter, bounds_of
+from rxlanggraph.agent.conversation.messages import Message, MessageLike, as_messages, to_langchain
+from rxlanggraph.agent.conversation.trimming import Entries, TokenCounter, bounds_of
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import AgentError, UsageError
 

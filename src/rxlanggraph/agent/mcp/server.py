@@ -21,14 +21,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from rxlanggraph.agent.base import BaseAgent
+from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.checks import check_seconds, check_timeout, check_whole
-from rxlanggraph.agent.mcp_access import access_for
-from rxlanggraph.agent.mcp_calls import CONVERSATION, Calls, ClientWatch, Target
-from rxlanggraph.agent.mcp_connections import Connections, LimitedConnection
-from rxlanggraph.agent.mcp_conversations import Conversations
-from rxlanggraph.agent.mcp_encoding import answer_encodable
-from rxlanggraph.agent.mcp_sdk import (
+from rxlanggraph.agent.mcp.access import access_for
+from rxlanggraph.agent.mcp.calls import CONVERSATION, Calls, ClientWatch, Target
+from rxlanggraph.agent.mcp.connections import Connections, LimitedConnection
+from rxlanggraph.agent.mcp.conversations import Conversations
+from rxlanggraph.agent.mcp.encoding import answer_encodable
+from rxlanggraph.agent.mcp.sdk import (
     AuthSettings,
     Config,
     Context,
@@ -37,8 +37,8 @@ from rxlanggraph.agent.mcp_sdk import (
     TokenVerifier,
     validate_tool_name,
 )
+from rxlanggraph.agent.mcp.signals import ending_input, serve_until_signalled
 from rxlanggraph.agent.pool import AgentPool
-from rxlanggraph.agent.serving import ending_input, serve_until_signalled
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, encodable
 
 __all__ = ["mcp_server", "serve_http", "serve_stdio"]

@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from rxlanggraph.agent.memory import Memory
-from rxlanggraph.agent.output import OutputQueue
+from rxlanggraph.agent.conversation.memory import Memory
+from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.errors import RunTimeoutError
 

@@ -19,8 +19,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rxlanggraph.agent.conversations import Conversation
-from rxlanggraph.agent.mcp_sdk import (
+from rxlanggraph.agent.conversation.conversation import Conversation
+from rxlanggraph.agent.mcp.sdk import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     AuthenticatedUser,
     CancelScope,
@@ -29,7 +29,7 @@ from rxlanggraph.agent.mcp_sdk import (
 )
 
 if TYPE_CHECKING:
-    from rxlanggraph.agent.mcp_sdk import ServerRequestContext
+    from rxlanggraph.agent.mcp.sdk import ServerRequestContext
     from rxlanggraph.agent.pool import AgentPool
 
 __all__ = ["Conversations", "Joined"]

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rxlanggraph.agent.promises import STUCK_SECONDS, Promises
+from rxlanggraph.agent.output.reservations import STUCK_SECONDS, Promises
 from rxlanggraph.agent.waiters import Waiter, Wakes
 
 __all__ = ["Room"]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import to_json
 
-from rxlanggraph.agent.base import BaseAgent
-from rxlanggraph.agent.content import text_of
-from rxlanggraph.agent.mcp_sdk import (
+from rxlanggraph.agent.agent import BaseAgent
+from rxlanggraph.agent.conversation.mcp_text import text_of
+from rxlanggraph.agent.mcp.sdk import (
     Audio,
     CallToolResult,
     CancelScope,
@@ -32,8 +32,8 @@ from rxlanggraph.registry import TaskRegistry
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from rxlanggraph.agent.mcp_conversations import Conversations
-    from rxlanggraph.agent.mcp_sdk import CallNext, HandlerResult, ServerRequestContext
+    from rxlanggraph.agent.mcp.conversations import Conversations
+    from rxlanggraph.agent.mcp.sdk import CallNext, HandlerResult, ServerRequestContext
 
 __all__ = ["CONVERSATION", "Calls", "ClientWatch", "Target"]
 

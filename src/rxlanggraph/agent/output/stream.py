@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Self, TypeVar
 
-from rxlanggraph.agent.rounds import Asker
+from rxlanggraph.agent.output.fairness import Asker
 from rxlanggraph.errors import OutputEndedError
 
 __all__ = ["OutputStream"]

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from rxlanggraph.agent.rounds import Asker, Consumer, Rounds, oldest
+from rxlanggraph.agent.output.fairness import Asker, Consumer, Rounds, oldest
 from rxlanggraph.agent.waiters import Waiter, Wakes
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 

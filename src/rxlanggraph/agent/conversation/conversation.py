@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Protocol
 
-from rxlanggraph.agent.memory import Memory
+from rxlanggraph.agent.conversation.memory import Memory
 
 __all__ = ["Conversation", "current_conversation"]
 

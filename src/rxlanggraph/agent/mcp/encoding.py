@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from rxlanggraph.agent.mcp_sdk import INTERNAL_ERROR, CallToolResult, MCPError, TextContent
+from rxlanggraph.agent.mcp.sdk import INTERNAL_ERROR, CallToolResult, MCPError, TextContent
 from rxlanggraph.errors import encodable, error_text
 
 if TYPE_CHECKING:
-    from rxlanggraph.agent.mcp_sdk import CallNext, HandlerResult, ServerRequestContext
+    from rxlanggraph.agent.mcp.sdk import CallNext, HandlerResult, ServerRequestContext
 
 __all__ = ["answer_encodable"]
 

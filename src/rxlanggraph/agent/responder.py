@@ -16,8 +16,8 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 
-from rxlanggraph.agent.graph_thread import GraphThread, delete_thread, keeps_threads
-from rxlanggraph.agent.messages import Message, from_langchain, new_id, to_langchain
+from rxlanggraph.agent.conversation.graph_thread import GraphThread, delete_thread, keeps_threads
+from rxlanggraph.agent.conversation.messages import Message, from_langchain, new_id, to_langchain
 from rxlanggraph.errors import AgentError, InvalidArgumentError, InvalidTypeError, encodable
 
 __all__ = ["Answer", "Answerer", "OnFailure", "Question", "answerer_for"]

@@ -13,17 +13,17 @@ from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-from rxlanggraph.agent.answering import Question, answerer_for
 from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
-from rxlanggraph.agent.content import text_of
-from rxlanggraph.agent.conversations import current_conversation
-from rxlanggraph.agent.guard import BusyPolicy, RunGuard
-from rxlanggraph.agent.memory import Memory
-from rxlanggraph.agent.messages import Message, is_message, new_id, requested
-from rxlanggraph.agent.output import OutputQueue
+from rxlanggraph.agent.conversation.conversation import current_conversation
+from rxlanggraph.agent.conversation.mcp_text import text_of
+from rxlanggraph.agent.conversation.memory import Memory
+from rxlanggraph.agent.conversation.messages import Message, is_message, new_id, requested
+from rxlanggraph.agent.output.queue import OutputQueue
+from rxlanggraph.agent.responder import Question, answerer_for
+from rxlanggraph.agent.run import Kept, Run, carry_out, current_run, deadline, is_within
+from rxlanggraph.agent.run_lock import BusyPolicy, RunGuard
 from rxlanggraph.agent.run_stream import RunStream
-from rxlanggraph.agent.runs import Kept, Run, carry_out, current_run, deadline, is_within
-from rxlanggraph.agent.states import AgentState, StateContext, StateMachine, Transition
+from rxlanggraph.agent.state_machine import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.errors import (
     AgentBusyError,
     AgentError,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from reactivex import Observable
 
-    from rxlanggraph.agent.messages import Content, Role
-    from rxlanggraph.agent.output_stream import OutputStream
+    from rxlanggraph.agent.conversation.messages import Content, Role
+    from rxlanggraph.agent.output.stream import OutputStream
 
 __all__ = ["BaseAgent"]
 

@@ -1,0 +1,10 @@
+"""What an agent puts out: one queue, whose consumers are served in turn.
+
+A map; each imports only from those above it.
+
+    fairness             whose turn it is among those who ask again and again
+    reservations         which getter an item is for, without its leaving the queue
+    capacity             how many items there may be, and who waits to put another
+    stream               ``async for`` over the items of one run
+    queue                the queue itself
+"""
