@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import shlex
 import shutil
 import subprocess
@@ -44,6 +45,7 @@ MODULES = {
     "bridge/scheduler.py": "bridge_runs run_threads",
     "bridge/admission.py": "back_pressure nested_runs bridge_runs",
     "bridge/inbox.py": "handoff handoff_loops handoff_entering",
+    "bridge/run.py": "bridge_runs run_contexts retrying",
     "bridge/engine.py": "bridge_runs handoff_loops back_pressure",
     "bridge/loops.py": "handoff_loops loop_pauses several_bridges",
     "bridge/bridge.py": "bridge_lifecycle run_arguments",
@@ -122,6 +124,14 @@ def sample(module: str, seed: int, wanted: int) -> list[Mutant]:
     return [Mutant(module, chance.choice(places[place])) for place in sorted(chosen)]
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant."""
+
+    killed_by: str | None  # None if it survived
+    diff: str
+
+
 # -- in a worker -----------------------------------------------------------------------------------
 
 
@@ -152,8 +162,8 @@ def unharmed(modules: list[str]) -> float:
     return time.monotonic() - began
 
 
-def survives(mutant: Mutant, *, limit: float) -> str | None:
-    """Return the difference that no scenario saw; None if one did."""
+def judge(mutant: Mutant, *, limit: float) -> Verdict:
+    """Run the scenarios against a mutant, until the first that fails."""
     spec = mutant.spec
     there = MutationSpec(
         module_path=Path(PACKAGE, mutant.module),
@@ -167,7 +177,17 @@ def survives(mutant: Mutant, *, limit: float) -> str | None:
     result = mutate_and_test([there], shlex.join(command_for(mutant.module)), limit)
     if result.test_outcome is TestOutcome.INCOMPETENT:
         raise RuntimeError(result.output)
-    return result.diff if result.test_outcome is TestOutcome.SURVIVED else None
+    if result.test_outcome is TestOutcome.SURVIVED:
+        return Verdict(None, result.diff)
+    return Verdict(cause(result.output), result.diff)
+
+
+def cause(output: str) -> str:
+    """Return what killed a mutant, so that a busy machine is not taken for a scenario."""
+    if output == "timeout":  # cosmic-ray's own word for it
+        return "the time limit"
+    named = re.search(r"^(?:Failing|Errored) scenarios:\n\s*(.+)$", output, re.MULTILINE)
+    return named[1] if named else "the end of the process, before any scenario failed"
 
 
 # -- all of them -----------------------------------------------------------------------------------
@@ -188,18 +208,18 @@ def main() -> int:
         with ProcessPoolExecutor(WORKERS, context, move_in, (elsewhere, numbers)) as workers:
             limit = 2 * workers.submit(unharmed, modules).result() + 20
             mutants = [it for name in modules for it in sample(name, options.seed, options.count)]
-            ended = workers.map(partial(survives, limit=limit), mutants)
+            ended = workers.map(partial(judge, limit=limit), mutants)
             return report(modules, mutants, ended)
 
 
-def report(modules: list[str], mutants: list[Mutant], diffs: Iterable[str | None]) -> int:
+def report(modules: list[str], mutants: list[Mutant], verdicts: Iterable[Verdict]) -> int:
     survivors: dict[str, list[str]] = {module: [] for module in modules}
-    for number, mutant, diff in zip(count(1), mutants, diffs, strict=False):
-        print(
-            f"{number}/{len(mutants)} {'survived' if diff else 'killed'}  {mutant.text}", flush=True
-        )
-        if diff:
-            survivors[mutant.module].append(f"{mutant.text}\n{diff}")
+    for number, mutant, verdict in zip(count(1), mutants, verdicts, strict=False):
+        killed_by = verdict.killed_by
+        fate = "survived" if killed_by is None else f"killed by {killed_by}"
+        print(f"{number}/{len(mutants)} {mutant.text}: {fate}", flush=True)
+        if killed_by is None:
+            survivors[mutant.module].append(f"{mutant.text}\n{verdict.diff}")
     for module, lived in survivors.items():
         made = sum(mutant.module == module for mutant in mutants)
         print(f"{module}: {made - len(lived)} of {made} killed")
