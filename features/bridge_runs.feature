@@ -116,6 +116,12 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | its own    | a graph with a blocking sync node | a graph with a sync node   |
       | an adopted | a graph with a blocking sync node | a graph with a sync node   |
 
+  Scenario: A queue of runs that end in their first step is worked off, and the loop turns in between
+    Given an open bridge on its own loop with max_concurrency=1
+    When 200 messages that are answered in the first step wait behind a run, and that ends
+    Then every future has a result
+    And they were answered in several turns of the loop
+
   Scenario Outline: After <end>, <kind> holds its slot until it has really ended
     Given an open bridge on <home> loop with max_concurrency=1
     When a message goes to <kind> and is ended by <end> while it runs

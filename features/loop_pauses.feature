@@ -126,6 +126,13 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
     When the program runs its loop again
     Then that run has ended, the registry is closed, and the loop and its tasks are as they were
 
+  Scenario: A bridge that is closed while its loop runs for a moment between two pauses reports what has not ended, soon
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
+    When the loop has paused with a run in flight, and runs just until the bridge, closed without a limit, asks for its end
+    Then its report names that run, and its future is done
+    When the program runs its loop again
+    Then that run has ended, the registry is closed, and the loop and its tasks are as they were
+
   Scenario: Nobody complains where a bridge is closed in a pause, and its program ends the loop in the next breath
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
     When the loop stops with a run in flight, and the bridge is closed without a limit

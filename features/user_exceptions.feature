@@ -82,6 +82,16 @@ Feature: What user code raises harms the one who raised it, whatever it is
     When the main thread cancels a run whose first callback raises a KeyboardInterrupt
     Then the KeyboardInterrupt comes out of cancel(), the other callbacks were called, and the run ends
 
+  Scenario Outline: A KeyboardInterrupt on an adopted loop of the main thread ends that loop, as asyncio has it: <place>
+    When on a loop of the main thread that a bridge adopts, <place> raises a KeyboardInterrupt
+    Then asyncio.run raises KeyboardInterrupt, and the run is resolved and its other callback called
+
+    Examples:
+      | place                                     |
+      | the callback of a run that answers        |
+      | the callback of a run that cancels itself |
+      | the loop's own task factory               |
+
   Scenario: Clean-up asks all runs to cancel, also where a callback of one raises a KeyboardInterrupt
     Given an open bridge on its own loop
     When the main thread cleans up 3 runs, each with a callback that raises a KeyboardInterrupt

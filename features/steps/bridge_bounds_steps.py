@@ -74,6 +74,37 @@ def step_impl(context: Context, bound: int) -> None:
         future.result(LIMIT)
 
 
+@when("{count:d} messages that are answered in the first step wait behind a run, and that ends")
+def step_messages_answered_in_the_first_step_wait(context: Context, count: int) -> None:
+    send(context, "a waiting async function", [0])
+    loop, turn = context.futures[0].get_loop(), 0
+    context.answered_in = Log()
+
+    async def answer_at_once(content: Any) -> Any:
+        context.answered_in.add(turn)
+        return content
+
+    def count_turns() -> None:
+        nonlocal turn
+        turn += 1
+        if not all(future.done() for future in context.futures):
+            loop.call_soon(count_turns)
+
+    for number in range(count):
+        context.futures.append(context.bridge.create_future_task(answer_at_once, number))
+    # Two rounds of the loop: all of them have been looked at.
+    on_loop(context)
+    on_loop(context)
+    loop.call_soon_threadsafe(count_turns)
+    context.work.gate.open()
+
+
+@then("they were answered in several turns of the loop")
+def step_answered_in_several_turns(context: Context) -> None:
+    turns = set(context.answered_in)
+    assert len(turns) > 1, turns
+
+
 @when("a message goes to {kind:Kind} and is ended by {end} while it runs")
 def step_impl(context: Context, kind: str, end: str) -> None:
     send(context, kind, [0], **({"timeout": 0.02} if end == "timeout" else {}))

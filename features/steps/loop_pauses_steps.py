@@ -18,7 +18,7 @@ from support.loops import factory_of
 from support.patching import patch
 from support.pauses import HOSTS, until
 from support.tasks import forever
-from support.waiting import LIMIT, Log, thread
+from support.waiting import LIMIT, Gate, Log, thread
 
 # How often the loop is looked at here, in seconds: these scenarios wait for it to be noticed.
 LOOK_EVERY = 0.01
@@ -497,6 +497,35 @@ def step_all_resolved(context: Context) -> None:
 def step_stop_and_close(context: Context) -> None:
     stop_with(context, "a waiting graph")
     context.report = thread(context.bridge.close, None).result(LIMIT)
+
+
+@when(
+    "the loop has paused with a run in flight, and runs just until the bridge, closed without a "
+    "limit, asks for its end"
+)
+def step_run_until_end_is_asked_for(context: Context) -> None:
+    host, asked = context.bridge._engine.host, Gate()
+    context.looks = host._wake = Looks()
+    stop_with(context, "a waiting graph")
+    step_stand_still(context, 2)
+    assert host.paused
+    stop = host.stop
+
+    def stop_and_tell() -> None:
+        stop()
+        asked.open()
+
+    host.stop = stop_and_tell
+
+    async def main() -> Future[Any]:
+        closing = thread(lambda: context.bridge.close(None, cancel_timeout=None))
+        asked.wait()  # blocks the loop: it is running when it is asked, and goes no further
+        return closing
+
+    closing = context.host.run(main())
+    del host.stop
+    step_stand_still(context, 2)
+    context.report = closing.result(LIMIT)
 
 
 @when("the loop stops with a run in flight, and a clean-up without a limit")

@@ -16,7 +16,7 @@ from reactivex.subject import Subject
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage, TaskRegistry
 from support.bridges import listen
 from support.graphs import graph_of, one_node
-from support.raising_places import EXCEPTIONS, echo, raise_, raise_at
+from support.raising_places import EXCEPTIONS, echo, once_for_a_run, raise_, raise_at
 from support.streams import Subscriber
 from support.tasks import in_thread
 from support.waiting import LIMIT, Gate, Log, thread
@@ -140,6 +140,42 @@ def step_the_keyboard_interrupt_comes_out_of_cancel(context: Context) -> None:
     assert isinstance(context.error, KeyboardInterrupt)
     assert list(context.called) == context.futures
     assert context.bridge.registry.wait_idle(LIMIT)
+
+
+async def cancel_itself(_: object) -> None:
+    raise asyncio.CancelledError
+
+
+@when("on a loop of the main thread that a bridge adopts, {place} raises a KeyboardInterrupt")
+def step_on_a_loop_of_the_main_thread_a_place_interrupts(context: Context, place: str) -> None:
+    assert threading.current_thread() is threading.main_thread()
+    listen(context, "concurrent.futures")
+    context.called = Log()
+    interrupt = functools.partial(raise_, KeyboardInterrupt)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with RxPyLangGraphBridge(loop) as bridge:
+            run = bridge.create_future_task(cancel_itself if "cancels" in place else echo, 0)
+            if "callback" in place:
+                run.add_done_callback(interrupt)
+            else:
+                loop.set_task_factory(once_for_a_run(interrupt))
+            run.add_done_callback(context.called.add)
+            context.futures = [run]
+            await asyncio.wait_for(loop.create_future(), LIMIT)
+
+    try:
+        asyncio.run(main())
+    except BaseException as error:
+        context.error = error
+
+
+@then("asyncio.run raises KeyboardInterrupt, and the run is resolved and its other callback called")
+def step_asyncio_run_raises_keyboard_interrupt(context: Context) -> None:
+    assert isinstance(context.error, KeyboardInterrupt), repr(context.error)
+    assert context.futures[0].done(), context.futures
+    assert list(context.called) == context.futures, list(context.called)
 
 
 @when("the main thread cleans up 3 runs, each with a callback that raises a KeyboardInterrupt")

@@ -15,7 +15,7 @@ from tenacity import AsyncRetrying
 from rxlanggraph import RxPyLangGraphBridge
 from support.waiting import LIMIT, Gate, Log
 
-__all__ = ["EXCEPTIONS", "NoException", "echo", "fail", "raise_", "raise_at"]
+__all__ = ["EXCEPTIONS", "NoException", "echo", "fail", "once_for_a_run", "raise_", "raise_at"]
 
 
 class NoException(BaseException):
@@ -104,9 +104,8 @@ def retry_predicate(bridge: RxPyLangGraphBridge, raising: Raise) -> None:
     assert run.result(LIMIT).status in ("error", "cancelled"), run
 
 
-def task_factory(bridge: RxPyLangGraphBridge, raising: Raise) -> None:
-    bridge.create_future_task(echo, 0).result(LIMIT)
-    loop: Any = bridge._engine.host.loop
+def once_for_a_run(raising: Raise) -> Callable[..., Any]:
+    """A task factory that raises for the next run, and then never again."""
 
     def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         if coroutine.__name__ != "_execute":
@@ -114,7 +113,13 @@ def task_factory(bridge: RxPyLangGraphBridge, raising: Raise) -> None:
         loop.set_task_factory(None)
         return raising()
 
-    loop.call_soon_threadsafe(loop.set_task_factory, make)
+    return make
+
+
+def task_factory(bridge: RxPyLangGraphBridge, raising: Raise) -> None:
+    bridge.create_future_task(echo, 0).result(LIMIT)
+    loop: Any = bridge._engine.host.loop
+    loop.call_soon_threadsafe(loop.set_task_factory, once_for_a_run(raising))
     run = bridge.create_future_task(echo, 0, errors="emit")
     assert run.result(LIMIT).status == "error", run
 
