@@ -10,10 +10,10 @@ from unittest import mock
 from behave import then, when
 from behave.runner import Context
 
-from rxlanggraph.cli import journal_place, journal_watch
-from rxlanggraph.cli.journal import Intake
-from rxlanggraph.cli.journal_place import Patience
-from rxlanggraph.cli.journal_watch import Progress, Watch
+from rxlanggraph.cli.journal import progress, retry
+from rxlanggraph.cli.journal.model import Intake
+from rxlanggraph.cli.journal.progress import Progress, Watch
+from rxlanggraph.cli.journal.retry import Patience
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import QueueStats, State, SyncState, Task
 from support import command
@@ -39,7 +39,7 @@ def step_impl(context: Context, what: str) -> None:
             raise StateUnavailableError("the server is gone")
         return BEGUN
 
-    patch(context, journal_watch, "look", look)
+    patch(context, progress, "look", look)
     there.run(Watch(state, Patience()).wait_finished())
 
 
@@ -63,7 +63,7 @@ def step_impl(context: Context, times: int) -> None:
 
         await asyncio.gather(*(patience.acall(call) for _ in range(3)))
 
-    patch(context, journal_place, "say", context.said.append)
+    patch(context, retry, "say", context.said.append)
     for _ in range(times):
         there.run(outage())
 
@@ -84,7 +84,7 @@ def step_impl(context: Context) -> None:
         await asyncio.sleep(3600)
         raise StateUnavailableError("the server is gone")
 
-    patch(context, journal_place, "say", lambda _: None)
+    patch(context, retry, "say", lambda _: None)
     # No longer than that: other threads, and the check for leaks, need the time that passes.
     with mock.patch.object(time, "monotonic", there.clock.time):
         context.answer = there.run(Patience().acall(call))

@@ -14,18 +14,12 @@ from unittest import mock
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.cli import (
-    journal_intake,
-    journal_place,
-    journal_watch,
-    journal_work,
-    journal_writer,
-)
-from rxlanggraph.cli.journal import QUEUE
-from rxlanggraph.cli.journal_output import Output
-from rxlanggraph.cli.journal_place import place_of
-from rxlanggraph.cli.journal_status import status_of
-from rxlanggraph.cli.journal_watch import Watch
+from rxlanggraph.cli.journal import progress, reader, retry, workers, writer
+from rxlanggraph.cli.journal.location import place_of
+from rxlanggraph.cli.journal.model import QUEUE
+from rxlanggraph.cli.journal.output_file import Output
+from rxlanggraph.cli.journal.progress import Watch
+from rxlanggraph.cli.journal.status_report import status_of
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state import Claim, SyncState, open_state
 from support import command, durable, servers
@@ -54,13 +48,13 @@ def step_impl(context: Context, server: str) -> None:
 
 @given("no more than {window:d} lines wait to be written, and {chunk:d} are looked for at a time")
 def step_impl(context: Context, window: int, chunk: int) -> None:
-    patch(context, journal_writer, "_WINDOW", window)
-    patch(context, journal_writer, "_CHUNK", chunk)
+    patch(context, writer, "_WINDOW", window)
+    patch(context, writer, "_CHUNK", chunk)
 
 
 @given("every line is added by itself")
 def step_impl(context: Context) -> None:
-    patch(context, journal_intake, "_BATCH_LINES", 1)
+    patch(context, reader, "_BATCH_LINES", 1)
 
 
 @given("a server for the journal that takes values of 1 MB")
@@ -91,7 +85,7 @@ def step_impl(context: Context) -> None:
     async def unanswered(claim: Claim, result: Any) -> None:
         raise StateUnavailableError("the server has gone")
 
-    patch(context, journal_place, "_PATIENCE", 0.5)
+    patch(context, retry, "_PATIENCE", 0.5)
     context.patched = mock.patch.object(Claim, "complete", unanswered)
     context.patched.start()
 
@@ -109,10 +103,10 @@ def step_impl(context: Context, name: str) -> None:
 @given("a defect in {part}")
 def step_impl(context: Context, part: str) -> None:
     owner, name = {
-        "taking over the input": (journal_intake, "task_of"),
-        "working": (journal_work, "result_record"),
-        "looking how far it is": (journal_watch, "look"),
-        "writing": (journal_writer, "thread_or_problem"),
+        "taking over the input": (reader, "task_of"),
+        "working": (workers, "result_record"),
+        "looking how far it is": (progress, "look"),
+        "writing": (writer, "thread_or_problem"),
     }[part]
     context.patched = mock.patch.object(owner, name, side_effect=RuntimeError("unexpected"))
     context.patched.start()

@@ -18,7 +18,7 @@ import redis
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.cli.journal_place import place_of
+from rxlanggraph.cli.journal.location import place_of
 from rxlanggraph.testing.state_conformance.__main__ import main
 from support import command, servers, valkey_server
 from support.patching import patch

@@ -8,9 +8,9 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.cli.journal import INTAKE, QUEUE, RUN, task_of
-from rxlanggraph.cli.journal_place import place_of
-from rxlanggraph.cli.lines import Line
+from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.journal.location import place_of
+from rxlanggraph.cli.journal.model import INTAKE, QUEUE, RUN, task_of
 from rxlanggraph.state import State, Task, open_state
 from rxlanggraph.state.backend import DeadTask, Page
 from rxlanggraph.state.backends.sql.backend import SqlBackend

@@ -12,7 +12,7 @@ from behave.runner import Context
 from support import command
 
 HASTY = (
-    "import sys; from rxlanggraph.cli import job, main;"
+    "import sys; from rxlanggraph.cli import main; from rxlanggraph.cli.pipeline import job;"
     "job._CANCEL_SECONDS = job._CLOSE_SECONDS = 0.1; sys.exit(main())"
 )
 # Slow: nothing that it is asked for ends before the gate opens.
@@ -35,7 +35,8 @@ sys.exit(main())
 # A line that waits is seen by nobody outside.
 TELLING = """
 import sys
-from rxlanggraph.cli import limits, main
+from rxlanggraph.cli import main
+from rxlanggraph.cli.pipeline import limits
 
 wait = limits.Rate.wait
 

@@ -16,14 +16,15 @@ from unittest import mock
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.cli import lines, progress, writer
 from rxlanggraph.cli.errors import OutputError
-from rxlanggraph.cli.feed import Feed
-from rxlanggraph.cli.ledger import Ledger
-from rxlanggraph.cli.limits import Halt, Rate
-from rxlanggraph.cli.lines import Line
-from rxlanggraph.cli.sinks import Sink
-from rxlanggraph.cli.sources import Source
+from rxlanggraph.cli.formats import lines
+from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.formats.readers import Source
+from rxlanggraph.cli.formats.sinks import Sink
+from rxlanggraph.cli.pipeline import progress, writer
+from rxlanggraph.cli.pipeline.limits import Halt, Rate
+from rxlanggraph.cli.pipeline.line_tracker import Ledger
+from rxlanggraph.cli.pipeline.reader import Feed
 from support import command
 from support.patching import patch
 

@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import rxlanggraph.state.backends.sql.sqlite.database  # noqa: F401 - once, and not in each fork
-from rxlanggraph.cli import journal_intake, journal_run, main
-from rxlanggraph.cli.journal_output import Output
-from rxlanggraph.cli.sinks import Sink
+from rxlanggraph.cli import main
+from rxlanggraph.cli.formats.sinks import Sink
+from rxlanggraph.cli.journal import reader
+from rxlanggraph.cli.journal import run as journal_run
+from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.state import Claim, State, SyncState
 from support.waiting import LIMIT
 
@@ -187,7 +189,7 @@ def answers(output: Path) -> list[Any]:
 
 if __name__ == "__main__":
     # A killed process's lock of the intake is waited for each time.
-    journal_intake._LOCK_SECONDS = 0.2
+    reader._LOCK_SECONDS = 0.2
     how, *rest = sys.argv[1:]
     if how == "at":
         moment, what, times, *rest = rest

@@ -1,19 +1,16 @@
 """The commands: thin layers over the library.
 
-    __init__    `main`, and what every exit status means
-    run         rxlanggraph run: options in, summary and exit status out
-    status      rxlanggraph status
-    journal_*   a run that survives being killed: see journal_job, journal_writer and journal
-    job         the pipeline behind a run without a journal
-    steering    what the main thread does while either goes on
-    feed        reader thread: lines -> messages, bounded
-    writer      writer thread: results -> records
-    ledger      what became of each line; summary: how it all ended
-    sources     JSON Lines and CSV; lines: numbered lines of anything
-    loading, limits, records, sinks, progress, errors    one concern each
-    demo        rxlanggraph demo
+A map; each imports only from those above it.
 
-Imports point downward in this list, and from here to the library; never back.
+    errors      what can stop a command, and its exit status
+    stderr      messages on standard error
+    loading     from MODULE_OR_FILE:GRAPH to the graph
+    formats     lines and records, JSON Lines and CSV
+    pipeline    a run without a journal, from its reader to its summary
+    journal     a run that survives being killed
+    run         rxlanggraph run: options in, summary and exit status out
+    status      rxlanggraph status: how far the run of a journal is
+    demo        rxlanggraph demo: lost updates, and none
 """
 
 from __future__ import annotations
@@ -25,9 +22,9 @@ import click
 
 from rxlanggraph.cli.demo import demo
 from rxlanggraph.cli.errors import CommandError, ExitStatus
-from rxlanggraph.cli.progress import give_up_unsaid, say
 from rxlanggraph.cli.run import run
 from rxlanggraph.cli.status import status
+from rxlanggraph.cli.stderr import give_up_unsaid, say
 
 __all__ = ["main"]
 

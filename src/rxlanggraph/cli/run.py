@@ -11,13 +11,14 @@ from typing import Any
 import click
 
 from rxlanggraph.cli.errors import ExitStatus
-from rxlanggraph.cli.job import Files, Job, JobOptions
-from rxlanggraph.cli.limits import MINIMUM_FOR_PERCENT, Halt, Rate
+from rxlanggraph.cli.formats.readers import Format, open_source
+from rxlanggraph.cli.formats.sinks import open_sink, same_file
 from rxlanggraph.cli.loading import bound_thread, has_checkpointer, load_graph
-from rxlanggraph.cli.progress import reporter_for, say
-from rxlanggraph.cli.sinks import open_sink, same_file
-from rxlanggraph.cli.sources import Format, open_source
-from rxlanggraph.cli.summary import Outcome, summary
+from rxlanggraph.cli.pipeline.job import Files, Job, JobOptions
+from rxlanggraph.cli.pipeline.limits import MINIMUM_FOR_PERCENT, Halt, Rate
+from rxlanggraph.cli.pipeline.progress import reporter_for
+from rxlanggraph.cli.pipeline.summary import Outcome, summary
+from rxlanggraph.cli.stderr import say
 from rxlanggraph.errors import InvalidArgumentError
 
 __all__ = ["run"]
@@ -228,7 +229,7 @@ def run(
             outcome = _run_once(graph, files, job_options, quiet=quiet)
         else:
             # Databases take their time to import: nothing that a run without a journal waits for.
-            from rxlanggraph.cli.journal_run import durable_run  # noqa: PLC0415
+            from rxlanggraph.cli.journal.run import durable_run  # noqa: PLC0415
 
             outcome = durable_run(
                 graph, target, files, job_options, journal=journal, quiet=quiet, **sharing
@@ -278,7 +279,7 @@ def _check_sharing(files: Files, journal: str | None, sharing: dict[str, Any]) -
 
 def _check_apart(files: Files, journal: str) -> None:
     # As `durable_run`: not without a journal.
-    from rxlanggraph.cli.journal_place import place_of  # noqa: PLC0415
+    from rxlanggraph.cli.journal.location import place_of  # noqa: PLC0415
 
     place = place_of(journal)
     for option, path in (

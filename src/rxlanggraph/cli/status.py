@@ -23,7 +23,7 @@ def status(journal: str, *, as_json: bool) -> int:
     that died counts as in flight until its lease is over.
     """
     # Databases take their time to import: nothing that --help has to wait for.
-    from rxlanggraph.cli.journal_status import SHOWN, status_of, table_of  # noqa: PLC0415
+    from rxlanggraph.cli.journal.status_report import SHOWN, status_of, table_of  # noqa: PLC0415
 
     found = status_of(journal, shown=None if as_json else SHOWN)
     click.echo(json.dumps(found) if as_json else table_of(found))

@@ -1,4 +1,9 @@
-"""``rxlanggraph demo``: updates that are lost today, and none lost through the bridge."""
+"""``rxlanggraph demo``: updates that are lost today, and none lost through the bridge.
+
+A map; each imports only from those above it.
+
+    workload    the messages, the graph, and both ways to run them
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from rxlanggraph.cli.errors import ExitStatus
-from rxlanggraph.cli.progress import say
+from rxlanggraph.cli.stderr import say
 
 __all__ = ["Steering"]
 

@@ -23,18 +23,19 @@ from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import CommandError, ExitStatus
-from rxlanggraph.cli.job import JobOptions
-from rxlanggraph.cli.journal import RunIdentity
-from rxlanggraph.cli.journal_intake import Adder, InputFile
-from rxlanggraph.cli.journal_output import Output
-from rxlanggraph.cli.journal_place import Patience
-from rxlanggraph.cli.journal_watch import Watch
-from rxlanggraph.cli.journal_work import Crew
-from rxlanggraph.cli.journal_writer import JournalWriter
-from rxlanggraph.cli.limits import Halt
-from rxlanggraph.cli.progress import Reporter, say
-from rxlanggraph.cli.steering import Steering
-from rxlanggraph.cli.summary import Outcome
+from rxlanggraph.cli.journal.model import RunIdentity
+from rxlanggraph.cli.journal.output_file import Output
+from rxlanggraph.cli.journal.progress import Watch
+from rxlanggraph.cli.journal.reader import Adder, InputFile
+from rxlanggraph.cli.journal.retry import Patience
+from rxlanggraph.cli.journal.workers import Crew
+from rxlanggraph.cli.journal.writer import JournalWriter
+from rxlanggraph.cli.pipeline.job import JobOptions
+from rxlanggraph.cli.pipeline.limits import Halt
+from rxlanggraph.cli.pipeline.progress import Reporter
+from rxlanggraph.cli.pipeline.summary import Outcome
+from rxlanggraph.cli.pipeline.supervisor import Steering
+from rxlanggraph.cli.stderr import say
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state import State
 

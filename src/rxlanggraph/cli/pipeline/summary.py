@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rxlanggraph.cli.errors import ExitStatus
-from rxlanggraph.cli.ledger import Account
+from rxlanggraph.cli.pipeline.line_tracker import Account
 
 __all__ = ["Outcome", "summary"]
 

@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import dataclass, field
 
 from rxlanggraph.cli.errors import JournalError
-from rxlanggraph.cli.journal import INTAKE, QUEUE, Intake, intake_from
-from rxlanggraph.cli.journal_place import Patience
-from rxlanggraph.cli.ledger import Account
+from rxlanggraph.cli.journal.model import INTAKE, QUEUE, Intake, intake_from
+from rxlanggraph.cli.journal.retry import Patience
+from rxlanggraph.cli.pipeline.line_tracker import Account
 from rxlanggraph.state import QueueStats, State
 
 __all__ = ["Progress", "Watch", "look"]

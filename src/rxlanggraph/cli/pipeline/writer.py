@@ -12,10 +12,10 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from rxlanggraph.cli.errors import OutputError
-from rxlanggraph.cli.ledger import Fate, Ledger
-from rxlanggraph.cli.lines import Line
-from rxlanggraph.cli.records import Record, broken_record, result_record, to_line
-from rxlanggraph.cli.sinks import Sink
+from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.formats.records import Record, broken_record, result_record, to_line
+from rxlanggraph.cli.formats.sinks import Sink
+from rxlanggraph.cli.pipeline.line_tracker import Fate, Ledger
 from rxlanggraph.errors import encodable
 from rxlanggraph.messages import StreamMessage
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
-from rxlanggraph.cli.job import JobOptions
-from rxlanggraph.cli.journal import QUEUE, RunIdentity, line_from, message_id
-from rxlanggraph.cli.journal_place import Patience
-from rxlanggraph.cli.lines import Line
-from rxlanggraph.cli.records import Record, result_record, to_line, without_content
+from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.formats.records import Record, result_record, to_line, without_content
+from rxlanggraph.cli.journal.model import QUEUE, RunIdentity, line_from, message_id
+from rxlanggraph.cli.journal.retry import Patience
+from rxlanggraph.cli.pipeline.job import JobOptions
 from rxlanggraph.errors import InvalidArgumentError, LeaseLostError
 from rxlanggraph.state import Claim, State
 

@@ -18,25 +18,23 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from rxlanggraph.cli.errors import JournalError
-from rxlanggraph.cli.feed import thread_or_problem
-from rxlanggraph.cli.journal import RunIdentity, message_id
-from rxlanggraph.cli.journal_answers import Answer, Answers
-from rxlanggraph.cli.journal_intake import InputFile
-from rxlanggraph.cli.journal_output import Found, LineSet, Output
-from rxlanggraph.cli.journal_place import Patience
-from rxlanggraph.cli.journal_watch import Progress
-from rxlanggraph.cli.ledger import line_ranges
-from rxlanggraph.cli.lines import Line
-from rxlanggraph.cli.records import broken_record, to_line
+from rxlanggraph.cli.formats.lines import Line, thread_or_problem
+from rxlanggraph.cli.formats.records import broken_record, to_line
+from rxlanggraph.cli.journal.model import QUEUE, RunIdentity, dead_record, line_from, message_id
+from rxlanggraph.cli.journal.output_file import Found, LineSet, Output
+from rxlanggraph.cli.journal.progress import Progress
+from rxlanggraph.cli.journal.reader import InputFile
+from rxlanggraph.cli.journal.retry import Patience
+from rxlanggraph.cli.pipeline.line_tracker import line_ranges
 from rxlanggraph.errors import encodable
-from rxlanggraph.state import SyncState
+from rxlanggraph.state import DeadLetter, SyncState
 
-__all__ = ["JournalWriter"]
+__all__ = ["Answer", "Answers", "JournalWriter"]
 
 # How many lines are looked for at a time, and how many may wait for their answer (as lines, and as
 # characters of those that --errors will quote). Guesses.
@@ -46,6 +44,59 @@ _WINDOW_CHARACTERS = 16_000_000
 # Seconds between two looks: while answers come, and at most when none do.
 _PAUSE = 0.05
 _LONGEST_PAUSE = 0.25
+
+
+class Answer(NamedTuple):
+    """The record of a line, without the end of the line."""
+
+    ok: bool
+    text: str
+
+
+class Answers:
+    """Reads answers from a journal, patiently: while the server is away, it is asked again.
+
+    For any thread but that of the journal's loop; its methods block.
+
+    Args:
+        state: The journal.
+        run: Whose journal it is.
+        patience: With a journal that gives no answer.
+    """
+
+    def __init__(self, state: SyncState, run: RunIdentity, patience: Patience) -> None:
+        self._state = state
+        self._run = run
+        self._patiently = patience.call
+
+    def any_open(self) -> bool:
+        """Whether a message waits for its answer at this moment."""
+        stats = self._patiently(lambda: self._state.stats(QUEUE))
+        return stats.waiting + stats.delayed + stats.claimed > 0
+
+    def look_up(self, numbers: Sequence[int], *, any_failed: bool) -> dict[int, Answer]:
+        """Look for the answers to these lines.
+
+        Args:
+            numbers: The numbers of the lines.
+            any_failed: Whether to look for failures too, which costs a second look.
+        """
+        if not numbers:
+            return {}
+        keys = [str(number) for number in numbers]
+        good = self._patiently(lambda: self._state.results(QUEUE, keys=keys))
+        answers = {int(key): Answer(True, text) for key, text in good.items()}
+        rest = [key for key in keys if key not in good]
+        if rest and any_failed:
+            dead = self._patiently(lambda: self._state.dead_letters(QUEUE, keys=rest))
+            answers |= {line_from(letter.item).line: self._failure(letter) for letter in dead}
+        return answers
+
+    def _failure(self, letter: DeadLetter) -> Answer:
+        if isinstance(letter.error, str):
+            return Answer(False, letter.error)  # the record, as a worker left it
+        encoded, _ = to_line(dead_record(self._run, letter))
+        return Answer(False, encoded.decode().rstrip("\n"))
 
 
 class JournalWriter:

@@ -14,10 +14,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from rxlanggraph.cli.errors import CommandError, OtherRunError
-from rxlanggraph.cli.journal import QUEUE, RUN, RunIdentity, dead_record, run_from
-from rxlanggraph.cli.journal_place import Place, journal_errors, place_of
-from rxlanggraph.cli.journal_secrets import warn_of_password
-from rxlanggraph.cli.journal_watch import Progress, look
+from rxlanggraph.cli.journal.location import Place, place_of, warn_of_password
+from rxlanggraph.cli.journal.model import QUEUE, RUN, RunIdentity, dead_record, run_from
+from rxlanggraph.cli.journal.progress import Progress, look
+from rxlanggraph.cli.journal.retry import journal_errors
 from rxlanggraph.state import DeadLetter, open_state
 from rxlanggraph.state.open import is_prepared
 

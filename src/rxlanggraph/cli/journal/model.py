@@ -25,8 +25,8 @@ from typing import Any, Final
 from uuid_utils import uuid7
 
 from rxlanggraph.cli.errors import OtherRunError
-from rxlanggraph.cli.lines import Line
-from rxlanggraph.cli.records import Record
+from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.formats.records import Record
 from rxlanggraph.state import DeadLetter, SyncState, Task
 
 __all__ = [

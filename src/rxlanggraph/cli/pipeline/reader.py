@@ -18,13 +18,13 @@ import reactivex as rx
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rxlanggraph.cli.ledger import Ledger
-from rxlanggraph.cli.limits import Rate
-from rxlanggraph.cli.lines import Line
-from rxlanggraph.cli.sources import Source
+from rxlanggraph.cli.formats.lines import Line, thread_or_problem
+from rxlanggraph.cli.formats.readers import Source
+from rxlanggraph.cli.pipeline.limits import Rate
+from rxlanggraph.cli.pipeline.line_tracker import Ledger
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Feed", "thread_or_problem"]
+__all__ = ["Feed"]
 
 
 class Feed:
@@ -152,25 +152,3 @@ class Feed:
     def _complete(self) -> None:
         if self._observer is not None:
             self._observer.on_completed()
-
-
-def thread_or_problem(line: Line, key: str | None) -> tuple[str | None, str | None]:
-    """Return the thread of a line that is a message, or else why it is none."""
-    if line.problem is not None or key is None:
-        return None, line.problem
-    return thread_of(line.content, key)
-
-
-def thread_of(content: object, key: str) -> tuple[str | None, str | None]:
-    """Return the thread that ``content`` belongs to, or else why it has none."""
-    if not isinstance(content, dict):
-        return None, f"--thread-key {key}: the line is no JSON object"
-    if key not in content:
-        return None, f"--thread-key {key}: the line has no such field"
-    value = content[key]
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        return None, f"--thread-key {key}: {value!r} names no thread; a string or an integer does"
-    try:
-        return str(value).encode().decode(), None
-    except UnicodeEncodeError:
-        return None, f"--thread-key {key}: {value!r} cannot be written as UTF-8"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from rxlanggraph.cli.errors import InputError
-from rxlanggraph.cli.lines import Line, PhysicalLines
+from rxlanggraph.cli.formats.lines import Line, PhysicalLines
 
 __all__ = ["Format", "Source", "format_of", "open_source", "read_csv", "read_jsonl"]
 

@@ -18,11 +18,18 @@ from pathlib import Path
 from typing import cast
 
 from rxlanggraph.cli.errors import InputError, JournalError
-from rxlanggraph.cli.feed import thread_or_problem
-from rxlanggraph.cli.journal import INTAKE, QUEUE, Intake, RunIdentity, intake_from, kept, task_of
-from rxlanggraph.cli.journal_place import Patience
-from rxlanggraph.cli.lines import Line
-from rxlanggraph.cli.sources import Format, Source, format_of, open_source
+from rxlanggraph.cli.formats.lines import Line, thread_or_problem
+from rxlanggraph.cli.formats.readers import Format, Source, format_of, open_source
+from rxlanggraph.cli.journal.model import (
+    INTAKE,
+    QUEUE,
+    Intake,
+    RunIdentity,
+    intake_from,
+    kept,
+    task_of,
+)
+from rxlanggraph.cli.journal.retry import Patience
 from rxlanggraph.errors import InvalidArgumentError, LeaseLostError, LockTimeoutError
 from rxlanggraph.state import Lease, SyncState, Task
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from rxlanggraph.cli.lines import Line
+from rxlanggraph.cli.formats.lines import Line
 
 __all__ = ["Account", "Fate", "Ledger", "line_ranges"]
 

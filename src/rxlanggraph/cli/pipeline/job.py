@@ -18,16 +18,17 @@ from typing import Any, NamedTuple, TextIO
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import ExitStatus, OutputError
-from rxlanggraph.cli.feed import Feed
-from rxlanggraph.cli.ledger import Account, Ledger, line_ranges
-from rxlanggraph.cli.limits import Halt, Rate
-from rxlanggraph.cli.lines import Line
-from rxlanggraph.cli.progress import Reporter, say
-from rxlanggraph.cli.sinks import Sink
-from rxlanggraph.cli.sources import Format, Source
-from rxlanggraph.cli.steering import Steering
-from rxlanggraph.cli.summary import Outcome
-from rxlanggraph.cli.writer import Writer
+from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.formats.readers import Format, Source
+from rxlanggraph.cli.formats.sinks import Sink
+from rxlanggraph.cli.pipeline.limits import Halt, Rate
+from rxlanggraph.cli.pipeline.line_tracker import Account, Ledger, line_ranges
+from rxlanggraph.cli.pipeline.progress import Reporter
+from rxlanggraph.cli.pipeline.reader import Feed
+from rxlanggraph.cli.pipeline.summary import Outcome
+from rxlanggraph.cli.pipeline.supervisor import Steering
+from rxlanggraph.cli.pipeline.writer import Writer
+from rxlanggraph.cli.stderr import say
 
 __all__ = ["WINDOW_PER_RUN", "Files", "Job", "JobOptions"]
 

@@ -9,16 +9,17 @@ from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import OtherRunError
-from rxlanggraph.cli.job import Files, JobOptions
-from rxlanggraph.cli.journal import QUEUE, RunIdentity, begin, check_same, find, graph_names
-from rxlanggraph.cli.journal_intake import InputFile
-from rxlanggraph.cli.journal_job import JournalJob, JournalOptions
-from rxlanggraph.cli.journal_output import Output, open_output
-from rxlanggraph.cli.journal_place import Place, journal_errors, place_of
-from rxlanggraph.cli.journal_secrets import make_private, warn_of_password
+from rxlanggraph.cli.journal.job import JournalJob, JournalOptions
+from rxlanggraph.cli.journal.location import Place, make_private, place_of, warn_of_password
+from rxlanggraph.cli.journal.model import QUEUE, RunIdentity, begin, check_same, find, graph_names
+from rxlanggraph.cli.journal.output_file import Output, open_output
+from rxlanggraph.cli.journal.reader import InputFile
+from rxlanggraph.cli.journal.retry import journal_errors
 from rxlanggraph.cli.loading import keeps_in_memory
-from rxlanggraph.cli.progress import reporter_for, say
-from rxlanggraph.cli.summary import Outcome
+from rxlanggraph.cli.pipeline.job import Files, JobOptions
+from rxlanggraph.cli.pipeline.progress import reporter_for
+from rxlanggraph.cli.pipeline.summary import Outcome
+from rxlanggraph.cli.stderr import say
 from rxlanggraph.state import State, SyncState, open_state_on
 
 __all__ = ["durable_run", "open_journal"]

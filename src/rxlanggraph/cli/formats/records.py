@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from rxlanggraph.cli.lines import Line
+from rxlanggraph.cli.formats.lines import Line
 from rxlanggraph.errors import error_text
 from rxlanggraph.messages import StreamMessage
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TextIO
 
 from rxlanggraph.cli.errors import OtherRunError, OutputError
-from rxlanggraph.cli.sinks import Sink, open_sink
+from rxlanggraph.cli.formats.sinks import Sink, open_sink
 
 __all__ = ["Found", "LineSet", "Output", "open_output"]
 

@@ -1,19 +1,15 @@
-"""What the command says on standard error: a progress bar, or lines, and messages.
+"""How far a run is, on standard error: a progress bar, or a line now and then.
 
-A reporter is confined to the main thread. A standard error that has gone, or is full, stops
-nobody: the records and the exit status say the same.
+A reporter is confined to the main thread.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import sys
 import time
 from collections import deque
 from typing import Protocol
 
-import click
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -24,31 +20,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from rxlanggraph.cli.ledger import Account
+from rxlanggraph.cli.pipeline.line_tracker import Account
+from rxlanggraph.cli.stderr import say
 
-__all__ = ["Reporter", "give_up_unsaid", "reporter_for", "say"]
+__all__ = ["Reporter", "reporter_for"]
 
 LINE_EVERY = 5.0
 """Seconds from one line to the next where standard error is no terminal."""
 _SPEED_OVER = 10.0
-
-
-def say(text: str) -> None:
-    """Write a message to standard error."""
-    with contextlib.suppress(OSError, ValueError):
-        click.echo(f"rxlanggraph: {text}", err=True)
-
-
-def give_up_unsaid() -> None:
-    """Let go of what standard error has not taken. The last thing before the program ends.
-
-    It stays in the stream's buffer otherwise, and the interpreter, which flushes that at exit,
-    would make 120 of the exit status.
-    """
-    try:
-        sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):  # None where it was closed from the beginning
-        sys.stderr = io.StringIO()
 
 
 class Reporter(Protocol):

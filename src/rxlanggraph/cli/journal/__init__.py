@@ -1,0 +1,16 @@
+"""A run that survives being killed: each step of it is kept in a journal.
+
+A map; each imports only from those above it.
+
+    model            what a journal keeps, and whose run it is
+    location         where a journal is: a file, a server, a password
+    retry            a journal that gives no answer, for a while
+    output_file      outputs that are locked, read again and cut back
+    reader           reader thread: the input -> tasks of the journal
+    progress         how far the run is, in all of its processes
+    workers          tasks of the journal -> answers in it
+    writer           writer thread: answers of the journal -> records
+    job              all of them together, in one process
+    run              from the command's options to a job
+    status_report    the same run, looked at from outside
+"""

@@ -1,0 +1,13 @@
+"""A run without a journal: one window of lines between a reader, a bridge and a writer.
+
+A map; each imports only from those above it.
+
+    limits          --rate and --halt
+    line_tracker    every line that was read, and what became of it
+    reader          reader thread: lines -> messages, bounded
+    writer          writer thread: results -> records
+    supervisor      main thread: signals, and what the other threads report
+    progress        how far the run is, on standard error
+    summary         how it ended
+    job             all of them together
+"""
