@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from .harness import Ratio, busy, empty, one_node_graph, paired
+from .harness import Ratio, empty, in_turns, one_node_graph, paired
 from .peers import PEERS
 
 IN_FLIGHT = 3_000
@@ -41,22 +41,23 @@ def stream_ratio(peer: str, *, messages: int = 2_000, pairs: int = 9) -> Ratio:
         )
 
 
-def cpu_ratio(way: str, *, messages: int = 10_000, pairs: int = 7) -> Ratio:
+def cpu_ratio(way: str, *, messages: int = 500, turns: int = 20, pairs: int = 7) -> Ratio:
     """The CPU time of one of our ways over that of the floor, on the same compiled graph.
 
-    So many messages that the collector goes through the whole heap about five times: with 2,000
-    it does so once or not at all, as the last few objects have it, and that is 6% of a sample.
+    A pair is so many short turns of both: a shared machine's speed changes within seconds, by more
+    than the target. The collector is left to itself in a pair, since a full round of it is 6% of
+    the whole and would otherwise fall into one of two samples.
     """
     graph, inputs = one_node_graph(), contents(messages)
     with ExitStack() as stack:
         ours = stack.enter_context(PEERS[way]())
         floor = stack.enter_context(PEERS["floor"]())
-        return paired(
+        return in_turns(
             lambda: ours.stream(graph, inputs),
             lambda: floor.stream(graph, inputs),
             pairs=pairs,
+            turns=turns,
             items=messages,
-            clock=busy,
         )
 
 

@@ -49,14 +49,6 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def busy(work: Callable[[], Any]) -> float:
-    """Run `work` once, as `timed` does, and return the CPU seconds of all threads."""
-    gc.collect()
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def told(work: Callable[[], float]) -> float:
     """Run `work` once, as `timed` does, and return the seconds that it says it took."""
     gc.collect()
@@ -91,6 +83,34 @@ def paired(
         else:
             theirs.append(clock(peer) / peer_items)
             mine.append(clock(ours) / items)
+    return _ratio(mine, theirs)
+
+
+def in_turns(
+    ours: Callable[[], Any], peer: Callable[[], Any], *, pairs: int, turns: int, items: int
+) -> Ratio:
+    """Compare the CPU seconds of all threads; each of `pairs` is the sum of so many turns.
+
+    One turn of either is over `items`.
+    """
+    ours()
+    peer()
+    mine: list[float] = []
+    theirs: list[float] = []
+    for _ in range(pairs):
+        gc.collect()
+        spent = [0.0, 0.0]
+        for turn in range(turns):
+            for who in (0, 1) if turn % 2 == 0 else (1, 0):
+                start = time.process_time()
+                (ours, peer)[who]()
+                spent[who] += time.process_time() - start
+        mine.append(spent[0] / turns / items)
+        theirs.append(spent[1] / turns / items)
+    return _ratio(mine, theirs)
+
+
+def _ratio(mine: list[float], theirs: list[float]) -> Ratio:
     ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
     return Ratio(
         value=statistics.median(ratios),
@@ -98,7 +118,7 @@ def paired(
         high=max(ratios),
         ours=statistics.median(mine),
         peer=statistics.median(theirs),
-        pairs=pairs,
+        pairs=len(ratios),
     )
 
 
