@@ -98,3 +98,7 @@ Feature: In the child of a fork a bridge is its parent's: said at once, never wa
   Scenario: A fork between any two lines of a submission leaves a child that is told, and no hang
     When this program forks: between two lines
     Then it ends by itself, and prints "True {'WrongProcessError'}"
+
+  Scenario: A child that goes on with the submission in whose middle it was forked is told too
+    When this program forks: within a submission
+    Then it ends by itself, and prints "True {'WrongProcessError'}"

@@ -51,9 +51,16 @@ def in_child(work):
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        text = outcome(work)
-        os.write(write, str(text).encode())
-        os._exit(0)
+        end_child(write, work)
+    return told_by(pid, read, write)
+
+def end_child(write, work):
+    '''End this child with what work() returns, as text for its parent.'''
+    os.write(write, str(outcome(work)).encode())
+    os._exit(0)
+
+def told_by(pid, read, write):
+    '''What that child has to say.'''
     os.close(write)
     with open(read, "rb") as pipe, selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
@@ -101,6 +108,22 @@ source.pipe(bridge.invoke(wait)).subscribe(told.append, told.append)
 def fed():
     source.on_next(1)
     return f"{name_of(told[0])}: {told[0]}"
+"""
+
+LINES = """
+def calling(call, left):
+    '''A trace function that makes the call at that line of ours, and then traces no more.'''
+    def trace(frame, event, argument):
+        nonlocal left
+        if "rxlanggraph" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                call()
+        return trace
+    return trace
 """
 
 PROGRAMS: dict[str, str] = {
@@ -297,19 +320,10 @@ for thread in threads:
 bridge.close()
 print(len(answers), set(answers))
 """,
-    "between two lines": """
-def stopped(left):
-    def trace(frame, event, argument):
-        nonlocal left
-        if "rxlanggraph" not in frame.f_code.co_filename:
-            return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                sys.settrace(None)
-                answers.append(in_child(again))
-        return trace
-    return trace
+    "between two lines": LINES
+    + """
+def fork():
+    answers.append(in_child(again))
 
 def again():
     sent = outcome(lambda: bridge.create_future_task(answer, 2))
@@ -320,11 +334,28 @@ bridge.create_future_task(answer, 0).result(PATIENCE)
 answers, number = [], 0
 while len(answers) == number:
     number += 1
-    sys.settrace(stopped(number))
+    sys.settrace(calling(fork, number))
     future = bridge.create_future_task(answer, 1)
     sys.settrace(None)
     future.result(PATIENCE)
 bridge.close()
+print(number > 50, set(answers))
+""",
+    "within a submission": LINES
+    + """
+bridge.create_future_task(answer, 0).result(PATIENCE)
+answers, pids, number = [], [], 0
+while len(pids) == number:
+    number += 1
+    read, write = os.pipe()
+    sys.settrace(calling(lambda: pids.append(os.fork()), number))
+    sent = outcome(lambda: bridge.create_future_task(wait, 1))
+    sys.settrace(None)
+    if 0 in pids:  # a child, which goes on with what its parent has begun, and need not wait for it
+        end_child(write, lambda: sent if isinstance(sent, str) else sent.result(0))
+    if len(pids) == number:
+        answers.append(told_by(pids[-1], read, write).partition(":")[0])
+bridge.close(0)
 print(number > 50, set(answers))
 """,
     "plain asyncio": """

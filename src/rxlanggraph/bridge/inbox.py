@@ -164,7 +164,10 @@ class LoopInbox:
 
     def _send(self, drain: _Drain) -> None:
         loop = self.loop
-        assert loop is not None
+        if loop is None:  # a signal handler forked in the middle of this: the child has none
+            if drain is not True:
+                drain.close()
+            return
         try:
             if drain is True:
                 loop.call_soon(self._drain_here)
