@@ -157,11 +157,11 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
 
   # -- what has ended ------------------------------------------------------------------------------
 
-  Scenario: Nothing is kept of what has ended, but for what counts numbers and tells a lane's last one
+  Scenario: Nothing is kept of what has ended, but for what counts numbers and tells a connection's last one
     Given a Valkey server of its own
     And fences are kept for 0.05 seconds
     When keys are written under tokens and are deleted or expire, locks and queues are used, and time passes
-    Then the server has nothing but the counter, the version and lanes
+    Then the server has nothing but the counter, the version and sequences
 
   @valkey
   Scenario Outline: A fence <that> is there for as long as its key, and for some time after

@@ -106,7 +106,7 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     When a thread calls safe_update and transact with None
     Then InvalidTypeError is raised twice
 
-  Scenario: What lock, transaction and open_state_on return is for one block each
+  Scenario: What lock, transaction and open_state_threadsafe return is for one block each
     Given a state on a loop in another thread
     When a thread enters each of them a second time
     Then UsageError is raised each time, and names the call

@@ -18,7 +18,7 @@ from behave import given, then, when
 from behave.runner import Context
 from langchain_core.runnables import RunnableConfig
 
-from rxlanggraph.state import StateActor, open_state_on
+from rxlanggraph.state import StateActor, open_state_threadsafe
 from support.bridges import answer, make_bridge
 from support.graphs import State, graph_of, one_node
 from support.waiting import LIMIT, in_threads
@@ -132,7 +132,7 @@ def in_sqlite(context: Context) -> threading.Thread:
         stack = contextlib.ExitStack()
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         url = f"sqlite:///{folder}/state.sqlite"
-        context.database = stack.enter_context(open_state_on(context.bridge, url))
+        context.database = stack.enter_context(open_state_threadsafe(context.bridge, url))
         context.add_cleanup(stack.close)
         new = {*threading.enumerate()} - before
         (context.of_sqlite,) = (each for each in new if context.bridge.name not in each.name)

@@ -19,9 +19,9 @@ HASTY = (
 SLOW_DISK = """
 import sys
 from rxlanggraph.cli import main
-from rxlanggraph.state.backends.sql.sqlite.session import Session
+from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 
-query = Session.query
+query = SqliteSession.query
 
 def query_slowly(self, *arguments):
     print("started", file=sys.stderr, flush=True)
@@ -29,7 +29,7 @@ def query_slowly(self, *arguments):
         gate.read()
     return query(self, *arguments)
 
-Session.query = query_slowly
+SqliteSession.query = query_slowly
 sys.exit(main())
 """
 # A line that waits is seen by nobody outside.

@@ -224,7 +224,7 @@ def step_impl(context: Context, how: str) -> None:
     context.thread = None
     for number in range(50):
         actor.send(number)
-    context.thread = actor._writer.thread
+    context.thread = actor._actor_thread.thread
     if how == "it is closed":
         actor.close()
     elif how == "its block ends":
@@ -262,7 +262,7 @@ def step_impl(context: Context) -> None:
 
 @then("it has no thread, and closing it is no harm")
 def step_impl(context: Context) -> None:
-    assert context.actor._writer.thread is None and "open" in repr(context.actor)
+    assert context.actor._actor_thread.thread is None and "open" in repr(context.actor)
     context.actor.close()
     run(context.actor.aclose())
 
@@ -283,14 +283,14 @@ def step_impl(context: Context) -> None:
 
 @then("the actor still ends")
 def step_impl(context: Context) -> None:
-    assert not context.actor._writer.thread.is_alive()
+    assert not context.actor._actor_thread.thread.is_alive()
     assert context.actor.state == ("busy",)
 
 
 @when("its last command is applied, and everybody forgets it")
 def step_impl(context: Context) -> None:
     context.actor.ask("last").result(PATIENCE)
-    context.thread, known = context.actor._writer.thread, weakref.ref(context.actor)
+    context.thread, known = context.actor._actor_thread.thread, weakref.ref(context.actor)
     context.actor = None
     gc.collect()
     assert known() is None

@@ -9,7 +9,7 @@ from behave.runner import Context
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.backends.sql.postgresql.pool import Pool
-from rxlanggraph.state.backends.sql.sqlite.session import Session
+from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 from support.claims_cancelled import cancel_after_turns, cancel_while, cancel_while_closing
 from support.patching import patch
 from support.sql_batches import (
@@ -156,10 +156,10 @@ def step_impl(context: Context) -> None:
 
 @when("{times:d} increments are made at the same time")
 def step_impl(context: Context, times: int) -> None:
-    held: list[Session] = []
-    transaction = Session.transaction
+    held: list[SqliteSession] = []
+    transaction = SqliteSession.transaction
 
-    def counted(session: Session) -> AbstractContextManager[None]:
+    def counted(session: SqliteSession) -> AbstractContextManager[None]:
         held.append(session)
         return transaction(session)
 
@@ -168,7 +168,7 @@ def step_impl(context: Context, times: int) -> None:
             held.clear()
             return await count_beside(context.url, times)
 
-    patch(context, Session, "transaction", counted)
+    patch(context, SqliteSession, "transaction", counted)
     _, context.counter = run(count())
     context.held = len(held)
 

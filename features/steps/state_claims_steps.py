@@ -9,7 +9,7 @@ from behave.runner import Context
 from rxlanggraph import errors
 from rxlanggraph.errors import LeaseLostError, StateUnavailableError
 from rxlanggraph.state import Claim
-from rxlanggraph.state.retry import settled
+from rxlanggraph.state.retry import run_shielded
 from support.patching import patch
 from support.state_world import claimed, raised, world
 from support.tasks import run
@@ -358,7 +358,7 @@ def slow_claims(context: Context) -> list[float]:
             noted.append(asyncio.get_running_loop().time())
 
         server.task_claim = take  # for who comes after
-        return await settled(claim(), undo=give_back)
+        return await run_shielded(claim(), undo=give_back)
 
     server.task_claim = slowly_claimed
     return noted

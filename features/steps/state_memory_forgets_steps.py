@@ -4,7 +4,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import StaleTokenError
-from rxlanggraph.state.backend import FENCE_KEPT, Change, NewTask
+from rxlanggraph.state.backend import FENCE_KEPT, NewTask, Write
 from rxlanggraph.state.backends.memory import MemoryBackend
 from support.tasks import run
 
@@ -22,9 +22,9 @@ def store_with_clock(context: Context) -> None:
 def come_and_go(context: Context) -> None:
     async def go() -> None:
         backend = context.backend
-        await backend.commit({"deleted": Change("1", token=7)}, {})
-        await backend.commit({"deleted": Change(None, token=7)}, {})
-        await backend.commit({"expired": Change("1", ttl=1.0, token=7)}, {})
+        await backend.commit({"deleted": Write("1", token=7)}, {})
+        await backend.commit({"deleted": Write(None, token=7)}, {})
+        await backend.commit({"expired": Write("1", ttl=1.0, token=7)}, {})
         await backend.lock_acquire("lock", "dead", 1.0)
         await backend.tasks_add("queue", [NewTask("id", "1", "key", 0, 0.0, "thread", 1)])
         await backend.tasks_purge_step("queue", ["waiting"], None)
@@ -36,8 +36,8 @@ def come_and_go(context: Context) -> None:
 @when("a key is written under a token and deleted, and counts again")
 def delete_and_count(context: Context) -> None:
     async def go() -> None:
-        await context.backend.commit({"deleted": Change("1", token=7)}, {})
-        await context.backend.commit({"deleted": Change(None, token=7)}, {})
+        await context.backend.commit({"deleted": Write("1", token=7)}, {})
+        await context.backend.commit({"deleted": Write(None, token=7)}, {})
         await context.backend.increment("deleted", 1, 7)
 
     run(go())
@@ -58,7 +58,7 @@ def late_writers_of_it_are_refused(context: Context) -> None:
 
 async def is_refused(context: Context, key: str) -> bool:
     try:
-        await context.backend.commit({key: Change("2", token=6)}, {})
+        await context.backend.commit({key: Write("2", token=6)}, {})
     except StaleTokenError:
         return True
     return False
@@ -71,5 +71,5 @@ def store_is_as_new(context: Context) -> None:
     run(context.backend.lock_acquire("another", "owner", 1.0))
     run(context.backend.task_claim("never used", "worker", 1.0))
     space = context.backend._space
-    kept = (space._entries, space._fences, space._gone.dates, space._queues, [*space._locks])
+    kept = (space._entries, space._fences, space._gone.deadlines, space._queues, [*space._locks])
     assert kept == ({}, {}, {}, {}, ["another"]), kept

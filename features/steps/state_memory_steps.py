@@ -9,7 +9,7 @@ from behave.runner import Context
 
 from rxlanggraph.errors import StateClosedError, WrongThreadError
 from rxlanggraph.state import State, open_state
-from rxlanggraph.state.backend import Change
+from rxlanggraph.state.backend import Write
 from rxlanggraph.state.backends.memory import MemoryBackend, open_backend
 from support.patching import patch
 from support.state_world import world
@@ -99,7 +99,7 @@ def step_impl(context: Context, which: str) -> None:
     count = len(context.values)
     there = {"all of them": list(range(count)), "none of them": [None] * count}
     assert context.values == there[which], context.values
-    assert list(context.expiries.dates) == ["another"], context.expiries.dates
+    assert list(context.expiries.deadlines) == ["another"], context.expiries.deadlines
     # A few that no longer hold may wait until it is worth the while.
     assert len(context.expiries._heap) < 20, len(context.expiries._heap)
 
@@ -114,8 +114,8 @@ def step_impl(context: Context, count: int) -> None:
                 assert claim is not None
                 await claim.complete()
             assert isinstance(state.backend, MemoryBackend)
-            agendas = state.backend._space.queue("q")._leases, state._core.alarm._agenda
-            context.kept = [(len(agenda.dates), len(agenda._heap)) for agenda in agendas]
+            heaps = state.backend._space.queue("q")._leases, state._client.timer._deadlines
+            context.kept = [(len(heap.deadlines), len(heap._heap)) for heap in heaps]
 
     run(claim())
 
@@ -163,7 +163,7 @@ def step_impl(context: Context) -> None:
         seen = []
         for start in (8.5, 9.5, 10.5):
             now, step = 0.0, 0.0
-            await backend.commit({"a": Change("1", 10.0), "b": Change("2", 10.0)}, {})
+            await backend.commit({"a": Write("1", 10.0), "b": Write("2", 10.0)}, {})
             now, step = start, 1.0
             seen.append([entry.text for entry in await backend.read(["a", "b"])])
         return seen

@@ -17,7 +17,7 @@ from behave.runner import Context
 from rxlanggraph import errors
 from rxlanggraph.errors import MissingExtraError
 from rxlanggraph.state import State, open_state
-from rxlanggraph.state import open as opening
+from rxlanggraph.state import open as state_open
 from rxlanggraph.state.backends.memory import MemoryBackend
 from support.patching import patch
 from support.state_world import raised, world
@@ -161,7 +161,7 @@ def step_impl(context: Context, at: str) -> None:
         assert task.cancelled()
 
     adapter = SimpleNamespace(open_backend=open_slowly)
-    patch(context, opening.importlib, "import_module", lambda _: adapter)
+    patch(context, state_open.importlib, "import_module", lambda _: adapter)
     run(cancel())
     assert bool(context.made) is (at == "while the server answers")
 
@@ -225,7 +225,7 @@ def step_impl(context: Context) -> None:
     async def go_on() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, what: context.told.append(what["exception"]))
-        await asyncio.wait([context.state._core.spawn(fail())])
+        await asyncio.wait([context.state._client.start_background(fail())])
         await asyncio.sleep(0)
 
     world(context).run(go_on())

@@ -10,7 +10,7 @@ from behave.runner import Context
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.backends.redis import backend
-from rxlanggraph.state.backends.redis import connection as lane
+from rxlanggraph.state.backends.redis import connection as redis_connection
 from support import redis_connections, redis_servers, valkey_server
 from support.listening import listening
 from support.patching import patch
@@ -154,7 +154,7 @@ def step_impl(context: Context, tasks: int) -> None:
 
 @when("{tasks:d} tasks are purged, and the server refuses all writes from then on")
 def step_impl(context: Context, tasks: int) -> None:
-    patch(context, lane, "_INSISTENCE", 0)
+    patch(context, redis_connection, "_INSISTENCE", 0)
     context.ended = run(redis_servers.purge_and_demote(context.server, tasks))
 
 
@@ -323,9 +323,9 @@ def step_impl(context: Context) -> None:
     assert context.claim is not None
 
 
-@then("the server has nothing but the counter, the version and lanes")
+@then("the server has nothing but the counter, the version and sequences")
 def server_has_nothing_else(context: Context) -> None:
-    assert context.keys == {"clock", "schema", "lane"}, context.keys
+    assert context.keys == {"clock", "schema", "sequence"}, context.keys
 
 
 @then("a write under an older token is refused")

@@ -10,9 +10,9 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.concurrency import run_on_loop as crossing
+from rxlanggraph.concurrency import run_on_loop
 from rxlanggraph.errors import BlockingCallError, InvalidTypeError, LoopUnavailableError
-from rxlanggraph.state import open_state_on
+from rxlanggraph.state import open_state_threadsafe
 from support.patching import patch
 from support.state_threads import caught, home_of
 from support.tasks import PATIENCE, in_thread
@@ -40,7 +40,7 @@ def step_impl(context: Context) -> None:
     with home_of("bridge" in context.scenario.name) as home:
 
         def use() -> tuple[Any, Any]:
-            with open_state_on(home, "memory:") as state:
+            with open_state_threadsafe(home, "memory:") as state:
 
                 async def graph(_: Any) -> Any:
                     await state.increment_counter("n")
@@ -72,7 +72,7 @@ def step_impl(context: Context) -> None:
     async def call() -> list[BaseException | None]:
         return [
             caught(lambda: context.state.sync.get("k")),
-            caught(lambda: open_state_on(loop, "memory:").__enter__()),
+            caught(lambda: open_state_threadsafe(loop, "memory:").__enter__()),
         ]
 
     context.raised = asyncio.run_coroutine_threadsafe(call(), loop).result(PATIENCE)
@@ -95,7 +95,7 @@ def hold_up(context: Context, *, close: bool) -> None:
             loop_thread.loop.close()
         return SimpleNamespace(done=set())
 
-    patch(context, crossing, "wait", look)
+    patch(context, run_on_loop, "wait", look)
 
 
 def answer_never(context: Context, first: Callable[[], object]) -> None:
@@ -165,7 +165,7 @@ def step_impl(context: Context, error: str) -> None:
 @when("a thread waits for sync.get that is answered after the third look at the loop")
 def step_impl(context: Context) -> None:
     looks = 0
-    looking = crossing.wait
+    looking = run_on_loop.wait
 
     def look(futures: Any, _: float) -> Any:
         nonlocal looks
@@ -180,14 +180,14 @@ def step_impl(context: Context) -> None:
         return await read(keys)
 
     patch(context, context.state.backend, "read", slowly)
-    patch(context, crossing, "wait", look)
+    patch(context, run_on_loop, "wait", look)
     context.read = in_thread(lambda: context.state.sync.get("k"))
 
 
 @when("a thread waits for sync.get, and each look finds a loop that has run and stopped again")
 def step_look_in_pauses(context: Context) -> None:
     loop, looks, answered = context.loop_thread.loop, 0, Gate()
-    looking, read = crossing.wait, context.state.backend.read
+    looking, read = run_on_loop.wait, context.state.backend.read
 
     async def slowly(keys: Any) -> Any:
         await answered.wait_async()
@@ -206,7 +206,7 @@ def step_look_in_pauses(context: Context) -> None:
         return looking(futures, 0)
 
     patch(context, context.state.backend, "read", slowly)
-    patch(context, crossing, "wait", look)
+    patch(context, run_on_loop, "wait", look)
     context.read = in_thread(lambda: context.state.sync.get("k"))
 
 
@@ -232,7 +232,7 @@ def step_impl(context: Context) -> None:
         waiting.wait(PATIENCE)
         raise KeyboardInterrupt
 
-    patch(context, crossing, "wait", interrupted)
+    patch(context, run_on_loop, "wait", interrupted)
     context.error = thread(
         lambda: caught(lambda: state.sync.claim_task("q", wait=float("inf")))
     ).result(PATIENCE)
@@ -252,7 +252,7 @@ def step_impl(context: Context) -> None:
 @when("a state is opened on a number")
 def step_impl(context: Context) -> None:
     number: Any = 7
-    context.error = caught(lambda: open_state_on(number, "memory:").__enter__())
+    context.error = caught(lambda: open_state_threadsafe(number, "memory:").__enter__())
 
 
 @then("InvalidTypeError is raised, which names what can be")

@@ -13,14 +13,14 @@ from behave.runner import Context
 from reactivex import operators as ops
 from reactivex.scheduler import ThreadPoolScheduler
 
-from rxlanggraph.concurrency.run_on_loop import entered
+from rxlanggraph.concurrency.run_on_loop import enter_on_loop
 from rxlanggraph.errors import (
     ContentionError,
     InvalidArgumentError,
     InvalidTypeError,
     UsageError,
 )
-from rxlanggraph.state import Claim, State, Task, open_state_on
+from rxlanggraph.state import Claim, State, Task, open_state_threadsafe
 from rxlanggraph.state.backends.memory import MemoryBackend
 from rxlanggraph.state.blocking import SyncClaim, SyncState
 from support.state_threads import LoopThread, caught
@@ -41,7 +41,7 @@ def opened(context: Context) -> State:
     """A state on a loop that runs in another thread."""
     context.loop_thread = LoopThread()
     context.add_cleanup(context.loop_thread.close)
-    manager = entered(context.loop_thread.loop, plain_state())
+    manager = enter_on_loop(context.loop_thread.loop, plain_state())
     state = context.state = manager.__enter__()
 
     def close() -> None:
@@ -262,7 +262,7 @@ def step_impl(context: Context) -> None:
     blocks: dict[str, Any] = {
         "state.sync.lock('l')": state.sync.lock("l"),
         "state.sync.transaction()": state.sync.transaction(),
-        "open_state_on(...)": open_state_on(state.loop, "memory:"),
+        "open_state_threadsafe(...)": open_state_threadsafe(state.loop, "memory:"),
     }
 
     def twice(block: Any) -> None:

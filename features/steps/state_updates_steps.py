@@ -9,10 +9,9 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import ContentionError, StateClosedError
-from rxlanggraph.state import State, open_state
-from rxlanggraph.state import update_queue as state_turns
+from rxlanggraph.state import State, open_state, update_queue
 from rxlanggraph.state.backends.memory import MemoryBackend, MemoryStore
-from rxlanggraph.state.update_queue import Turns
+from rxlanggraph.state.update_queue import UpdateQueue
 from support.patching import patch
 from support.state_world import world
 from support.tasks import run
@@ -20,7 +19,7 @@ from support.tasks import run
 
 @given("that updates lose patience after {seconds:g} seconds")
 def step_impl(context: Context, seconds: float) -> None:
-    patch(context, state_turns, "_PATIENCE", seconds)
+    patch(context, update_queue, "_PATIENCE", seconds)
 
 
 @when("{tasks:d} tasks of one state update a key {times:d} times each with safe_update")
@@ -324,27 +323,27 @@ def step_impl(context: Context) -> None:
 
 @when("of two that wait for a turn the first is cancelled {when} it has come")
 def step_impl(context: Context, when: str) -> None:
-    line: Turns[str] = Turns()
+    line: UpdateQueue[str] = UpdateQueue()
     context.came = []
 
     async def wait(name: str) -> None:
-        turn = await line.wait("key")
-        context.came.append((name, turn.left))
-        line.end("key", turn)
+        slot = await line.wait("key")
+        context.came.append((name, slot.handover))
+        line.end("key", slot)
 
     async def main() -> None:
-        turn = line.begin("key")
-        assert turn is not None
+        slot = line.begin("key")
+        assert slot is not None
         first, second = [asyncio.create_task(wait(name)) for name in ("first", "second")]
         await turns()
         if when != "right after":
             first.cancel()
         if when == "long before":
             await turns()
-        heir = turn.heir()
-        assert heir is not None
-        heir.left = "something"
-        line.end("key", turn)
+        successor = slot.successor()
+        assert successor is not None
+        successor.handover = "something"
+        line.end("key", slot)
         if when == "right after":
             first.cancel()
         await asyncio.gather(first, second, return_exceptions=True)

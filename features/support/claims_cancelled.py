@@ -12,7 +12,7 @@ from unittest import mock
 import redis
 
 from rxlanggraph.state import State, open_state
-from rxlanggraph.state.backends.sql.sqlite.session import Session
+from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 from support.sql_batches import pass_turns
 from support.sql_servers import ACTIVITY, WAITING, until
 from support.sql_ways import plain
@@ -49,15 +49,15 @@ class _Gate:
 @contextmanager
 def _gate_after(beginning: str) -> Iterator[_Gate]:
     """Hold the thread of SQLite where it has just run a statement that begins like this."""
-    query, gate = Session.query, _Gate()
+    query, gate = SqliteSession.query, _Gate()
 
-    def held(session: Session, statement: str, *values: Any) -> Any:
+    def held(session: SqliteSession, statement: str, *values: Any) -> Any:
         rows = query(session, statement, *values)
         if statement.startswith(beginning):
             gate.pass_through()
         return rows
 
-    with mock.patch.object(Session, "query", held):
+    with mock.patch.object(SqliteSession, "query", held):
         try:
             yield gate
         finally:

@@ -9,7 +9,15 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from rxlanggraph.state.backend import Change, ClaimedTask, Entry, NewTask, Step, TaskState, Written
+from rxlanggraph.state.backend import (
+    ClaimedTask,
+    NewTask,
+    Step,
+    StoredValue,
+    TaskState,
+    Write,
+    WriteResult,
+)
 from rxlanggraph.state.backends.memory import (
     ImmediateMemoryBackend,
     MemoryBackend,
@@ -25,14 +33,14 @@ class TwoStepCounter(MemoryBackend):
         (entry,) = await self.read([key])
         await asyncio.sleep(0)
         total = int(entry.text or 0) + by
-        await self.commit({key: Change(str(total), token=token)}, {})
+        await self.commit({key: Write(str(total), token=token)}, {})
         return total
 
 
 class TwoStepCommit(MemoryBackend):
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         entries = await self.read(list(checks))
         await asyncio.sleep(0)
         if [entry.version for entry in entries] != list(checks.values()):
@@ -68,7 +76,7 @@ class ReplacesForAsLong(ImmediateMemoryBackend):
     def replace_now(
         self, key: str, version: int, text: str, ttl: float | None, token: int | None
     ) -> int | None:
-        gone = self._space._expiries.dates.get(key)
+        gone = self._space._expiries.deadlines.get(key)
         if ttl is None and gone is not None:
             ttl = max(0.0, gone - self._space._clock())
         return super().replace_now(key, version, text, ttl, token)
@@ -83,9 +91,9 @@ class ReplacesIgnoringCase(ImmediateMemoryBackend):
 
 class OneByOne(MemoryBackend):
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
-        written: dict[str, Written] = {}
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
+        written: dict[str, WriteResult] = {}
         for key in changes:
             one = await super().commit({key: changes[key]}, {} if written else checks)
             if one is None:
@@ -96,17 +104,17 @@ class OneByOne(MemoryBackend):
 
 
 class VersionsAnew(MemoryBackend):
-    async def read(self, keys: Sequence[str]) -> list[Entry]:
+    async def read(self, keys: Sequence[str]) -> list[StoredValue]:
         return [entry._replace(version=min(entry.version, 1)) for entry in await super().read(keys)]
 
 
 class KeepsTheTime(MemoryBackend):
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         self._space._sweep()
         for key, change in changes.items():
-            expires = self._space._expiries.dates.get(key)
+            expires = self._space._expiries.deadlines.get(key)
             if change.ttl is None and expires is not None:
                 left = expires - self._space._clock()
                 changes = {**changes, key: change._replace(ttl=left)}
@@ -127,19 +135,19 @@ class OneSpace(MemoryBackend):
 
 
 class IgnoresCase(MemoryBackend):
-    async def read(self, keys: Sequence[str]) -> list[Entry]:
+    async def read(self, keys: Sequence[str]) -> list[StoredValue]:
         return await super().read([key.lower() for key in keys])
 
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         lower = {key.lower(): change for key, change in changes.items()}
         written = await super().commit(lower, checks)
         return None if written is None else {key: written[key.lower()] for key in changes}
 
 
 class ReadsInTurn(MemoryBackend):
-    async def read(self, keys: Sequence[str]) -> list[Entry]:
+    async def read(self, keys: Sequence[str]) -> list[StoredValue]:
         entries = []
         for key in keys:
             entries += await super().read([key])
@@ -186,16 +194,16 @@ class RenewsTheExpired(MemoryBackend):
 
 class NoFence(MemoryBackend):
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         bare = {key: change._replace(token=None) for key, change in changes.items()}
         return await super().commit(bare, checks)
 
 
 class FenceGoesWithTheKey(MemoryBackend):
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         written = await super().commit(changes, checks)
         for key in written or ():
             if changes[key].text is None:
@@ -205,8 +213,8 @@ class FenceGoesWithTheKey(MemoryBackend):
 
 class FenceBeforeTheCheck(MemoryBackend):
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         written = await super().commit(changes, checks)
         for key, change in changes.items():
             if written is None and change.token is not None:

@@ -13,7 +13,7 @@ from rxlanggraph.errors import StaleTokenError
 from rxlanggraph.state import State, Task, open_state
 from rxlanggraph.state.backend import Backend
 from rxlanggraph.state.backends.redis import open_backend
-from rxlanggraph.state.client import Core
+from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.paging import in_steps
 from support.redis_proxy import Fate, Proxy
 from support.redis_ways import NAMESPACE, opened, plain
@@ -152,7 +152,7 @@ async def cancel_purge(url: str, tasks: int) -> tuple[int, int]:
 async def purge_waiting(backend: Backend) -> int:
     """Purge as a state does it."""
     step = partial(backend.tasks_purge_step, "queue", ["waiting"])
-    return await in_steps(Core(backend), step, lambda: None)
+    return await in_steps(BackendClient(backend), step, lambda: None)
 
 
 @asynccontextmanager
@@ -216,7 +216,7 @@ async def _left(client: Any) -> set[str]:
     until = loop.time() + PATIENCE / 4
     while True:  # each turn waits for an answer
         kinds = {key.split(":")[1] async for key in client.scan_iter()}
-        if kinds <= {"clock", "schema", "lane"} or loop.time() > until:
+        if kinds <= {"clock", "schema", "sequence"} or loop.time() > until:
             return kinds
 
 

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
-from rxlanggraph.state.backend import Change
+from rxlanggraph.state.backend import Write
 from rxlanggraph.state.backends.redis import open_backend
 from support.redis_connections import purging
 from support.redis_proxy import Proxy
@@ -127,7 +127,7 @@ async def outlive(server: LocalValkey) -> Outlived:
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
         # First what the backend itself sends again: the others are repeated by the state.
-        written = await backend.commit({"value": Change("2")}, {})
+        written = await backend.commit({"value": Write("2")}, {})
         assert written is not None
         claim = prepared.claim
         held = await backend.lock_renew("lock", prepared.lock, 60.0)

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from rxlanggraph.state.backend import Change, NewTask
+from rxlanggraph.state.backend import NewTask, Write
 from rxlanggraph.state.backends.redis import RedisBackend, open_backend
 from support.redis_proxy import exchange, packed
 
@@ -47,7 +47,7 @@ class Backend:
         return await self.backend.increment(key, by, None)
 
     async def set(self, key: str, text: str) -> None:
-        await self.backend.commit({key: Change(text)}, {})
+        await self.backend.commit({key: Write(text)}, {})
 
     async def get(self, key: str) -> str | None:
         (entry,) = await self.backend.read([key])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from rxlanggraph.state.backend import Backend, Change, ClaimedTask, NewTask
+from rxlanggraph.state.backend import Backend, ClaimedTask, NewTask, Write
 
 __all__ = ["QUEUE", "WRITES", "Prepared", "prepare", "seen", "without_numbers"]
 
@@ -27,7 +27,7 @@ def task(name: str, attempts: int = 2) -> NewTask:
 
 
 async def prepare(backend: Backend) -> Prepared:
-    written = await backend.commit({"value": Change("1")}, {})
+    written = await backend.commit({"value": Write("1")}, {})
     lock = await backend.lock_acquire("lock", "owner", 60.0)
     await backend.tasks_add(QUEUE, [task("done"), task("dead", 1), task("too", 1), task("mine")])
     await backend.tasks_add(QUEUE, [task("next"), task("last")])
@@ -42,13 +42,11 @@ async def prepare(backend: Backend) -> Prepared:
 
 WRITES: dict[str, Callable[[Prepared], Awaitable[Any]]] = {
     "an increment": lambda at: at.backend.increment("counter", 5, None),
-    "a set": lambda at: at.backend.commit({"value": Change("2")}, {}),
-    "a compare-and-set": lambda at: at.backend.commit(
-        {"value": Change("2")}, {"value": at.version}
-    ),
-    "a deletion": lambda at: at.backend.commit({"value": Change(None)}, {}),
+    "a set": lambda at: at.backend.commit({"value": Write("2")}, {}),
+    "a compare-and-set": lambda at: at.backend.commit({"value": Write("2")}, {"value": at.version}),
+    "a deletion": lambda at: at.backend.commit({"value": Write(None)}, {}),
     "a transaction": lambda at: at.backend.commit(
-        {"value": Change(None), "counter": Change("7", ttl=60.0)}, {"value": at.version, "none": 0}
+        {"value": Write(None), "counter": Write("7", ttl=60.0)}, {"value": at.version, "none": 0}
     ),
     "a lock's release": lambda at: at.backend.lock_release("lock", at.lock),
     "a claim": lambda at: at.backend.task_claim(QUEUE, "worker", 60.0),

@@ -10,10 +10,10 @@ from typing import Any
 from unittest import mock
 
 from rxlanggraph.state.backend import ClaimedTask, NewTask
-from rxlanggraph.state.backends.sql.batcher import Batches
+from rxlanggraph.state.backends.sql.batcher import Batcher
 from rxlanggraph.state.backends.sql.sqlite.database import SESSION
 from rxlanggraph.state.backends.sql.sqlite.file import path_of
-from rxlanggraph.state.backends.sql.sqlite.session import Call, Session
+from rxlanggraph.state.backends.sql.sqlite.session import Call, SqliteSession
 from support.sql_ways import add, opened, plain, value_of
 
 __all__ = [
@@ -41,9 +41,9 @@ class Told:
     def __init__(self) -> None:
         self.sent: list[list[int]] = []
         self.callers: list[asyncio.Task[str]] = []
-        # Batches that were cancelled, and which of their callers had ended by then.
+        # Batcher that were cancelled, and which of their callers had ended by then.
         self.cancelled: list[tuple[list[int], list[bool]]] = []
-        self._batches: Batches[int, str] = Batches(self._send)
+        self._batcher: Batcher[int, str] = Batcher(self._send)
         self._answer: asyncio.Future[None] | None = None
 
     async def _send(self, calls: Sequence[int]) -> Sequence[str]:
@@ -58,7 +58,7 @@ class Told:
 
     async def make(self, calls: int) -> None:
         for _ in range(calls):
-            call = self._batches.call(len(self.callers))
+            call = self._batcher.call(len(self.callers))
             self.callers.append(asyncio.create_task(call))
         await pass_turns()
 
@@ -167,7 +167,7 @@ def claim_beside_another(url: str, tasks: int) -> Sequence[Any]:
 
 
 @contextmanager
-def sessions(url: str, count: int) -> Iterator[list[Session]]:
+def sessions(url: str, count: int) -> Iterator[list[SqliteSession]]:
     """Connections like that of the backend, in this thread."""
     path = path_of(url)
     with ExitStack() as stack:
@@ -179,7 +179,7 @@ def sessions(url: str, count: int) -> Iterator[list[Session]]:
         ]
 
 
-def do(session: Session, procedure: str, *arguments: Any) -> Sequence[Any]:
+def do(session: SqliteSession, procedure: str, *arguments: Any) -> Sequence[Any]:
     (outcome,) = session.execute("calls", [Call(procedure, arguments)])
     assert not isinstance(outcome, Exception), outcome
     return outcome

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
-from rxlanggraph.state.backend import Backend, Change
+from rxlanggraph.state.backend import Backend, Write
 from support.refused_values import ended_with
 from support.sql_ways import opened, plain, value_of
 
@@ -107,13 +107,13 @@ async def count_beside_damage(url: str, path: Path) -> tuple[int, list[int]]:
     async with opened(url) as backend:
         for key in neighbours:
             await backend.increment(key, 1, None)
-        await backend.commit({"value of others": Change(LARGE)}, {})
+        await backend.commit({"value of others": Write(LARGE)}, {})
     damaged = await asyncio.to_thread(_damage_pages_of, LARGE.encode(), path)
     counts = []
     async with opened(url) as backend:
         for key in neighbours:
             (entry,) = await backend.read([key])
-            await backend.commit({key: Change(entry.text, ttl=60.0)}, {key: entry.version})
+            await backend.commit({key: Write(entry.text, ttl=60.0)}, {key: entry.version})
             counts.append(await backend.increment(key, 1, None))
     return damaged, counts
 

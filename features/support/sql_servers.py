@@ -12,7 +12,7 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
-from rxlanggraph.state.backend import Backend, Change
+from rxlanggraph.state.backend import Backend, Write
 from support.sql_ways import add, opened, plain, value_of
 from support.tasks import PATIENCE
 
@@ -215,7 +215,7 @@ _HOLD = "SELECT pg_advisory_xact_lock(1920494187, hashtext('test/a') & 1023)"
 async def meet_in_deadlock(url: str, way: str) -> str | None:
     """Write a and b while somebody else holds b and wants a; return what is under b then."""
     async with opened(url + _SOON) as backend:
-        await backend.commit({"a": Change("0"), "b": Change("0")}, {})
+        await backend.commit({"a": Write("0"), "b": Write("0")}, {})
         with plain(url) as other, plain(url) as observer:
             other.execute("BEGIN")
             other.execute(_LATE)
@@ -229,7 +229,7 @@ async def meet_in_deadlock(url: str, way: str) -> str | None:
 
 
 async def _write_by_backend(backend: Backend, url: str) -> None:
-    await backend.commit({"a": Change("2"), "b": Change("2")}, {})
+    await backend.commit({"a": Write("2"), "b": Write("2")}, {})
 
 
 async def _write_by_hand(backend: Backend, url: str) -> None:

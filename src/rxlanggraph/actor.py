@@ -34,7 +34,7 @@ from rxlanggraph.errors import (
     WrongProcessError,
 )
 
-__all__ = ["Asked", "StateActor", "Subscription", "Writer", "freeze"]
+__all__ = ["ActorThread", "Reply", "StateActor", "Subscription", "freeze"]
 
 _logger = logging.getLogger(__name__)
 _names = itertools.count(1)
@@ -65,16 +65,16 @@ class StateActor(Generic[_S, _C]):
     ) -> None:
         _check_reducer(reducer)
         self.name = name or f"rxlanggraph-actor-{next(_names)}"
-        self._writer = Writer(initial, reducer)
-        # An RLock, as a signal handler may send while its own thread does. Guards the writer's
+        self._actor_thread = ActorThread(initial, reducer)
+        # An RLock, as a signal handler may send while its own thread does. Guards the
         # `thread` and what is below: nothing gets into the inbox after the None that ends it.
         self._lock = fork_safe_rlock()
         self._closed = False
         # Empty while there is a thread. Popped by whoever starts it: that is one step, which no
         # signal handler can enter, or else it would start another one.
-        self._to_start = [self._writer.run]
+        self._to_start = [self._actor_thread.run]
         # A finalizer, so that a thread whose actor is gone does not wait for ever.
-        weakref.finalize(self, self._writer.inbox.put, None).atexit = False
+        weakref.finalize(self, self._actor_thread.inbox.put, None).atexit = False
         announce(self)
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class StateActor(Generic[_S, _C]):
     @property
     def state(self) -> _S:
         """The latest state: an immutable snapshot, see `freeze`. Any thread; never blocks."""
-        return self._writer.state
+        return self._actor_thread.state
 
     @property
     def states(self) -> Observable[_S]:
@@ -99,13 +99,13 @@ class StateActor(Generic[_S, _C]):
             observer: abc.ObserverBase[_S], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             subscription = Subscription(observer)
-            writer = self._writer
+            thread = self._actor_thread
 
             def dispose() -> None:
                 subscription.active = False
-                writer.inbox.put(partial(writer.unsubscribe, subscription))
+                thread.inbox.put(partial(thread.unsubscribe, subscription))
 
-            if not self._put(partial(writer.subscribe, subscription)):
+            if not self._put(partial(thread.subscribe, subscription)):
                 observer.on_completed()
             return Disposable(dispose)
 
@@ -121,9 +121,9 @@ class StateActor(Generic[_S, _C]):
             StateClosedError: The actor is closed.
             WrongProcessError: This is a forked child, and the actor's thread is in the parent.
         """
-        self._admit(partial(self._writer.apply, command, None))
+        self._admit(partial(self._actor_thread.apply, command, None))
 
-    def ask(self, command: _C) -> Asked[_S]:
+    def ask(self, command: _C) -> Reply[_S]:
         """Have ``command`` applied; return the future of the state that it leads to.
 
         Any thread; never blocks. On a loop: ``await actor.ask(command)``; in a thread:
@@ -138,9 +138,9 @@ class StateActor(Generic[_S, _C]):
             StateClosedError: The actor is closed.
             WrongProcessError: As in `send`.
         """
-        asked: Asked[_S] = Asked(self._writer)
-        self._admit(partial(self._writer.apply, command, asked))
-        return asked
+        reply: Reply[_S] = Reply(self._actor_thread)
+        self._admit(partial(self._actor_thread.apply, command, reply))
+        return reply
 
     def _admit(self, step: Callable[[], None]) -> None:
         if not self._put(step):
@@ -148,12 +148,12 @@ class StateActor(Generic[_S, _C]):
 
     def _put(self, step: Callable[[], None]) -> bool:
         with self._lock:
-            self._writer.check_process()
+            self._actor_thread.check_process()
             if not self._closed:
                 self._start()
             if self._closed:  # perhaps by a signal handler, since
                 return False
-            self._writer.inbox.put(step)
+            self._actor_thread.inbox.put(step)
             return True
 
     def _start(self) -> None:
@@ -163,20 +163,20 @@ class StateActor(Generic[_S, _C]):
             return
         try:
             thread = threading.Thread(target=run, name=self.name, daemon=True)
-            self._writer.thread = thread
+            self._actor_thread.thread = thread
             start_detached(thread)
         except BaseException:
-            self._writer.thread = None
+            self._actor_thread.thread = None
             self._to_start.append(run)
             raise
 
     def _after_fork(self) -> None:
         """In a forked child: if the thread has begun, it is the parent's. See `forking`."""
         if not self._to_start:
-            self._writer.elsewhere = wrong_process(
+            self._actor_thread.elsewhere = wrong_process(
                 self.name, "make an actor of its own here, from the last `state`"
             )
-            self._writer.thread = None
+            self._actor_thread.thread = None
 
     def close(self) -> None:
         """Refuse new commands, apply those that were sent, and end the thread.
@@ -185,7 +185,7 @@ class StateActor(Generic[_S, _C]):
         it does not wait). Idempotent. The last `state` stays.
         """
         self._seal()
-        thread = self._writer.thread
+        thread = self._actor_thread.thread
         # One that is just being started, by whom this interrupts, cannot be waited for.
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join()
@@ -193,16 +193,16 @@ class StateActor(Generic[_S, _C]):
     async def aclose(self) -> None:
         """Do what `close` does, awaiting. Any loop. Cancelling it ends the waiting only."""
         self._seal()
-        thread = self._writer.thread
+        thread = self._actor_thread.thread
         if thread is not None and thread.is_alive():
-            await asyncio.wait([asyncio.wrap_future(self._writer.ended)])
+            await asyncio.wait([asyncio.wrap_future(self._actor_thread.ended)])
             thread.join()  # it has nothing left to do
 
     def _seal(self) -> None:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._writer.inbox.put(None)
+                self._actor_thread.inbox.put(None)
 
     def __enter__(self) -> Self:
         """Return the actor itself."""
@@ -251,15 +251,15 @@ def _is_plain(function: Any) -> bool:
 # -- the thread ------------------------------------------------------------------------------------
 
 
-class Asked(Future[_S]):
+class Reply(Future[_S]):
     """The answer to one ``ask``: a ``concurrent.futures.Future`` that can be awaited, too.
 
     Cancelled before its turn, it takes its command back; later, cancelling does nothing.
     """
 
-    def __init__(self, writer: Writer[_S, Any]) -> None:
+    def __init__(self, thread: ActorThread[_S, Any]) -> None:
         super().__init__()
-        self._writer = writer
+        self._actor_thread = thread
 
     def result(self, timeout: float | None = None) -> _S:
         """As of any future; in a reducer of the very actor it would wait for itself.
@@ -268,7 +268,7 @@ class Asked(Future[_S]):
             BlockingCallError: That was tried.
             WrongProcessError: The actor's thread is in the process that this was forked from.
         """
-        self._refuse_writer()
+        self._refuse_own_thread()
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -277,7 +277,7 @@ class Asked(Future[_S]):
         Raises:
             BlockingCallError: That was tried.
         """
-        self._refuse_writer()
+        self._refuse_own_thread()
         return super().exception(timeout)
 
     def __await__(self) -> Generator[Any, None, _S]:
@@ -286,13 +286,13 @@ class Asked(Future[_S]):
         Raises:
             BlockingCallError: In a reducer of the very actor: it would wait for itself.
         """
-        self._refuse_writer()
+        self._refuse_own_thread()
         return asyncio.wrap_future(self).__await__()
 
-    def _refuse_writer(self) -> None:
+    def _refuse_own_thread(self) -> None:
         if not self.done():
-            self._writer.check_process()
-        if not self.done() and threading.current_thread() is self._writer.thread:
+            self._actor_thread.check_process()
+        if not self.done() and threading.current_thread() is self._actor_thread.thread:
             raise BlockingCallError(
                 "the actor would wait for itself: this is the thread that has to apply the "
                 "command; send it, and let the reducer return"
@@ -308,7 +308,7 @@ class Subscription(Generic[_S]):
         self.active = True
 
 
-class Writer(Generic[_S, _C]):
+class ActorThread(Generic[_S, _C]):
     """What happens on the actor's thread, and is confined to it where nothing else is said.
 
     The inbox holds what is to be done, in order; None is the end. Any thread, a signal handler or a
@@ -344,22 +344,22 @@ class Writer(Generic[_S, _C]):
             self._tell(subscription, lambda observer: observer.on_completed())
         self.ended.set_result(None)
 
-    def apply(self, command: _C, asked: Asked[_S] | None) -> None:
-        """Have the reducer make the next state; tell observers, then who asked."""
-        if asked is not None and not asked.set_running_or_notify_cancel():
+    def apply(self, command: _C, reply: Reply[_S] | None) -> None:
+        """Have the reducer make the next state; tell observers, then who reply."""
+        if reply is not None and not reply.set_running_or_notify_cancel():
             return
         try:
             self.state = freeze(self._reduce(command), self.state)
         except BaseException as error:
-            if asked is not None:
-                asked.set_exception(error)
+            if reply is not None:
+                reply.set_exception(error)
             else:
                 _logger.exception("a command that was sent to an actor failed: %r", command)
             return
         for subscription in tuple(self._subscriptions):
             self._tell_state(subscription)
-        if asked is not None:
-            asked.set_result(self.state)
+        if reply is not None:
+            reply.set_result(self.state)
 
     def _reduce(self, command: _C) -> _S:
         try:

@@ -27,7 +27,7 @@ from rxlanggraph.state import (
     Task,
     Versioned,
     open_state,
-    open_state_on,
+    open_state_threadsafe,
 )
 from rxlanggraph.state.transactions import Transaction
 
@@ -129,7 +129,7 @@ async def shared() -> Claim | None:
 
 
 def from_a_thread(bridge: RxPyLangGraphBridge) -> None:
-    with open_state_on(bridge, "memory:") as state:
+    with open_state_threadsafe(bridge, "memory:") as state:
         opened: State = state
         print(opened.sync.increment_counter("n"))
         with opened.sync.lock("l") as lease, opened.sync.transaction() as tx:

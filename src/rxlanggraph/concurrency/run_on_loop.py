@@ -14,7 +14,7 @@ from rxlanggraph.concurrency.forking import wrong_process
 from rxlanggraph.concurrency.loop_probe import LoopProbe
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
 
-__all__ = ["entered", "leave_to_parent", "run_on"]
+__all__ = ["enter_on_loop", "leave_to_parent", "run_on_loop"]
 
 _T = TypeVar("_T")
 # Seconds between two looks whether the loop still runs: one that stopped resolves nothing. A guess.
@@ -26,7 +26,7 @@ _left: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[str, str]] = (
 )
 
 
-def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> _T:
+def run_on_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> _T:
     """Run ``coroutine`` on ``loop``, and block until it has ended.
 
     Any thread but that of the loop. Interrupted (Ctrl-C), it has the coroutine cancelled and does
@@ -55,7 +55,7 @@ def run_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) 
 
 
 def leave_to_parent(loop: asyncio.AbstractEventLoop, what: str, remedy: str) -> None:
-    """In a forked child: have `run_on` refuse ``loop``, which the parent runs.
+    """In a forked child: have `run_on_loop` refuse ``loop``, which the parent runs.
 
     Args:
         loop: The loop of the parent.
@@ -148,15 +148,15 @@ def _stopped(loop: asyncio.AbstractEventLoop) -> LoopUnavailableError:
 
 
 @contextlib.contextmanager
-def entered(
+def enter_on_loop(
     loop: asyncio.AbstractEventLoop, manager: AbstractAsyncContextManager[_T]
 ) -> Iterator[_T]:
-    """Be inside ``manager``, which is entered and left on ``loop``. Blocks as `run_on` does."""
-    value = run_on(loop, manager.__aenter__())
+    """Enter ``manager`` on ``loop``, and leave it there. Blocks as `run_on_loop` does."""
+    value = run_on_loop(loop, manager.__aenter__())
     try:
         yield value
     except BaseException as error:
-        if not run_on(loop, manager.__aexit__(type(error), error, error.__traceback__)):
+        if not run_on_loop(loop, manager.__aexit__(type(error), error, error.__traceback__)):
             raise
     else:
-        run_on(loop, manager.__aexit__(None, None, None))
+        run_on_loop(loop, manager.__aexit__(None, None, None))

@@ -45,7 +45,7 @@ from rxlanggraph.state.backend import DeadLetter, QueueStats, Task, Versioned
 from rxlanggraph.state.blocking import SyncState
 from rxlanggraph.state.claims import Claim
 from rxlanggraph.state.locks import Lease
-from rxlanggraph.state.open import State, open_state, open_state_on
+from rxlanggraph.state.open import State, open_state, open_state_threadsafe
 
 __all__ = [
     "Claim",
@@ -66,5 +66,5 @@ __all__ = [
     "Task",
     "Versioned",
     "open_state",
-    "open_state_on",
+    "open_state_threadsafe",
 ]

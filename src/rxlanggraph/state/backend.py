@@ -29,7 +29,7 @@ Rules for every backend, cited by number below and in the conformance suite:
    `task_claim` more is known: cancelled once it has claimed nothing when it raises. Cancelled again
    meanwhile, or with all other tasks of the loop, or while the state is closed in haste, or where
    the server does not come back, what it claimed comes back with its lease. Where a call cannot
-   be called back, `rxlanggraph.state.retry.settled` has it give back what it has claimed.
+   be called back, `rxlanggraph.state.retry.run_shielded` has it give back what it has claimed.
 8. **One loop.** Methods are called on the loop that opened the backend, by any number of tasks at
    once. After `close` none is called.
 9. **Short.** However much there is, no call holds up the others of the same server for longer than
@@ -54,19 +54,19 @@ __all__ = [
     "FENCE_KEPT",
     "MOST_AT_ONCE",
     "Backend",
-    "Change",
     "ClaimedTask",
     "DeadLetter",
     "DeadTask",
-    "Entry",
     "NewTask",
     "Page",
     "QueueStats",
     "Step",
+    "StoredValue",
     "Task",
     "TaskState",
     "Versioned",
-    "Written",
+    "Write",
+    "WriteResult",
 ]
 
 TaskState = Literal["waiting", "claimed", "completed", "dead"]
@@ -167,14 +167,14 @@ class QueueStats:
 # -- what a backend gets and gives -----------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+class StoredValue(NamedTuple):
     """A key as it is stored: JSON text (None: no such key) and version (0: no such key)."""
 
     text: str | None
     version: int
 
 
-class Change(NamedTuple):
+class Write(NamedTuple):
     """What `Backend.commit` does to one key.
 
     Attributes:
@@ -188,7 +188,7 @@ class Change(NamedTuple):
     token: int | None = None
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """The version of a key before and after a commit; 0 where there is no such key."""
 
     before: int
@@ -263,12 +263,12 @@ class Backend(Protocol):
 
     # -- keys --------------------------------------------------------------------------------
 
-    async def read(self, keys: Sequence[str]) -> list[Entry]:
+    async def read(self, keys: Sequence[str]) -> list[StoredValue]:
         """Return the entries of ``keys``, in their order, as of one moment. Repeatable."""
 
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         """Make all ``changes``, if every key of ``checks`` has the version named there.
 
         The keys of ``checks`` may or may not be among those of ``changes``; version 0: there must
@@ -281,7 +281,7 @@ class Backend(Protocol):
 
         Returns:
             What became of each key of ``changes``; deleting a key that is not there is
-            ``Written(0, 0)``. None if a check failed: nothing was changed.
+            ``WriteResult(0, 0)``. None if a check failed: nothing was changed.
 
         Raises:
             StaleTokenError: A token is too old (looked at before the checks); nothing was changed.

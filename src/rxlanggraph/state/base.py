@@ -7,16 +7,16 @@ from types import TracebackType
 from typing import Self
 
 from rxlanggraph.state.backend import Backend
-from rxlanggraph.state.client import Core
+from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import check_attempts
-from rxlanggraph.state.keys import Keys
-from rxlanggraph.state.locks import Locks
-from rxlanggraph.state.queues import Work
+from rxlanggraph.state.keys import KeyOperations
+from rxlanggraph.state.locks import LockOperations
+from rxlanggraph.state.queues import QueueOperations
 
 __all__ = ["BaseState"]
 
 
-class BaseState(Keys, Locks, Work):
+class BaseState(KeyOperations, LockOperations, QueueOperations):
     """All of a `State` but its view for other threads.
 
     Made on a running event loop, to which it belongs; used there by any number of tasks at once.
@@ -33,20 +33,20 @@ class BaseState(Keys, Locks, Work):
 
     def __init__(self, backend: Backend, *, max_attempts: int = 5) -> None:
         check_attempts("max_attempts", max_attempts)
-        core = Core(backend)
-        Keys.__init__(self, core)
-        Locks.__init__(self, core)
-        Work.__init__(self, core, max_attempts)
+        client = BackendClient(backend)
+        KeyOperations.__init__(self, client)
+        LockOperations.__init__(self, client)
+        QueueOperations.__init__(self, client, max_attempts)
 
     @property
     def backend(self) -> Backend:
         """The backend below, for conformance checks and tools. Any thread."""
-        return self._core.backend
+        return self._client.backend
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that the state belongs to. Any thread."""
-        return self._core.loop
+        return self._client.loop
 
     async def aclose(self) -> None:
         """Close the state: refuse new calls, stop heartbeats and watchers, let go of the server.
@@ -58,7 +58,7 @@ class BaseState(Keys, Locks, Work):
         Raises:
             WrongThreadError: This is not the loop that opened the state, which stays as it is.
         """
-        await self._core.close()
+        await self._client.close()
 
     async def __aenter__(self) -> Self:
         """Return the state itself."""

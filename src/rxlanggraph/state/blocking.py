@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from reactivex import Observable
 
-from rxlanggraph.concurrency.run_on_loop import entered, run_on
+from rxlanggraph.concurrency.run_on_loop import enter_on_loop, run_on_loop
 from rxlanggraph.state.backend import COMPLETED, DeadLetter, QueueStats, TaskState, Versioned
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.claims import Claim
@@ -19,7 +19,7 @@ from rxlanggraph.state.codec import check_function
 from rxlanggraph.state.locks import Lease
 from rxlanggraph.state.paging import Paged
 from rxlanggraph.state.queues import MOST_ITEMS
-from rxlanggraph.state.single_use import OneBlockOfThread
+from rxlanggraph.state.single_use import SingleUseContext
 from rxlanggraph.state.transactions import Conflict, Transaction, persist_blocking
 
 __all__ = ["SyncClaim", "SyncState", "SyncTransaction"]
@@ -34,7 +34,7 @@ class _Blocking:
         self._state = state
 
     def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        return run_on(self._state.loop, coroutine)
+        return run_on_loop(self._state.loop, coroutine)
 
 
 class SyncTransaction(_Blocking):
@@ -124,11 +124,11 @@ class SyncState(_Blocking):
     # -- values ------------------------------------------------------------------------------
 
     def get(self, key: str) -> Versioned:
-        """Do what `Keys.get` does, blocking."""
+        """Do what `State.get` does, blocking."""
         return self._run(self._state.get(key))
 
     def set(self, key: str, value: Any, *, ttl: float | None = None, token: Any = None) -> int:
-        """Do what `Keys.set` does, blocking."""
+        """Do what `State.set` does, blocking."""
         return self._run(self._state.set(key, value, ttl=ttl, token=token))
 
     def compare_and_set(
@@ -140,22 +140,22 @@ class SyncState(_Blocking):
         ttl: float | None = None,
         token: Any = None,
     ) -> bool:
-        """Do what `Keys.compare_and_set` does, blocking."""
+        """Do what `State.compare_and_set` does, blocking."""
         call = self._state.compare_and_set(key, value, expected_version, ttl=ttl, token=token)
         return self._run(call)
 
     def set_if_not_exists(
         self, key: str, value: Any, ttl: float | None = 60, *, token: Any = None
     ) -> bool:
-        """Do what `Keys.set_if_not_exists` does, blocking."""
+        """Do what `State.set_if_not_exists` does, blocking."""
         return self._run(self._state.set_if_not_exists(key, value, ttl, token=token))
 
     def delete(self, key: str, *, token: Any = None) -> bool:
-        """Do what `Keys.delete` does, blocking."""
+        """Do what `State.delete` does, blocking."""
         return self._run(self._state.delete(key, token=token))
 
     def increment_counter(self, key: str, by: int = 1, *, token: Any = None) -> int:
-        """Do what `Keys.increment_counter` does, blocking."""
+        """Do what `State.increment_counter` does, blocking."""
         return self._run(self._state.increment_counter(key, by, token=token))
 
     def safe_update(
@@ -167,7 +167,7 @@ class SyncState(_Blocking):
         ttl: float | None = None,
         token: Any = None,
     ) -> Any:
-        """Do what `Keys.safe_update` does, blocking; ``fn`` is a plain function."""
+        """Do what `State.safe_update` does, blocking; ``fn`` is a plain function."""
         check_function("fn", fn)
 
         def attempt() -> Any:
@@ -180,20 +180,20 @@ class SyncState(_Blocking):
         return persist_blocking(attempts, attempt)
 
     def transaction(self) -> AbstractContextManager[SyncTransaction]:
-        """Do what `Keys.transaction` does, blocking: ``with state.sync.transaction() as tx``."""
-        return OneBlockOfThread("state.sync.transaction()", self._transaction())
+        """Do what `State.transaction` does, blocking: ``with state.sync.transaction() as tx``."""
+        return SingleUseContext("state.sync.transaction()", self._transaction())
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[SyncTransaction]:
-        with entered(self._state.loop, self._state.transaction()) as transaction:
+        with enter_on_loop(self._state.loop, self._state.transaction()) as transaction:
             yield SyncTransaction(self._state, transaction)
 
     def transact(self, fn: Callable[[SyncTransaction], _T], attempts: int = 10) -> _T:
-        """Do what `Keys.transact` does, blocking; ``fn`` is a plain function."""
+        """Do what `State.transact` does, blocking; ``fn`` is a plain function."""
         check_function("fn", fn)
 
         def attempt() -> _T:
-            transaction = Transaction(self._state._core)
+            transaction = Transaction(self._state._client)
             result = fn(SyncTransaction(self._state, transaction))
             if not self._run(transaction._commit()):
                 raise Conflict("the transaction")
@@ -202,7 +202,7 @@ class SyncState(_Blocking):
         return persist_blocking(attempts, attempt)
 
     def watch(self, key: str, interval: float = 0.2) -> Observable[Versioned]:
-        """Do what `Keys.watch` does; never blocks. Items come on the loop's thread."""
+        """Do what `State.watch` does; never blocks. Items come on the loop's thread."""
         return self._state.watch(key, interval)
 
     # -- locks -------------------------------------------------------------------------------
@@ -210,16 +210,16 @@ class SyncState(_Blocking):
     def lock(
         self, key: str, ttl: float = 30.0, *, wait: float | None = None
     ) -> AbstractContextManager[Lease]:
-        """Do what `Locks.lock` does, blocking: ``with state.sync.lock(key) as lease``."""
-        block = entered(self._state.loop, self._state.lock(key, ttl, wait=wait))
-        return OneBlockOfThread(f"state.sync.lock({key!r})", block)
+        """Do what `State.lock` does, blocking: ``with state.sync.lock(key) as lease``."""
+        block = enter_on_loop(self._state.loop, self._state.lock(key, ttl, wait=wait))
+        return SingleUseContext(f"state.sync.lock({key!r})", block)
 
     # -- work --------------------------------------------------------------------------------
 
     def add_tasks(
         self, queue: str, items: Iterable[Any], *, max_attempts: int | None = None
     ) -> list[str]:
-        """Do what `Work.add_tasks` does, blocking."""
+        """Do what `State.add_tasks` does, blocking."""
         if isinstance(items, Iterator):
             # What makes them runs here, not on the loop; and no further than to be too many.
             items = list(islice(items, MOST_ITEMS + 1))
@@ -233,21 +233,21 @@ class SyncState(_Blocking):
         lease: float = 30.0,
         wait: float | None = None,
     ) -> SyncClaim | None:
-        """Do what `Work.claim_task` does, blocking."""
+        """Do what `State.claim_task` does, blocking."""
         call = self._state.claim_task(queue, worker=worker, lease=lease, wait=wait)
         claim = self._run(call)
         return None if claim is None else SyncClaim(self._state, claim)
 
     def dead_letters(self, queue: str, *, keys: Collection[str] | None = None) -> list[DeadLetter]:
-        """Do what `Work.dead_letters` does, blocking."""
+        """Do what `State.dead_letters` does, blocking."""
         return self._run(self._state.dead_letters(queue, keys=keys))
 
     def iter_dead_letters(self, queue: str) -> Iterator[DeadLetter]:
-        """Do what `Work.iter_dead_letters` does, to ``for`` over; each page blocks."""
+        """Do what `State.iter_dead_letters` does, to ``for`` over; each page blocks."""
         return self._each(self._state.iter_dead_letters(queue))
 
     def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
-        """Do what `Work.requeue` does, blocking."""
+        """Do what `State.requeue` does, blocking."""
         return self._run(self._state.requeue(queue, ids))
 
     def results(
@@ -257,19 +257,19 @@ class SyncState(_Blocking):
         ids: Collection[str] | None = None,
         keys: Collection[str] | None = None,
     ) -> dict[str, Any]:
-        """Do what `Work.results` does, blocking."""
+        """Do what `State.results` does, blocking."""
         return self._run(self._state.results(queue, ids=ids, keys=keys))
 
     def iter_results(self, queue: str) -> Iterator[tuple[str, Any]]:
-        """Do what `Work.iter_results` does, to ``for`` over; each page blocks."""
+        """Do what `State.iter_results` does, to ``for`` over; each page blocks."""
         return self._each(self._state.iter_results(queue))
 
     def stats(self, queue: str) -> QueueStats:
-        """Do what `Work.stats` does, blocking."""
+        """Do what `State.stats` does, blocking."""
         return self._run(self._state.stats(queue))
 
     def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
-        """Do what `Work.purge` does, blocking."""
+        """Do what `State.purge` does, blocking."""
         return self._run(self._state.purge(queue, states))
 
     def _each(self, paged: Paged[_T]) -> Iterator[_T]:

@@ -20,10 +20,10 @@ from rxlanggraph.errors import (
     UsageError,
 )
 from rxlanggraph.state.backend import ClaimedTask
-from rxlanggraph.state.client import Core
+from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import check_seconds, decode, encode, error_value
 from rxlanggraph.state.leases import Heartbeat
-from rxlanggraph.state.retry import settled
+from rxlanggraph.state.retry import run_shielded
 
 __all__ = ["Claim"]
 
@@ -51,7 +51,7 @@ class Claim:
 
     def __init__(
         self,
-        core: Core,
+        client: BackendClient,
         queue: str,
         worker: str,
         task: ClaimedTask,
@@ -67,9 +67,9 @@ class Claim:
         self.attempt = task.attempt
         self.worker = worker
         self.token = task.token
-        self._core = core
+        self._client = client
         self._end: str | None = None
-        self._heartbeat = Heartbeat(core, self, lease, began)
+        self._heartbeat = Heartbeat(client, self, lease, began)
 
     def __repr__(self) -> str:
         """Task, queue, attempt, and how it ended."""
@@ -97,11 +97,11 @@ class Claim:
             UsageError: The claim has ended already.
             StateUnavailableError: The server gives no answer; the claim stays open.
         """
-        core, text = self._core, encode(result)
+        client, text = self._client, encode(result)
         await self._finish(
             "completed",
-            lambda: core.call(
-                core.backend.task_complete, self.queue, self.id, self.token, text, repeatable=True
+            lambda: client.call(
+                client.backend.task_complete, self.queue, self.id, self.token, text, repeatable=True
             ),
         )
 
@@ -121,12 +121,14 @@ class Claim:
             UsageError: The claim has ended already.
             StateUnavailableError: The server gives no answer; the claim stays open.
         """
-        core, text = self._core, encode(error_value(error))
+        client, text = self._client, encode(error_value(error))
         at_once = 0.0 if retry_in is None else check_seconds("retry_in", retry_in, zero=True)
         pause = None if final else at_once
         await self._finish(
             "failed",
-            lambda: core.call(core.backend.task_fail, self.queue, self.id, self.token, text, pause),
+            lambda: client.call(
+                client.backend.task_fail, self.queue, self.id, self.token, text, pause
+            ),
         )
 
     async def release(self) -> None:
@@ -135,10 +137,10 @@ class Claim:
         Raises:
             LeaseLostError, UsageError, StateUnavailableError: As for `complete`.
         """
-        core = self._core
+        client = self._client
         await self._finish(
             "released",
-            lambda: core.call(core.backend.task_release, self.queue, self.id, self.token),
+            lambda: client.call(client.backend.task_release, self.queue, self.id, self.token),
         )
 
     async def extend(self, lease: float | None = None) -> None:
@@ -183,17 +185,17 @@ class Claim:
             exc.add_note(f"and its claim could not be ended: {error}")
 
     def _renew(self, seconds: float) -> Awaitable[bool]:
-        core = self._core
-        return core.call(
-            core.backend.task_renew, self.queue, self.id, self.token, seconds, repeatable=True
+        client = self._client
+        return client.call(
+            client.backend.task_renew, self.queue, self.id, self.token, seconds, repeatable=True
         )
 
     async def _finish(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
-        self._core.check_open()
+        self._client.check_open()
         self._check_open(end)
         # Set at once, so that of two tasks that end the claim at the same time one is told so.
         self._end = end
-        await settled(self._end_it(end, call))
+        await run_shielded(self._end_it(end, call))
 
     async def _end_it(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
         try:
@@ -204,7 +206,7 @@ class Claim:
             self._end = None
             self._heartbeat.resume()
             raise
-        self._core.bell.ring(("queue", self.queue))
+        self._client.notifier.notify(("queue", self.queue))
         if not current:
             self._end = "lost"
             raise self._lost_error(end)

@@ -12,17 +12,17 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 
 from rxlanggraph.concurrency.forking import announce, wrong_process
 from rxlanggraph.concurrency.run_on_loop import leave_to_parent
-from rxlanggraph.concurrency.timers import Alarm
+from rxlanggraph.concurrency.timers import SharedTimer
 from rxlanggraph.errors import (
     StateClosedError,
     StateUnavailableError,
     WrongThreadError,
 )
 from rxlanggraph.state.backend import Backend
-from rxlanggraph.state.polling import Bell
-from rxlanggraph.state.retry import again
+from rxlanggraph.state.polling import Notifier
+from rxlanggraph.state.retry import retry_unavailable
 
-__all__ = ["Core"]
+__all__ = ["BackendClient"]
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
@@ -30,14 +30,14 @@ _Args = TypeVarTuple("_Args")
 _LEFT: Final = ("this state", "open the same URL here")
 
 
-class Core:
+class BackendClient:
     """What the parts of a state share: the backend, and everything that has to end with it."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.loop = asyncio.get_running_loop()
-        self.bell = Bell()
-        self.alarm = Alarm(self.loop)
+        self.notifier = Notifier()
+        self.timer = SharedTimer(self.loop)
         self.closed = False
         # Set in a forked child, which shares connections with its parent and must not touch them.
         self._elsewhere = False
@@ -92,7 +92,7 @@ class Core:
                     raise
                 in_doubt = error.in_doubt
             call = partial(method, *args)
-            return await again(call, repeatable=repeatable, in_doubt=in_doubt)
+            return await retry_unavailable(call, repeatable=repeatable, in_doubt=in_doubt)
         finally:
             self._calls -= 1
             if self.closed:
@@ -100,7 +100,7 @@ class Core:
 
     # -- helpers -----------------------------------------------------------------------------
 
-    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start_background(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run ``coroutine`` in the background, until it or the state ends."""
         task = self.loop.create_task(coroutine)
         self._helpers.add(task)
@@ -132,8 +132,8 @@ class Core:
         self._check_loop()
         if not self.closed:
             self.closed = True
-            self.bell.ring_all()
-            self.alarm.stop()
+            self.notifier.notify_all()
+            self.timer.stop()
         try:
             while self._helpers:
                 for task in self._helpers:

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, overload
 from reactivex import Observable
 
 from rxlanggraph.errors import ContentionError
-from rxlanggraph.state.backend import Change, Entry, Versioned, Written
+from rxlanggraph.state.backend import StoredValue, Versioned, Write, WriteResult
 from rxlanggraph.state.backends.memory import ImmediateMemoryBackend
-from rxlanggraph.state.client import Core
+from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import (
     JSON_TYPES,
     check_function,
@@ -24,17 +24,17 @@ from rxlanggraph.state.codec import (
     decode,
     encode,
 )
-from rxlanggraph.state.single_use import OneBlock
+from rxlanggraph.state.single_use import SingleUseAsyncContext
 from rxlanggraph.state.transactions import Conflict, Transaction, persist
-from rxlanggraph.state.update_queue import Turn, Turns
+from rxlanggraph.state.update_queue import UpdateQueue, UpdateSlot
 from rxlanggraph.state.watch import watch
 
-__all__ = ["Keys"]
+__all__ = ["KeyOperations"]
 
 _T = TypeVar("_T")
 
 
-class Keys:
+class KeyOperations:
     """The part of a `State` that keeps values.
 
     What is true of every method: it is called on the loop of the state and awaits the server.
@@ -48,12 +48,14 @@ class Keys:
     the same step as the write. After Martin Kleppmann, "How to do distributed locking" (2016).
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, client: BackendClient) -> None:
+        self._client = client
         # Where one value is read and replaced without awaiting.
-        self._memory = core.backend if isinstance(core.backend, ImmediateMemoryBackend) else None
-        # Of those who update a key here: they would only overtake each other.
-        self._turns: Turns[Entry] = Turns()
+        self._memory = (
+            client.backend if isinstance(client.backend, ImmediateMemoryBackend) else None
+        )
+        # Of those that update a key here: they would only overtake each other.
+        self._updates: UpdateQueue[StoredValue] = UpdateQueue()
 
     async def get(self, key: str) -> Versioned:
         """Return the value of ``key`` and its version; None and 0 if there is none."""
@@ -135,8 +137,8 @@ class Keys:
         """
         check_name("key", key)
         by, number = check_integer("by", by), check_token(token)
-        total = await self._core.call(self._core.backend.increment, key, by, number)
-        self._core.bell.ring(("key", key))
+        total = await self._client.call(self._client.backend.increment, key, by, number)
+        self._client.notifier.notify(("key", key))
         return total
 
     async def safe_update(
@@ -171,29 +173,34 @@ class Keys:
         """
         check_name("key", key)
         check_function("fn", fn)
-        self._core.check_open()
-        turn = self._turns.begin(key) or await self._turns.wait(key)
+        self._client.check_open()
+        slot = self._updates.begin(key) or await self._updates.wait(key)
         try:
-            return await persist(attempts, self._update, turn, key, fn, ttl, token)
+            return await persist(attempts, self._update, slot, key, fn, ttl, token)
         finally:
-            self._turns.end(key, turn)
+            self._updates.end(key, slot)
 
     async def _update(
-        self, turn: Turn[Entry], key: str, fn: Callable[[Any], Any], ttl: Any, token: Any
+        self,
+        slot: UpdateSlot[StoredValue],
+        key: str,
+        fn: Callable[[Any], Any],
+        ttl: Any,
+        token: Any,
     ) -> Any:
-        self._core.check_open()
-        left, turn.left = turn.left, None
-        entry = left or await self._read(key)
+        self._client.check_open()
+        handover, slot.handover = slot.handover, None
+        entry = handover or await self._read(key)
         updated = fn(decode(entry.text))
         if type(updated) not in JSON_TYPES and inspect.isawaitable(updated):
             updated = await updated
         text = encode(updated)
-        heir = turn.heir()
+        successor = slot.successor()
         version = await self._replace(key, entry.version, text, ttl, token)
         if version is None:
             raise Conflict(f"safe_update of {key!r}")
-        if heir is not None:
-            heir.left = Entry(text, version)
+        if successor is not None:
+            successor.handover = StoredValue(text, version)
         return updated
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
@@ -208,11 +215,11 @@ class Keys:
             StaleTokenError: At the end, if a token is too old; nothing was written.
             UsageError: At the beginning of a second block.
         """
-        return OneBlock("state.transaction()", self._transaction())
+        return SingleUseAsyncContext("state.transaction()", self._transaction())
 
     @contextlib.asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Transaction]:
-        transaction = Transaction(self._core)
+        transaction = Transaction(self._client)
         yield transaction
         if not await transaction._commit():
             raise ContentionError(
@@ -243,7 +250,7 @@ class Keys:
         check_function("fn", fn)
 
         async def attempt() -> Any:
-            transaction = Transaction(self._core)
+            transaction = Transaction(self._client)
             result = fn(transaction)
             if inspect.isawaitable(result):
                 result = await result
@@ -263,33 +270,33 @@ class Keys:
         It completes when the state is closed, and ends with the error if the server is gone.
         """
         check_name("key", key)
-        return watch(self._core, key, check_seconds("interval", interval))
+        return watch(self._client, key, check_seconds("interval", interval))
 
-    async def _read(self, key: str) -> Entry:
+    async def _read(self, key: str) -> StoredValue:
         if self._memory is not None:
-            self._core.check_open()
+            self._client.check_open()
             return self._memory.read_now(key)
-        (entry,) = await self._core.call(self._core.backend.read, [key], repeatable=True)
+        (entry,) = await self._client.call(self._client.backend.read, [key], repeatable=True)
         return entry
 
     async def _replace(self, key: str, version: int, text: str, ttl: Any, token: Any) -> int | None:
         seconds = None if ttl is None else check_seconds("ttl", ttl)
         number = check_token(token)
         if self._memory is not None:
-            self._core.check_open()
+            self._client.check_open()
             after = self._memory.replace_now(key, version, text, seconds, number)
         else:
-            changes = {key: Change(text, seconds, number)}
-            written = await self._core.call(self._core.backend.commit, changes, {key: version})
+            changes = {key: Write(text, seconds, number)}
+            written = await self._client.call(self._client.backend.commit, changes, {key: version})
             after = None if written is None else written[key].after
         if after is not None:
-            self._core.bell.ring(("key", key))
+            self._client.notifier.notify(("key", key))
         return after
 
-    async def _write(self, key: str, text: str | None, ttl: Any, token: Any) -> Written:
+    async def _write(self, key: str, text: str | None, ttl: Any, token: Any) -> WriteResult:
         seconds = None if ttl is None else check_seconds("ttl", ttl)
-        change = Change(text, seconds, check_token(token))
-        written = await self._core.call(self._core.backend.commit, {key: change}, {})
+        change = Write(text, seconds, check_token(token))
+        written = await self._client.call(self._client.backend.commit, {key: change}, {})
         assert written is not None, "nothing was checked"
-        self._core.bell.ring(("key", key))
+        self._client.notifier.notify(("key", key))
         return written[key]

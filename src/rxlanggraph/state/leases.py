@@ -9,15 +9,15 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from rxlanggraph.errors import StateUnavailableError
-from rxlanggraph.state.client import Core
+from rxlanggraph.state.client import BackendClient
 
-__all__ = ["Heartbeat", "Leased"]
+__all__ = ["Heartbeat", "Renewable"]
 
 _logger = logging.getLogger(__name__)
 
 
-class Leased(Protocol):
-    """Whoever has a lease."""
+class Renewable(Protocol):
+    """A lease and its owner: what a `Heartbeat` renews."""
 
     def _renew(self, seconds: float) -> Awaitable[bool]:
         """Ask the server to let the lease last so long from now; false if it says no."""
@@ -26,13 +26,13 @@ class Leased(Protocol):
 class Heartbeat:
     """Renews one lease after each third of it, on the loop of its state.
 
-    Between two renewals there is only an `Alarm`, no task. Whoever the lease was given to is known
+    Between two renewals there is only a deadline of a `SharedTimer`, no task. The owner is known
     weakly: a claim that was dropped unfinished is renewed no more, so that its task comes back.
 
     `lost` may be read by any thread; all else is confined to the loop.
 
     Args:
-        core: The state's.
+        client: The state's.
         owner: Who has the lease.
         lease: How many seconds it lasts.
         began: When the call that took it was made, in the loop's time.
@@ -41,7 +41,7 @@ class Heartbeat:
     # There are as many as claims, and a dictionary of each would be one more for the collector.
     __slots__ = (
         "_beating",
-        "_core",
+        "_client",
         "_lease",
         "_owner",
         "_refused",
@@ -49,15 +49,15 @@ class Heartbeat:
         "_until",
     )
 
-    def __init__(self, core: Core, owner: Leased, lease: float, began: float) -> None:
-        self._core = core
+    def __init__(self, client: BackendClient, owner: Renewable, lease: float, began: float) -> None:
+        self._client = client
         self._owner = weakref.ref(owner)
         self._lease = lease
         self._until = began + lease
         self._refused = False
         self._beating = True
         self._task: asyncio.Task[None] | None = None
-        core.alarm.set(self, began + lease / 3)
+        client.timer.set(self, began + lease / 3)
 
     @property
     def lost(self) -> bool:
@@ -66,11 +66,11 @@ class Heartbeat:
         The server said so, or for all of its length nothing was heard of the server. It is counted
         from before the server was asked, so this never comes later than the server's view.
         """
-        return self._refused or self._core.loop.time() >= self._until
+        return self._refused or self._client.loop.time() >= self._until
 
-    async def renew(self, owner: Leased, lease: float | None = None) -> bool:
+    async def renew(self, owner: Renewable, lease: float | None = None) -> bool:
         """Renew now; ``lease`` becomes the length from now on. False if the server says no."""
-        began = self._core.loop.time()
+        began = self._client.loop.time()
         length = self._lease if lease is None else lease
         held = await owner._renew(length)
         if held:
@@ -90,7 +90,7 @@ class Heartbeat:
     def halt(self) -> None:
         """Beat no more; a renewal on its way is cancelled."""
         self._beating = False
-        self._core.alarm.discard(self)
+        self._client.timer.discard(self)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
@@ -100,22 +100,22 @@ class Heartbeat:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def ring(self) -> None:
+    def on_deadline(self) -> None:
         """Begin a renewal, as it is time; but not for an owner who is gone."""
         owner = self._owner()
         if owner is None:
             self.halt()
         elif self._task is None or self._task.done():
-            self._task = self._core.spawn(self._attempt(owner))
+            self._task = self._client.start_background(self._attempt(owner))
         else:
             # It was cancelled, and takes its time to end.
-            self._beat_at(self._core.loop.time() + self._lease / 10)
+            self._beat_at(self._client.loop.time() + self._lease / 10)
 
     def _beat_at(self, when: float) -> None:
         if self._beating:
-            self._core.alarm.set(self, when)
+            self._client.timer.set(self, when)
 
-    async def _attempt(self, owner: Leased) -> None:
+    async def _attempt(self, owner: Renewable) -> None:
         try:
             await self.renew(owner)
         except Exception as error:
@@ -126,4 +126,4 @@ class Heartbeat:
                 error,
                 exc_info=not isinstance(error, StateUnavailableError),
             )
-            self._beat_at(self._core.loop.time() + self._lease / 10)
+            self._beat_at(self._client.loop.time() + self._lease / 10)

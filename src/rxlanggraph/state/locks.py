@@ -11,14 +11,14 @@ from contextlib import AbstractAsyncContextManager
 from uuid_utils import uuid7
 
 from rxlanggraph.errors import ClosedError, LeaseLostError, LockTimeoutError, StateError
-from rxlanggraph.state.client import Core
+from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import check_name, check_seconds, check_wait
 from rxlanggraph.state.leases import Heartbeat
-from rxlanggraph.state.polling import Polling
-from rxlanggraph.state.retry import settled
-from rxlanggraph.state.single_use import OneBlock
+from rxlanggraph.state.polling import PollSchedule
+from rxlanggraph.state.retry import run_shielded
+from rxlanggraph.state.single_use import SingleUseAsyncContext
 
-__all__ = ["Lease", "Locks"]
+__all__ = ["Lease", "LockOperations"]
 
 
 class Lease:
@@ -30,13 +30,15 @@ class Lease:
         ttl: Seconds that the lease lasts without being renewed.
     """
 
-    def __init__(self, core: Core, key: str, token: int, ttl: float, began: float) -> None:
+    def __init__(
+        self, client: BackendClient, key: str, token: int, ttl: float, began: float
+    ) -> None:
         self.key = key
         self.token = token
         self.ttl = ttl
         self._released = False  # set once, on the loop; read by any thread
-        self._core = core
-        self._heartbeat = Heartbeat(core, self, ttl, began)
+        self._client = client
+        self._heartbeat = Heartbeat(client, self, ttl, began)
 
     def __repr__(self) -> str:
         """Key, token, and whether it is released or lost."""
@@ -71,15 +73,17 @@ class Lease:
             )
 
     def _renew(self, seconds: float) -> Awaitable[bool]:
-        core = self._core
-        return core.call(core.backend.lock_renew, self.key, self.token, seconds, repeatable=True)
+        client = self._client
+        return client.call(
+            client.backend.lock_renew, self.key, self.token, seconds, repeatable=True
+        )
 
 
-class Locks:
+class LockOperations:
     """The part of a `State` that has locks. Confined to its loop."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, client: BackendClient) -> None:
+        self._client = client
         # For each key those who wait for it here, in order; the first of them asks the server.
         self._lines: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
@@ -111,7 +115,7 @@ class Locks:
         check_name("key", key)
         patience = float("inf") if wait is None else check_wait(wait)
         block = self._locked(key, check_seconds("ttl", ttl), patience)
-        return OneBlock(f"state.lock({key!r})", block)
+        return SingleUseAsyncContext(f"state.lock({key!r})", block)
 
     @contextlib.asynccontextmanager
     async def _locked(self, key: str, ttl: float, wait: float) -> AsyncIterator[Lease]:
@@ -120,10 +124,10 @@ class Locks:
             yield lease
         except BaseException as error:
             with contextlib.suppress(StateError, ClosedError):
-                if not await settled(self._release(lease)):
+                if not await run_shielded(self._release(lease)):
                     error.add_note(f"and the lease of the lock {key!r} was lost meanwhile")
             raise
-        if not await settled(self._release(lease)):
+        if not await run_shielded(self._release(lease)):
             raise LeaseLostError(
                 f"the lock {key!r} (token {lease.token}) was lost before the end of its block; "
                 "somebody else may have held it meanwhile"
@@ -131,39 +135,39 @@ class Locks:
 
     async def _take(self, key: str, ttl: float, wait: float) -> Lease:
         owner = uuid7().hex
-        with self._core.bell.listen(("lock", key)) as heard:
-            polling = Polling(heard, wait)
-            async with self._in_line(key, polling):
+        with self._client.notifier.listen(("lock", key)) as notified:
+            schedule = PollSchedule(notified, wait)
+            async with self._in_line(key, schedule):
                 while True:
-                    heard.clear()
-                    lease = await settled(self._try(key, owner, ttl), undo=self._give_back)
+                    notified.clear()
+                    lease = await run_shielded(self._try(key, owner, ttl), undo=self._give_back)
                     if lease is not None:
                         return lease
-                    if not await polling.pause():
+                    if not await schedule.pause():
                         raise _timeout(key, wait)
 
     @contextlib.asynccontextmanager
-    async def _in_line(self, key: str, polling: Polling) -> AsyncIterator[None]:
+    async def _in_line(self, key: str, schedule: PollSchedule) -> AsyncIterator[None]:
         line = self._lines.setdefault(key, asyncio.Lock())
-        if polling.left <= 0:
+        if schedule.left <= 0:
             yield  # asks once, whoever waits
             return
         try:
-            async with polling.timeout():
+            async with schedule.timeout():
                 await line.acquire()
         except TimeoutError:
-            raise _timeout(key, polling.wait) from None
+            raise _timeout(key, schedule.wait) from None
         try:
             yield
         finally:
             line.release()
 
     async def _try(self, key: str, owner: str, ttl: float) -> Lease | None:
-        core = self._core
-        began = core.loop.time()
-        token = await core.call(core.backend.lock_acquire, key, owner, ttl, repeatable=True)
-        core.check_open()  # closed meanwhile, nothing would renew it
-        return None if token is None else Lease(core, key, token, ttl, began)
+        client = self._client
+        began = client.loop.time()
+        token = await client.call(client.backend.lock_acquire, key, owner, ttl, repeatable=True)
+        client.check_open()  # closed meanwhile, nothing would renew it
+        return None if token is None else Lease(client, key, token, ttl, began)
 
     async def _give_back(self, lease: Lease | None) -> None:
         if lease is not None:
@@ -172,8 +176,8 @@ class Locks:
     async def _release(self, lease: Lease) -> bool:
         lease._released = True  # from now on: the server may do it at any moment
         await lease._heartbeat.stop()
-        held = await self._core.call(self._core.backend.lock_release, lease.key, lease.token)
-        self._core.bell.ring(("lock", lease.key))
+        held = await self._client.call(self._client.backend.lock_release, lease.key, lease.token)
+        self._client.notifier.notify(("lock", lease.key))
         return held
 
 

@@ -11,17 +11,17 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from rxlanggraph.concurrency.run_on_loop import entered
+from rxlanggraph.concurrency.run_on_loop import enter_on_loop
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, MissingExtraError
 from rxlanggraph.state.addresses import check_address
 from rxlanggraph.state.backend import Backend
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.blocking import SyncState
 from rxlanggraph.state.codec import check_attempts
-from rxlanggraph.state.retry import settled
-from rxlanggraph.state.single_use import OneBlock, OneBlockOfThread
+from rxlanggraph.state.retry import run_shielded
+from rxlanggraph.state.single_use import SingleUseAsyncContext, SingleUseContext
 
-__all__ = ["State", "is_prepared", "open_state", "open_state_on"]
+__all__ = ["State", "is_prepared", "open_state", "open_state_threadsafe"]
 
 
 class _Adapter(NamedTuple):
@@ -50,9 +50,9 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 class State(BaseState):
     """State and work that agents share; opened by `open_state`.
 
-    Values (`Keys`), locks (`Locks`) and queues of work (`Work`), all atomic on the server,
-    whoever else uses it: other tasks, threads, processes, machines. Belongs to the event loop that
-    opened it; `sync` is for all other threads.
+    Values (`KeyOperations`), locks (`LockOperations`) and queues of work (`QueueOperations`), all
+    atomic on the server, whoever else uses it: other tasks, threads, processes, machines. Belongs
+    to the event loop that opened it; `sync` is for all other threads.
     """
 
     def __init__(self, backend: Backend, *, max_attempts: int = 5) -> None:
@@ -100,14 +100,18 @@ def open_state(
             f"namespace must be 1 to 64 letters, digits, '.', '_', ':' or '-', not {namespace!r}"
         )
     check_attempts("max_attempts", max_attempts)
-    return OneBlock("open_state(...)", _opened(_adapter(url), url, namespace, max_attempts))
+    return SingleUseAsyncContext(
+        "open_state(...)", _opened(_adapter(url), url, namespace, max_attempts)
+    )
 
 
 @contextlib.asynccontextmanager
 async def _opened(
     adapter: _Adapter, url: str, namespace: str, max_attempts: int
 ) -> AsyncIterator[State]:
-    backend = await settled(_open_backend(adapter, url, namespace), undo=lambda made: made.close())
+    backend = await run_shielded(
+        _open_backend(adapter, url, namespace), undo=lambda made: made.close()
+    )
     async with State(backend, max_attempts=max_attempts) as state:
         yield state
 
@@ -183,12 +187,12 @@ class _Bridge(Protocol):
 Home: TypeAlias = "asyncio.AbstractEventLoop | _Bridge"
 
 
-def open_state_on(
+def open_state_threadsafe(
     home: Home, url: str, *, namespace: str = "rxlanggraph", max_attempts: int = 5
 ) -> AbstractContextManager[State]:
     """Open shared state from a thread, on a loop that runs elsewhere, for the length of a block.
 
-        with open_state_on(bridge, "sqlite:///state.db") as state:
+        with open_state_threadsafe(bridge, "sqlite:///state.db") as state:
             state.sync.increment_counter("answered")
 
     For pipelines that are made of threads: the graphs on a bridge's loop use the state as it is,
@@ -208,12 +212,12 @@ def open_state_on(
             `open_state`.
     """
     manager = open_state(url, namespace=namespace, max_attempts=max_attempts)
-    return OneBlockOfThread("open_state_on(...)", _opened_on(home, manager))
+    return SingleUseContext("open_state_threadsafe(...)", _opened_on(home, manager))
 
 
 @contextlib.contextmanager
 def _opened_on(home: Home, manager: AbstractAsyncContextManager[State]) -> Iterator[State]:
-    with entered(_loop_of(home), manager) as state:
+    with enter_on_loop(_loop_of(home), manager) as state:
         yield state
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.backend import MOST_AT_ONCE, Page, Step
-from rxlanggraph.state.client import Core
+from rxlanggraph.state.client import BackendClient
 
 __all__ = ["Paged", "in_steps", "portions"]
 
@@ -32,18 +32,18 @@ class Paged(Generic[_T]):
     Each is read when it is asked for. Confined to the loop of the state; for one reader, once.
 
     Args:
-        core: Of the state.
+        client: Of the state.
         read: Reads a page: after what, and how many items at the most.
         make: Makes an item of a row.
     """
 
     def __init__(
         self,
-        core: Core,
+        client: BackendClient,
         read: Callable[[str | None, int], Awaitable[Page[_Row]]],
         make: Callable[[_Row], _T],
     ) -> None:
-        self._core = core
+        self._client = client
         self._read = read
         self._make = make
         self._after: str | None = None
@@ -68,7 +68,7 @@ class Paged(Generic[_T]):
         if self._ended:
             return []
         await asyncio.sleep(0)  # to read in memory lets nobody else run
-        page = await self._core.call(self._read, self._after, self._most, repeatable=True)
+        page = await self._client.call(self._read, self._after, self._most, repeatable=True)
         self._after, self._ended = page.after, page.after is None
         characters = sum(len(text) for row in page.items for text in row if isinstance(text, str))
         fitting = self._most * _PAGE_CHARACTERS // max(characters, 1)
@@ -82,12 +82,12 @@ class Paged(Generic[_T]):
 
 
 async def in_steps(
-    core: Core, step: Callable[[str | None], Awaitable[Step]], then: Callable[[], None]
+    client: BackendClient, step: Callable[[str | None], Awaitable[Step]], then: Callable[[], None]
 ) -> int:
     """Do all steps, with room for others in between; return how many tasks they have changed.
 
     Args:
-        core: Of the state.
+        client: Of the state.
         step: Does one, after what the one before says.
         then: Called after each.
 
@@ -96,9 +96,9 @@ async def in_steps(
     """
     total, after = 0, None
     while True:
-        began = core.loop.time()
+        began = client.loop.time()
         try:
-            made = await core.call(step, after, repeatable=True)
+            made = await client.call(step, after, repeatable=True)
         except StateUnavailableError as error:
             error.in_doubt |= total > 0
             raise
@@ -106,7 +106,7 @@ async def in_steps(
         total, after = total + made.done, made.after
         if after is None:
             return total
-        await asyncio.sleep(min(core.loop.time() - began, _LONGEST_PAUSE))
+        await asyncio.sleep(min(client.loop.time() - began, _LONGEST_PAUSE))
 
 
 def portions(names: Collection[str]) -> Iterator[list[str]]:

@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import Hashable, Iterator
 
-__all__ = ["Bell", "Polling", "wait_for_ring"]
+__all__ = ["Notifier", "PollSchedule", "wait_for_notification"]
 
 # Seconds between two looks: short at first, for work that comes in bursts, and then no shorter
 # than a few looks a second for each waiting worker. Guesses.
@@ -16,45 +16,45 @@ _FIRST = 0.01
 _LONGEST = 0.25
 
 
-class Bell:
-    """Rings for whoever listens to a topic. Confined to the loop of its state."""
+class Notifier:
+    """Wakes those that listen to a topic. Confined to the loop of its state."""
 
     def __init__(self) -> None:
         self._listeners: dict[Hashable, set[asyncio.Event]] = {}
 
     @contextlib.contextmanager
     def listen(self, topic: Hashable) -> Iterator[asyncio.Event]:
-        """Have an event that every ring sets. Clear it before looking, wait for it after."""
-        heard = asyncio.Event()
+        """Have an event that every `notify` sets. Clear it before looking, wait for it after."""
+        notified = asyncio.Event()
         listeners = self._listeners.setdefault(topic, set())
-        listeners.add(heard)
+        listeners.add(notified)
         try:
-            yield heard
+            yield notified
         finally:
-            listeners.discard(heard)
+            listeners.discard(notified)
             if not listeners and self._listeners.get(topic) is listeners:
                 del self._listeners[topic]
 
-    def ring(self, topic: Hashable) -> None:
-        """Wake everybody who listens to ``topic``."""
-        for heard in self._listeners.get(topic, ()):
-            heard.set()
+    def notify(self, topic: Hashable) -> None:
+        """Wake all that listen to ``topic``."""
+        for notified in self._listeners.get(topic, ()):
+            notified.set()
 
-    def ring_all(self) -> None:
-        """Wake everybody."""
+    def notify_all(self) -> None:
+        """Wake all."""
         for topic in self._listeners:
-            self.ring(topic)
+            self.notify(topic)
 
 
-class Polling:
-    """The pauses of one who looks again and again, for at most ``wait`` seconds.
+class PollSchedule:
+    """The pauses between two looks, for at most ``wait`` seconds.
 
-    Pauses grow and are random, so that many who wait for the same do not look in step.
+    They grow and are random, so that many that wait for the same do not look in step.
     """
 
-    def __init__(self, heard: asyncio.Event, wait: float) -> None:
+    def __init__(self, notified: asyncio.Event, wait: float) -> None:
         self.wait = wait
-        self._heard = heard
+        self._notified = notified
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + wait
         self._pause = _FIRST
@@ -69,17 +69,17 @@ class Polling:
         return asyncio.timeout(None if math.isinf(self.wait) else self.left)
 
     async def pause(self) -> bool:
-        """Wait for a ring or until it is time to look again; False if that is over."""
+        """Wait for a notification or until it is time to look again; False if that is over."""
         if self.left <= 0:
             return False
         seconds = min(self._pause * random.uniform(0.5, 1.0), self.left)  # noqa: S311 - no secret
         self._pause = min(2 * self._pause, _LONGEST)
-        await wait_for_ring(self._heard, seconds)
+        await wait_for_notification(self._notified, seconds)
         return True
 
 
-async def wait_for_ring(heard: asyncio.Event, seconds: float) -> None:
-    """Wait for a ring, at most so long."""
+async def wait_for_notification(notified: asyncio.Event, seconds: float) -> None:
+    """Wait for a notification, at most so long."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await heard.wait()
+            await notified.wait()

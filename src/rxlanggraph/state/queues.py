@@ -23,7 +23,7 @@ from rxlanggraph.state.backend import (
     TaskState,
 )
 from rxlanggraph.state.claims import Claim
-from rxlanggraph.state.client import Core
+from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import (
     check_attempts,
     check_integer,
@@ -35,17 +35,17 @@ from rxlanggraph.state.codec import (
     encode,
 )
 from rxlanggraph.state.paging import Paged, in_steps, portions
-from rxlanggraph.state.polling import Polling
+from rxlanggraph.state.polling import PollSchedule
 
-__all__ = ["MOST_ITEMS", "Work"]
+__all__ = ["MOST_ITEMS", "QueueOperations"]
 
-# In one call of `Work.add_tasks`: some tenths of a second of a server that does nothing else then.
+# In one call of `State.add_tasks`: some tenths of a second of a server that does nothing else then.
 MOST_ITEMS: Final = 10_000
 # What a dead letter shows whose worker went away in its last attempt.
 _EXPIRED = {"type": "LeaseLostError", "message": "the lease of the last attempt expired"}
 
 
-class Work:
+class QueueOperations:
     """The part of a `State` that has queues of work. Confined to its loop.
 
     A queue is there from its first use on, and is known by its name alone. What is true of every
@@ -54,8 +54,8 @@ class Work:
     StateClosedError after the end; WrongThreadError on another loop.
     """
 
-    def __init__(self, core: Core, max_attempts: int) -> None:
-        self._core = core
+    def __init__(self, client: BackendClient, max_attempts: int) -> None:
+        self._client = client
         self._max_attempts = max_attempts
         self._worker = f"{socket.gethostname()}:{os.getpid()}:{uuid7().hex[-8:]}"
 
@@ -88,9 +88,9 @@ class Work:
             )
         if not tasks:
             return []
-        backend = self._core.backend
-        ids = await self._core.call(backend.tasks_add, queue, tasks, repeatable=True)
-        self._ring(queue)
+        backend = self._client.backend
+        ids = await self._client.call(backend.tasks_add, queue, tasks, repeatable=True)
+        self._notify(queue)
         return ids
 
     async def claim_task(
@@ -122,25 +122,27 @@ class Work:
         patience = 0.0 if wait is None else check_wait(wait)
         if not patience:
             return await self._claim(queue, name, seconds)
-        with self._core.bell.listen(("queue", queue)) as heard:
-            polling = Polling(heard, patience)
+        with self._client.notifier.listen(("queue", queue)) as notified:
+            schedule = PollSchedule(notified, patience)
             while True:
-                heard.clear()
+                notified.clear()
                 claim = await self._claim(queue, name, seconds)
-                if claim is not None or not await polling.pause():
+                if claim is not None or not await schedule.pause():
                     return claim
 
     async def _claim(self, queue: str, worker: str, lease: float) -> Claim | None:
-        core = self._core
-        began = core.loop.time()
+        client = self._client
+        began = client.loop.time()
         try:
-            task = await core.call(core.backend.task_claim, queue, worker, lease)
+            task = await client.call(client.backend.task_claim, queue, worker, lease)
         except asyncio.CancelledError:
             # What it has given back, somebody may be waiting for.
-            self._ring(queue)
+            self._notify(queue)
             raise
-        core.check_open()  # closed meanwhile, nothing would renew it
-        return None if task is None else Claim(core, queue, worker, task, lease=lease, began=began)
+        client.check_open()  # closed meanwhile, nothing would renew it
+        return (
+            None if task is None else Claim(client, queue, worker, task, lease=lease, began=began)
+        )
 
     async def dead_letters(
         self, queue: str, *, keys: Collection[str] | None = None
@@ -161,8 +163,8 @@ class Work:
         letters: list[DeadLetter] = []
         for some in portions(check_names("keys", keys)):
             await asyncio.sleep(0)
-            found = await self._core.call(
-                self._core.backend.tasks_dead, queue, some, repeatable=True
+            found = await self._client.call(
+                self._client.backend.tasks_dead, queue, some, repeatable=True
             )
             letters += [_dead_letter(queue, task) for task in found]
         return letters
@@ -177,8 +179,8 @@ class Work:
             queue: The queue.
         """
         check_name("queue", queue)
-        read = partial(self._core.backend.tasks_dead_page, queue)
-        return Paged(self._core, read, partial(_dead_letter, queue))
+        read = partial(self._client.backend.tasks_dead_page, queue)
+        return Paged(self._client, read, partial(_dead_letter, queue))
 
     async def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
         """Put dead tasks back at the end of ``queue``, due at once, attempts counted anew.
@@ -195,24 +197,26 @@ class Work:
             How many were put back; where the server was away meanwhile, perhaps some more.
         """
         check_name("queue", queue)
-        backend = self._core.backend
+        backend = self._client.backend
         if ids is None:
             return await in_steps(
-                self._core, partial(backend.tasks_requeue_step, queue), partial(self._ring, queue)
+                self._client,
+                partial(backend.tasks_requeue_step, queue),
+                partial(self._notify, queue),
             )
         count = 0
         for some in portions(check_names("ids", ids)):
             await asyncio.sleep(0)
             try:
-                count += await self._core.call(backend.tasks_requeue, queue, some)
+                count += await self._client.call(backend.tasks_requeue, queue, some)
             except StateUnavailableError as error:
                 error.in_doubt |= count > 0
                 raise
-            self._ring(queue)
+            self._notify(queue)
         return count
 
-    def _ring(self, queue: str) -> None:
-        self._core.bell.ring(("queue", queue))
+    def _notify(self, queue: str) -> None:
+        self._client.notifier.notify(("queue", queue))
 
     async def results(
         self,
@@ -240,8 +244,8 @@ class Work:
         done: dict[str, Any] = {}
         for some in portions(check_names(f"{by}s", ids if keys is None else keys)):
             await asyncio.sleep(0)
-            texts = await self._core.call(
-                self._core.backend.tasks_results, queue, by, some, repeatable=True
+            texts = await self._client.call(
+                self._client.backend.tasks_results, queue, by, some, repeatable=True
             )
             done |= {name: decode(text) for name, text in texts.items()}
         return done
@@ -256,13 +260,13 @@ class Work:
             queue: The queue.
         """
         check_name("queue", queue)
-        read = partial(self._core.backend.tasks_results_page, queue)
-        return Paged(self._core, read, lambda row: (row[0], decode(row[1])))
+        read = partial(self._client.backend.tasks_results_page, queue)
+        return Paged(self._client, read, lambda row: (row[0], decode(row[1])))
 
     async def stats(self, queue: str) -> QueueStats:
         """Count the tasks of ``queue``, as of one moment. Cancelling it changes nothing."""
         check_name("queue", queue)
-        return await self._core.call(self._core.backend.tasks_stats, queue, repeatable=True)
+        return await self._client.call(self._client.backend.tasks_stats, queue, repeatable=True)
 
     async def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
         """Forget the tasks in these states, with their keys and results; return how many.
@@ -283,10 +287,10 @@ class Work:
                 f"states must be some of {', '.join(get_args(TaskState))}, not {min(unknown)}"
             )
         if not wanted:
-            self._core.check_open()
+            self._client.check_open()
             return 0
-        step = partial(self._core.backend.tasks_purge_step, queue, wanted)
-        return await in_steps(self._core, step, partial(self._ring, queue))
+        step = partial(self._client.backend.tasks_purge_step, queue, wanted)
+        return await in_steps(self._client, step, partial(self._notify, queue))
 
 
 def _new_task(item: Any, max_attempts: int) -> NewTask:

@@ -1,9 +1,9 @@
 """Calls that are made again, and calls that run to their end.
 
-Two kinds of failure are repeated: a server that is away, by `again`; and a database that refuses a
-call for reasons of its own, by `repeated` (rule 6 of the contract). A call that has begun something
-on a server is shielded from cancellation by `settled`, which takes back what was done in vain
-(rule 7).
+Two kinds of failure are repeated: a server that is away, by `retry_unavailable`; and a database
+that refuses a call for reasons of its own, by `retry_transient` (rule 6 of the contract). A call
+that has begun something on a server is shielded from cancellation by `run_shielded`, which takes
+back what was done in vain (rule 7).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tenacity import (
 
 from rxlanggraph.errors import RxLangGraphError, StateUnavailableError
 
-__all__ = ["Refused", "again", "repeated", "settled", "undone"]
+__all__ = ["TransientError", "compensate", "retry_transient", "retry_unavailable", "run_shielded"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -39,7 +39,9 @@ _PATIENCE: Final = 1.0
 # -- a server that is away -------------------------------------------------------------------------
 
 
-async def again(call: Callable[[], Awaitable[_T]], *, repeatable: bool, in_doubt: bool) -> _T:
+async def retry_unavailable(
+    call: Callable[[], Awaitable[_T]], *, repeatable: bool, in_doubt: bool
+) -> _T:
     """Await ``call()`` once more, and again as long as it may be repeated and the server is away.
 
     Args:
@@ -79,11 +81,11 @@ async def again(call: Callable[[], Awaitable[_T]], *, repeatable: bool, in_doubt
 # -- a refusal in passing --------------------------------------------------------------------------
 
 
-class Refused(Exception):  # noqa: N818 - never seen by a caller
+class TransientError(Exception):
     """The database did nothing of a call, for reasons of its own: it can be repeated."""
 
 
-async def repeated(
+async def retry_transient(
     call: Callable[_P, Coroutine[Any, Any, _T]], *args: _P.args, **kwargs: _P.kwargs
 ) -> _T:
     """Await ``call(*args, **kwargs)``, and do so again while it is refused.
@@ -93,17 +95,17 @@ async def repeated(
     """
     try:
         return await call(*args, **kwargs)
-    except Refused:
+    except TransientError:
         # What follows costs more than most calls: it is made for those that need it.
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(Refused),
+            retry=retry_if_exception_type(TransientError),
             wait=wait_random_exponential(multiplier=0.002, max=0.1),
             stop=stop_after_delay(_PATIENCE),
             reraise=True,
         )
     try:
         return await retrying(call, *args, **kwargs)
-    except Refused as refusal:
+    except TransientError as refusal:
         raise StateUnavailableError(
             f"the database has refused the call again and again: {refusal.__cause__}",
             in_doubt=False,
@@ -113,7 +115,7 @@ async def repeated(
 # -- to the end ------------------------------------------------------------------------------------
 
 
-async def settled(
+async def run_shielded(
     call: Coroutine[Any, Any, _T], undo: Callable[[_T], Awaitable[object]] | None = None
 ) -> _T:
     """Await ``call``, which runs to its end also when the caller is cancelled meanwhile.
@@ -135,12 +137,12 @@ async def settled(
         # Looked at in any case: an error that nobody looks at is logged.
         failed = task.cancelled() or task.exception() is not None
         if undo is not None and not failed:
-            await undone(undo, task.result())
+            await compensate(undo, task.result())
         raise
     return task.result()
 
 
-async def undone(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
+async def compensate(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
     """Have ``undo`` take back what is ``done``, as far as the state can be reached."""
     with contextlib.suppress(RxLangGraphError):
         try:
@@ -149,7 +151,7 @@ async def undone(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
         except StateUnavailableError as error:
             if error.in_doubt:
                 raise
-        await again(lambda: undo(done), repeatable=False, in_doubt=False)
+        await retry_unavailable(lambda: undo(done), repeatable=False, in_doubt=False)
 
 
 async def _telling(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:

@@ -1,4 +1,4 @@
-"""Context managers that are good for one block, and say so when there is a second one."""
+"""Single-use context managers: the second block is refused."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from rxlanggraph.errors import UsageError
 
-__all__ = ["OneBlock", "OneBlockOfThread"]
+__all__ = ["SingleUseAsyncContext", "SingleUseContext"]
 
 _T = TypeVar("_T")
 
 
-class _Once:
-    """Refuses the second time. Confined to who enters."""
+class _SingleUse:
+    """Refuses the second time. Not thread-safe."""
 
     def __init__(self, call: str) -> None:
         self._call = call
@@ -34,8 +34,8 @@ class _Once:
         self._entered = True
 
 
-class OneBlock(AbstractAsyncContextManager[_T]):
-    """``manager``, for one block.
+class SingleUseAsyncContext(AbstractAsyncContextManager[_T]):
+    """``manager``, for a single block.
 
     Args:
         call: The call that makes such a manager, for people.
@@ -43,12 +43,12 @@ class OneBlock(AbstractAsyncContextManager[_T]):
     """
 
     def __init__(self, call: str, manager: AbstractAsyncContextManager[_T]) -> None:
-        self._once = _Once(call)
+        self._use = _SingleUse(call)
         self._manager = manager
 
     async def __aenter__(self) -> _T:
         """Enter; UsageError the second time."""
-        self._once.begin()
+        self._use.begin()
         return await self._manager.__aenter__()
 
     async def __aexit__(
@@ -61,16 +61,16 @@ class OneBlock(AbstractAsyncContextManager[_T]):
         return await self._manager.__aexit__(exc_type, exc, traceback)
 
 
-class OneBlockOfThread(AbstractContextManager[_T]):
-    """The same for a manager that blocks."""
+class SingleUseContext(AbstractContextManager[_T]):
+    """The same for a synchronous manager."""
 
     def __init__(self, call: str, manager: AbstractContextManager[_T]) -> None:
-        self._once = _Once(call)
+        self._use = _SingleUse(call)
         self._manager = manager
 
     def __enter__(self) -> _T:
         """Enter; UsageError the second time."""
-        self._once.begin()
+        self._use.begin()
         return self._manager.__enter__()
 
     def __exit__(

@@ -15,8 +15,8 @@ from tenacity import (
 )
 
 from rxlanggraph.errors import ContentionError, UsageError
-from rxlanggraph.state.backend import Change, Entry, Versioned
-from rxlanggraph.state.client import Core
+from rxlanggraph.state.backend import StoredValue, Versioned, Write
+from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import (
     check_attempts,
     check_name,
@@ -40,10 +40,10 @@ class Transaction:
     function. Confined to the loop of its state.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._read: dict[str, Entry] = {}
-        self._changes: dict[str, Change] = {}
+    def __init__(self, client: BackendClient) -> None:
+        self._client = client
+        self._read: dict[str, StoredValue] = {}
+        self._changes: dict[str, Write] = {}
         self._ended = False
 
     async def get(self, key: str) -> Versioned:
@@ -61,7 +61,7 @@ class Transaction:
         if key in self._changes:
             return Versioned(decode(self._changes[key].text), 0)
         if key not in self._read:
-            entries = await self._core.call(self._core.backend.read, [key], repeatable=True)
+            entries = await self._client.call(self._client.backend.read, [key], repeatable=True)
             # What a sister task read meanwhile stays.
             self._read.setdefault(key, entries[0])
         entry = self._read[key]
@@ -84,7 +84,7 @@ class Transaction:
         self._check(key)
         text = encode(value)
         seconds = None if ttl is None else check_seconds("ttl", ttl)
-        self._changes[key] = Change(text, seconds, check_token(token))
+        self._changes[key] = Write(text, seconds, check_token(token))
 
     def delete(self, key: str, *, token: Any = None) -> None:
         """Delete ``key`` at the commit, if it is there. On the loop; sends nothing yet.
@@ -94,7 +94,7 @@ class Transaction:
             UsageError: The transaction has ended.
         """
         self._check(key)
-        self._changes[key] = Change(None, None, check_token(token))
+        self._changes[key] = Write(None, None, check_token(token))
 
     async def _commit(self) -> bool:
         """End the transaction: write everything, if nothing that was read has changed since.
@@ -115,11 +115,11 @@ class Transaction:
         if not self._read and not self._changes:
             return True
         checks = {key: entry.version for key, entry in self._read.items()}
-        written = await self._core.call(self._core.backend.commit, self._changes, checks)
+        written = await self._client.call(self._client.backend.commit, self._changes, checks)
         if written is None:
             return False
         for key in written:
-            self._core.bell.ring(("key", key))
+            self._client.notifier.notify(("key", key))
         return True
 
     def _check(self, key: str) -> None:

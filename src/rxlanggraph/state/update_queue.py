@@ -1,91 +1,95 @@
-"""Turns of those who would only overtake each other. Confined to the loop of their state."""
+"""Updates of one key, one after the other: side by side they would only overtake each other.
+
+Confined to the loop of their state.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final, Generic, TypeAlias, TypeVar
 
-__all__ = ["Turn", "Turns"]
+__all__ = ["UpdateQueue", "UpdateSlot"]
 
 _T = TypeVar("_T")
 
-# Seconds to wait for one's turn: many times what most turns take.
+# Seconds to wait for a slot: many times what most updates take.
 _PATIENCE: Final = 1.0
 
-# Who waits for a turn, in the order of coming, and the future that tells them.
-_Line: TypeAlias = "dict[Turn[_T], asyncio.Future[None]]"
+# The slots that are waited for, in the order of asking, and the future that tells of each.
+_Waiting: TypeAlias = "dict[UpdateSlot[_T], asyncio.Future[None]]"
 
 
-class Turn(Generic[_T]):
-    """One's turn; or none, of one who has lost patience and goes ahead.
+class UpdateSlot(Generic[_T]):
+    """The right to update next; or none, of an update that has waited too long and goes ahead.
 
     Attributes:
-        left: What the one before has left, see `heir`; None if there is nothing.
+        handover: What the update before has handed over, see `successor`; None if there is nothing.
     """
 
-    __slots__ = ("_line", "left")
+    __slots__ = ("_waiting", "handover")
 
-    def __init__(self, line: _Line[_T] | None) -> None:
-        self.left: _T | None = None
-        # Of those who wait for this one to end; None for one who has lost patience.
-        self._line = line
+    def __init__(self, waiting: _Waiting[_T] | None) -> None:
+        self.handover: _T | None = None
+        # Those that wait for this one to end; None for one that goes ahead.
+        self._waiting = waiting
 
-    def heir(self) -> Turn[_T] | None:
-        """Return whose turn comes right after this one; None if nobody waits for that.
+    def successor(self) -> UpdateSlot[_T] | None:
+        """Return the slot that comes right after this one; None if none is waited for.
 
-        Ask before doing something: whoever waits by then may be left what comes of it, as of a
-        moment when they had begun already. Nobody is left anything who has lost patience since.
+        Ask before doing something: a slot that is waited for by then may be handed what comes of
+        it, as of a moment when its update had begun already. An update that has gone ahead since
+        is handed nothing.
         """
-        return next(iter(self._line), None) if self._line else None
+        return next(iter(self._waiting), None) if self._waiting else None
 
 
-class Turns(Generic[_T]):
-    """Those of one key come one after the other, each in a `Turn`.
+class UpdateQueue(Generic[_T]):
+    """Updates of one key come one after the other, each in an `UpdateSlot`.
 
-    It is a courtesy and no lock: whoever has waited for a second loses patience and goes ahead. So
-    one who stands still in his turn, or waits in it for another of the same turns, stops nobody.
+    It is a courtesy and no lock: an update that has waited for a second goes ahead. So one that
+    stands still in its slot, or waits in it for another update of the same key, stops nobody.
     """
 
     def __init__(self) -> None:
-        self._lines: dict[str, _Line[_T]] = {}  # by the key of each turn that somebody has
+        self._keys: dict[str, _Waiting[_T]] = {}  # of each key with a slot that is taken
 
-    def begin(self, key: str) -> Turn[_T] | None:
-        """Have one's turn at once; None if somebody else has it."""
-        if key in self._lines:
+    def begin(self, key: str) -> UpdateSlot[_T] | None:
+        """Take the slot of ``key`` at once; None if it is taken."""
+        if key in self._keys:
             return None
-        line: _Line[_T] = {}
-        self._lines[key] = line
-        return Turn(line)
+        waiting: _Waiting[_T] = {}
+        self._keys[key] = waiting
+        return UpdateSlot(waiting)
 
-    async def wait(self, key: str) -> Turn[_T]:
-        """Have one's turn in the order of coming, or go ahead.
+    async def wait(self, key: str) -> UpdateSlot[_T]:
+        """Take the slot of ``key`` in the order of asking, or go ahead.
 
-        Called right after `begin` has returned None. Cancelled, one is out of the line.
+        Called right after `begin` has returned None. Cancelled, it waits no more.
         """
-        line = self._lines[key]
-        turn: Turn[_T] = Turn(line)
-        line[turn] = come = asyncio.get_running_loop().create_future()
+        waiting = self._keys[key]
+        slot: UpdateSlot[_T] = UpdateSlot(waiting)
+        waiting[slot] = come = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(_PATIENCE):
                 await come
         except BaseException as error:
-            line.pop(turn, None)
+            waiting.pop(slot, None)
             if come.done() and not come.cancelled():  # then it has to be passed on
-                self._next(key, line)
+                self._next(key, waiting)
             if isinstance(error, TimeoutError):
-                return Turn(None)
+                return UpdateSlot(None)
             raise
-        return turn
+        return slot
 
-    def end(self, key: str, turn: Turn[_T]) -> None:
-        """End one's turn, so that the next one's comes; idle for one who went ahead."""
-        if turn._line is not None:
-            self._next(key, turn._line)
+    def end(self, key: str, slot: UpdateSlot[_T]) -> None:
+        """Free the slot of ``key`` for the next one; does nothing for an update that went ahead."""
+        if slot._waiting is not None:
+            self._next(key, slot._waiting)
 
-    def _next(self, key: str, line: _Line[_T]) -> None:
-        while line:
-            come = line.pop(next(iter(line)))
-            if not come.done():  # cancelled, and not out of the line yet
+    def _next(self, key: str, waiting: _Waiting[_T]) -> None:
+        while waiting:
+            come = waiting.pop(next(iter(waiting)))
+            if not come.done():  # cancelled, and not out of the queue yet
                 come.set_result(None)
                 return
-        del self._lines[key]
+        del self._keys[key]

@@ -10,20 +10,20 @@ from reactivex.disposable import Disposable
 
 from rxlanggraph.errors import LoopUnavailableError, StateClosedError
 from rxlanggraph.state.backend import Versioned
-from rxlanggraph.state.client import Core
+from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import decode
-from rxlanggraph.state.polling import wait_for_ring
+from rxlanggraph.state.polling import wait_for_notification
 
 __all__ = ["watch"]
 
 
-def watch(core: Core, key: str, interval: float) -> Observable[Versioned]:
+def watch(client: BackendClient, key: str, interval: float) -> Observable[Versioned]:
     """Return the Observable of ``State.watch``; each subscription has a watcher of its own."""
 
     def subscribe(
         observer: abc.ObserverBase[Versioned], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        watcher = _Watcher(core, key, interval, observer)
+        watcher = _Watcher(client, key, interval, observer)
         watcher.start()
         return Disposable(watcher.stop)
 
@@ -34,9 +34,13 @@ class _Watcher:
     """One subscription, and the task that looks for it."""
 
     def __init__(
-        self, core: Core, key: str, interval: float, observer: abc.ObserverBase[Versioned]
+        self,
+        client: BackendClient,
+        key: str,
+        interval: float,
+        observer: abc.ObserverBase[Versioned],
     ) -> None:
-        self._core = core
+        self._client = client
         self._key = key
         self._interval = interval
         self._observer = observer
@@ -47,7 +51,7 @@ class _Watcher:
 
     def start(self) -> None:
         """Have the loop begin to look. Any thread; never blocks."""
-        if not self._core.loop.is_running() or not self._on_loop(self._begin):
+        if not self._client.loop.is_running() or not self._on_loop(self._begin):
             self._observer.on_error(
                 LoopUnavailableError(f"the event loop that watches {self._key!r} does not run")
             )
@@ -58,11 +62,11 @@ class _Watcher:
         self._on_loop(self._cancel)
 
     def _on_loop(self, step: Callable[[], None]) -> bool:
-        if asyncio._get_running_loop() is self._core.loop:
+        if asyncio._get_running_loop() is self._client.loop:
             step()
             return True
         try:
-            self._core.loop.call_soon_threadsafe(step)
+            self._client.loop.call_soon_threadsafe(step)
         except RuntimeError:  # it is closed
             return False
         return True
@@ -70,10 +74,10 @@ class _Watcher:
     def _begin(self) -> None:
         if self._stopped:
             return
-        if self._core.closed:
+        if self._client.closed:
             self._observer.on_error(StateClosedError(f"the state that has {self._key!r} is closed"))
         else:
-            self._task = self._core.spawn(self._watch())
+            self._task = self._client.start_background(self._watch())
 
     def _cancel(self) -> None:
         # Not from inside: an observer that disposes of itself ends the task by `_stopped`.
@@ -85,16 +89,16 @@ class _Watcher:
             await self._look()
         finally:
             # Also when it was cancelled: that is how a state that closes ends its helpers.
-            if self._core.closed and not self._stopped:
+            if self._client.closed and not self._stopped:
                 self._observer.on_completed()
 
     async def _look(self) -> None:
-        core, seen = self._core, 0
-        with core.bell.listen(("key", self._key)) as heard:
+        client, seen = self._client, 0
+        with client.notifier.listen(("key", self._key)) as notified:
             while self._wanted():
-                heard.clear()
+                notified.clear()
                 try:
-                    (entry,) = await core.call(core.backend.read, [self._key], repeatable=True)
+                    (entry,) = await client.call(client.backend.read, [self._key], repeatable=True)
                 except Exception as error:
                     if self._wanted():
                         self._observer.on_error(error)
@@ -103,7 +107,7 @@ class _Watcher:
                     seen = entry.version
                     self._observer.on_next(Versioned(decode(entry.text), entry.version))
                 if self._wanted():
-                    await wait_for_ring(heard, self._interval)
+                    await wait_for_notification(notified, self._interval)
 
     def _wanted(self) -> bool:
-        return not self._stopped and not self._core.closed
+        return not self._stopped and not self._client.closed

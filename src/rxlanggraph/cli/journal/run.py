@@ -20,7 +20,7 @@ from rxlanggraph.cli.pipeline.job import Files, JobOptions
 from rxlanggraph.cli.pipeline.progress import reporter_for
 from rxlanggraph.cli.pipeline.summary import Outcome
 from rxlanggraph.cli.stderr import say
-from rxlanggraph.state import State, SyncState, open_state_on
+from rxlanggraph.state import State, SyncState, open_state_threadsafe
 
 __all__ = ["durable_run", "open_journal"]
 
@@ -56,7 +56,7 @@ def open_journal(place: Place) -> Iterator[State]:
     """
     with RxPyLangGraphBridge(name="journal") as home, contextlib.ExitStack() as stack:
         with journal_errors(place):
-            opening = open_state_on(home, place.url, namespace=place.namespace)
+            opening = open_state_threadsafe(home, place.url, namespace=place.namespace)
             state = stack.enter_context(opening)
         yield state
 

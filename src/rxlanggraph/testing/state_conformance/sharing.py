@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from rxlanggraph.state.backend import Change, Entry, Task, Versioned
+from rxlanggraph.state.backend import StoredValue, Task, Versioned, Write
 from rxlanggraph.testing.state_conformance.harness import (
     Check,
     Store,
@@ -178,7 +178,7 @@ async def _one_moment(store: Store) -> None:
         async def write() -> None:
             nonlocal done
             for number in range(60):
-                changes = {key: Change(str(number)) for key in ("a", "b", "c")}
+                changes = {key: Write(str(number)) for key in ("a", "b", "c")}
                 await other.backend.commit(changes, {})
                 await asyncio.sleep(0)
             done = True
@@ -188,7 +188,11 @@ async def _one_moment(store: Store) -> None:
                 a, none, b, c, same = await state.backend.read(["a", "none", "b", "c", "a"])
                 texts = {a.text, b.text, c.text}
                 expect(len(texts), 1, f"how many moments were seen: {texts}")
-                expect((none, same), (Entry(None, 0), a), "a missing key, and one asked for twice")
+                expect(
+                    (none, same),
+                    (StoredValue(None, 0), a),
+                    "a missing key, and one asked for twice",
+                )
                 await asyncio.sleep(0)
 
         await gather([write(), read()])

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from rxlanggraph.errors import ContentionError, InvalidArgumentError, InvalidTypeError
-from rxlanggraph.state.backend import Change, Versioned
+from rxlanggraph.state.backend import Versioned, Write
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.transactions import Transaction
 from rxlanggraph.testing.state_conformance.harness import (
@@ -207,12 +207,12 @@ async def _commits(store: Store) -> None:
         version = await state.set("k", 1)
         expect(await backend.commit({}, {"k": version, "missing": 0}), {}, "a check that holds")
         expect(await backend.commit({}, {"k": version, "missing": 1}), None, "one that does not")
-        written = await backend.commit({"k": Change("2"), "no": Change(None)}, {})
+        written = await backend.commit({"k": Write("2"), "no": Write(None)}, {})
         assert written is not None
         expect(written["k"].before, version, "the version before")
         expect(written["k"].after, (await state.get("k")).version, "the version after")
         expect(tuple(written["no"]), (0, 0), "deleting what is not there")
-        expect((await backend.commit({"k": Change(None)}, {}) or {})["k"].after, 0, "once deleted")
+        expect((await backend.commit({"k": Write(None)}, {}) or {})["k"].after, 0, "once deleted")
 
 
 @check("values", "Money that is moved by transactions at once is neither made nor lost", CHECKS)

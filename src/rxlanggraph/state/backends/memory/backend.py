@@ -17,18 +17,18 @@ from typing import Literal
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.state.backend import (
-    Change,
     ClaimedTask,
     DeadTask,
-    Entry,
     NewTask,
     Page,
     QueueStats,
     Step,
+    StoredValue,
     TaskState,
-    Written,
+    Write,
+    WriteResult,
 )
-from rxlanggraph.state.backends.memory.namespace import MemorySpace
+from rxlanggraph.state.backends.memory.namespace import MemoryNamespace
 from rxlanggraph.state.codec import check_name
 
 __all__ = ["ImmediateMemoryBackend", "MemoryBackend", "MemoryStore", "open_backend"]
@@ -45,12 +45,12 @@ class MemoryStore:
         self.lock = fork_safe_rlock()
         self._clock = clock
         # Guarded by the lock, all that is inside included.
-        self._spaces: dict[str, MemorySpace] = {}
+        self._spaces: dict[str, MemoryNamespace] = {}
 
-    def space(self, namespace: str) -> MemorySpace:
+    def space(self, namespace: str) -> MemoryNamespace:
         """The space of ``namespace``. Takes the lock."""
         with self.lock:
-            return self._spaces.setdefault(namespace, MemorySpace(self._clock))
+            return self._spaces.setdefault(namespace, MemoryNamespace(self._clock))
 
 
 class MemoryBackend:
@@ -76,14 +76,14 @@ class MemoryBackend:
 
     # -- keys --------------------------------------------------------------------------------
 
-    async def read(self, keys: Sequence[str]) -> list[Entry]:
+    async def read(self, keys: Sequence[str]) -> list[StoredValue]:
         """See `Backend.read`."""
         with self._lock:
             return self._space.read(keys)
 
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         """See `Backend.commit`."""
         with self._lock:
             return self._space.commit(changes, checks)
@@ -204,7 +204,7 @@ class ImmediateMemoryBackend(MemoryBackend):
     part of `MemoryBackend`, so that who overrides the methods of that is asked through them.
     """
 
-    def read_now(self, key: str) -> Entry:
+    def read_now(self, key: str) -> StoredValue:
         """Do what ``read([key])`` does."""
         with self._lock:
             return self._space.entry(key)
@@ -212,7 +212,7 @@ class ImmediateMemoryBackend(MemoryBackend):
     def replace_now(
         self, key: str, version: int, text: str, ttl: float | None, token: int | None
     ) -> int | None:
-        """Do what ``commit({key: Change(text, ttl, token)}, {key: version})`` does.
+        """Do what ``commit({key: Write(text, ttl, token)}, {key: version})`` does.
 
         Returns:
             The version after it; None if ``key`` has another one than ``version``.

@@ -6,22 +6,22 @@ import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from rxlanggraph.concurrency.timers import Agenda
+from rxlanggraph.concurrency.timers import DeadlineHeap
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
 from rxlanggraph.state.backend import (
     FENCE_KEPT,
-    Change,
-    Entry,
     NewTask,
     Step,
+    StoredValue,
     TaskState,
-    Written,
+    Write,
+    WriteResult,
 )
 from rxlanggraph.state.backends.memory.queue import MemoryQueue
 
-__all__ = ["MemorySpace"]
+__all__ = ["MemoryNamespace"]
 
-_ABSENT: Final = Entry(None, 0)
+_ABSENT: Final = StoredValue(None, 0)
 
 
 class _Held(NamedTuple):
@@ -30,7 +30,7 @@ class _Held(NamedTuple):
     expires: float
 
 
-class MemorySpace:
+class MemoryNamespace:
     """Values, locks and queues, as `Backend` describes them. Guarded by the lock of the store.
 
     Args:
@@ -40,33 +40,33 @@ class MemorySpace:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._numbers = itertools.count(1)  # versions, tokens and places
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, StoredValue] = {}
         # Of the entries that will be gone.
-        self._expiries: Agenda[str] = Agenda()
+        self._expiries: DeadlineHeap[str] = DeadlineHeap()
         # Of each key the highest token that has written it.
         self._fences: dict[str, int] = {}
         # Of those keys that are gone, when their tokens are forgotten.
-        self._gone: Agenda[str] = Agenda()
+        self._gone: DeadlineHeap[str] = DeadlineHeap()
         # Some of them have expired, until the next one is taken.
         self._locks: dict[str, _Held] = {}
-        self._leases: Agenda[str] = Agenda()
+        self._leases: DeadlineHeap[str] = DeadlineHeap()
         self._queues: dict[str, MemoryQueue] = {}
 
     # -- values ------------------------------------------------------------------------------
 
-    def read(self, keys: Sequence[str]) -> list[Entry]:
+    def read(self, keys: Sequence[str]) -> list[StoredValue]:
         """Return the entries of ``keys``, as of one moment."""
         self._sweep()
         return [self._entries.get(key, _ABSENT) for key in keys]
 
-    def entry(self, key: str) -> Entry:
+    def entry(self, key: str) -> StoredValue:
         """Return the entry of ``key``."""
         self._sweep()
         return self._entries.get(key, _ABSENT)
 
     def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         """Make all ``changes`` if all ``checks`` hold; None if not.
 
         Raises:
@@ -81,7 +81,7 @@ class MemorySpace:
             if entries.get(key, _ABSENT).version != version:
                 return None
         return {
-            key: Written(entries.get(key, _ABSENT).version, self._write(key, *change))
+            key: WriteResult(entries.get(key, _ABSENT).version, self._write(key, *change))
             for key, change in changes.items()
         }
 
@@ -114,19 +114,19 @@ class MemorySpace:
         total = by if entry is None else _integer(key, entry.text) + by
         if not -(2**63) <= total < 2**63:
             raise InvalidArgumentError(f"the counter {key!r} would leave 64 bits: {total}")
-        if self._gone.dates:
+        if self._gone.deadlines:
             self._gone.discard(key)
-        self._entries[key] = Entry(str(total), next(self._numbers))
+        self._entries[key] = StoredValue(str(total), next(self._numbers))
         if token is not None:
             self._fences[key] = token
         return total
 
     def _sweep(self) -> None:
-        if self._expiries.dates:
+        if self._expiries.deadlines:
             for key in self._expiries.take_due(self._clock()):
                 del self._entries[key]
                 self._forget_later(key)
-        if self._gone.dates:
+        if self._gone.deadlines:
             for key in self._gone.take_due(self._clock()):
                 del self._fences[key]
 
@@ -145,18 +145,18 @@ class MemorySpace:
     def _write(self, key: str, text: str | None, ttl: float | None, token: int | None) -> int:
         if token is not None:
             self._fences[key] = token
-        if self._expiries.dates:
+        if self._expiries.deadlines:
             self._expiries.discard(key)
         if text is None:
             self._entries.pop(key, None)
             self._forget_later(key)
             return 0
-        if self._gone.dates:
+        if self._gone.deadlines:
             self._gone.discard(key)
         if ttl is not None:
             self._expiries.put(key, self._clock() + ttl)
         version = next(self._numbers)
-        self._entries[key] = Entry(text, version)
+        self._entries[key] = StoredValue(text, version)
         return version
 
     # -- locks -------------------------------------------------------------------------------

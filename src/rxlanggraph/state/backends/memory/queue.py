@@ -11,7 +11,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from rxlanggraph.concurrency.timers import Agenda
+from rxlanggraph.concurrency.timers import DeadlineHeap
 from rxlanggraph.state.backend import (
     MOST_AT_ONCE,
     ClaimedTask,
@@ -70,8 +70,8 @@ class MemoryQueue:
         # Their places, which only grow, and ids: the order of adding, to look at it in parts.
         self._order: list[tuple[int, str]] = []
         self._keys: dict[str, str] = {}
-        self._delayed: Agenda[str] = Agenda()
-        self._leases: Agenda[str] = Agenda()
+        self._delayed: DeadlineHeap[str] = DeadlineHeap()
+        self._leases: DeadlineHeap[str] = DeadlineHeap()
         # (-priority, place, id) of what can be claimed, and of some that cannot any more: each is
         # looked at when it comes first. `_lined_up` has the places, so that none is there twice.
         self._ready: list[tuple[int, int, str]] = []

@@ -9,11 +9,12 @@ is kept is under ``{namespace}:``, and so in one slot of a cluster:
     value:KEY         a hash: text and version of a value, and the highest token that wrote it
     fence:KEY         a string, that token: for some days after the value's end
     lock:KEY          a string, token and owner
-    lane:CLIENT:N     a string, number and answer of a client's last write (lua/deduplicate.lua)
+    sequence:CLIENT:N a string, number and answer of a connection's last write
+                      (lua/deduplicate.lua)
     ready:QUEUE ...   twelve sorted sets and hashes of a queue (lua/queue.lua)
 
-What has ended goes by itself: values, fences, locks and lanes expire, and a queue without tasks has
-no keys.
+What has ended goes by itself: values, fences, locks and sequences expire, and a queue without tasks
+has no keys.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from rxlanggraph.errors import (
 )
 from rxlanggraph.state.backend import (
     FENCE_KEPT,
-    Change,
     ClaimedTask,
     DeadTask,
-    Entry,
     NewTask,
     Page,
     QueueStats,
     Step,
+    StoredValue,
     TaskState,
-    Written,
+    Write,
+    WriteResult,
 )
-from rxlanggraph.state.backends.redis.pool import Lanes
+from rxlanggraph.state.backends.redis.pool import ConnectionPool
 from rxlanggraph.state.backends.redis.scripts import (
     COMMIT,
     INCREMENT,
@@ -63,7 +64,7 @@ from rxlanggraph.state.backends.redis.scripts import (
     TASKS_STATS,
     Script,
 )
-from rxlanggraph.state.retry import settled
+from rxlanggraph.state.retry import run_shielded
 
 __all__ = ["RedisBackend"]
 
@@ -104,7 +105,7 @@ class RedisBackend:
 
     def __init__(self, url: str, namespace: str) -> None:
         self._prefix = f"{{{namespace}}}:"
-        self._lanes = Lanes(url, self._prefix)
+        self._pool = ConnectionPool(url, self._prefix)
 
     async def connect(self) -> None:
         """See that there is a server, and that it will do.
@@ -113,19 +114,19 @@ class RedisBackend:
             InvalidArgumentError: It refuses us, and will do so again, or will not do.
             StateUnavailableError: There is none.
         """
-        await self._lanes.connect()
+        await self._pool.connect()
 
     # -- keys --------------------------------------------------------------------------------
 
-    async def read(self, keys: Sequence[str]) -> list[Entry]:
+    async def read(self, keys: Sequence[str]) -> list[StoredValue]:
         """See `Backend.read`."""
-        told = await self._lanes.call(READ, self._values(keys))
+        told = await self._pool.call(READ, self._values(keys))
         pairs = zip(told[::2], told[1::2], strict=True)
-        return [Entry(text, int(version or 0)) for text, version in pairs]
+        return [StoredValue(text, int(version or 0)) for text, version in pairs]
 
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         """See `Backend.commit`."""
         keys = list(dict.fromkeys([*changes, *checks]))
         arguments: list[str | int] = []
@@ -133,17 +134,17 @@ class RedisBackend:
             change = changes.get(key)
             arguments += (key, checks.get(key, ""))
             arguments += _LEAVE_ALONE if change is None else _described(change)
-        answer = await self._lanes.call(COMMIT, self._fenced(keys), _KEPT, *arguments)
+        answer = await self._pool.call(COMMIT, self._fenced(keys), _KEPT, *arguments)
         if answer is None:
             return None
         if isinstance(answer, list):
             _refuse(*answer)
         versions = map(int, answer.split())
-        return {key: Written(next(versions), next(versions)) for key in keys if key in changes}
+        return {key: WriteResult(next(versions), next(versions)) for key in keys if key in changes}
 
     async def increment(self, key: str, by: int, token: int | None) -> int:
         """See `Backend.increment`."""
-        answer = await self._lanes.call(
+        answer = await self._pool.call(
             INCREMENT,
             self._fenced([key]),
             _KEPT,
@@ -160,17 +161,17 @@ class RedisBackend:
     async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
         """See `Backend.lock_acquire`."""
         lock = self._lock(key)
-        token = await self._lanes.call(LOCK_ACQUIRE, lock, owner, _milliseconds(ttl))
+        token = await self._pool.call(LOCK_ACQUIRE, lock, owner, _milliseconds(ttl))
         return None if token is None else int(token)
 
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
         """See `Backend.lock_renew`."""
         lock = self._lock(key)
-        return bool(await self._lanes.call(LOCK_RENEW, lock, token, _milliseconds(ttl)))
+        return bool(await self._pool.call(LOCK_RENEW, lock, token, _milliseconds(ttl)))
 
     async def lock_release(self, key: str, token: int) -> bool:
         """See `Backend.lock_release`."""
-        return bool(await self._lanes.call(LOCK_RELEASE, self._lock(key), token))
+        return bool(await self._pool.call(LOCK_RELEASE, self._lock(key), token))
 
     # -- work --------------------------------------------------------------------------------
 
@@ -180,7 +181,7 @@ class RedisBackend:
         if not ids:
             return ids
         told = json.dumps([task._replace(delay=_microseconds(task.delay)) for task in tasks])
-        known = await self._lanes.call(TASKS_ADD, self._queue(queue), told)
+        known = await self._pool.call(TASKS_ADD, self._queue(queue), told)
         for position, task_id in zip(known[::2], known[1::2], strict=True):
             ids[position] = task_id
         return ids
@@ -192,7 +193,7 @@ class RedisBackend:
             if task is not None:
                 await self.task_release(queue, task.id, task.token)
 
-        return await settled(self._claim(queue, worker, lease), undo=give_back)
+        return await run_shielded(self._claim(queue, worker, lease), undo=give_back)
 
     async def _claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         told = await self._swept(TASK_CLAIM, queue, worker, _microseconds(lease))
@@ -246,14 +247,14 @@ class RedisBackend:
         self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
         """See `Backend.tasks_results`."""
-        told = await self._lanes.call(TASKS_RESULTS, self._queue(queue), by, *names)
+        told = await self._pool.call(TASKS_RESULTS, self._queue(queue), by, *names)
         return dict(zip(told[::2], told[1::2], strict=True))
 
     async def tasks_results_page(
         self, queue: str, after: str | None, most: int
     ) -> Page[tuple[str, str]]:
         """See `Backend.tasks_results_page`."""
-        told = await self._lanes.call(TASKS_RESULTS, self._queue(queue), "page", after or "", most)
+        told = await self._pool.call(TASKS_RESULTS, self._queue(queue), "page", after or "", most)
         rows = list(zip(told[::2], told[1::2], strict=True))
         return Page(rows, rows[-1][0] if len(rows) == most else None)
 
@@ -283,7 +284,7 @@ class RedisBackend:
 
     async def close(self) -> None:
         """See `Backend.close`."""
-        await self._lanes.close()
+        await self._pool.close()
 
     # -- keys on the server ------------------------------------------------------------------
 
@@ -301,14 +302,14 @@ class RedisBackend:
 
     async def _swept(self, script: Script, queue: str, *arguments: str | int) -> Any:
         """Have a script run that may find more to sweep than one step has room for."""
-        while (told := await self._lanes.call(script, self._queue(queue), *arguments)) == "again":
+        while (told := await self._pool.call(script, self._queue(queue), *arguments)) == "again":
             pass  # each call has made a step; others have had their turn in between
         return told
 
     async def _act(
         self, script: Script, queue: str, task_id: str, token: int, *rest: str | int
     ) -> bool:
-        return bool(await self._lanes.call(script, self._queue(queue), task_id, token, *rest))
+        return bool(await self._pool.call(script, self._queue(queue), task_id, token, *rest))
 
 
 def _dead_task(row: Sequence[Any]) -> DeadTask:
@@ -316,7 +317,7 @@ def _dead_task(row: Sequence[Any]) -> DeadTask:
     return DeadTask(task_id, text, key or None, thread_id or None, attempts, worker, error)
 
 
-def _described(change: Change) -> tuple[str | int, ...]:
+def _described(change: Write) -> tuple[str | int, ...]:
     token = "" if change.token is None else change.token
     if change.text is None:
         return ("delete", "", "", token)

@@ -1,9 +1,9 @@
 """One connection to the server, and what happens when it breaks.
 
-A request whose answer does not come may or may not have been carried out. So each connection is a
-lane that numbers its requests, and the scripts that must not run twice keep the last number and
-its answer of each lane (lua/deduplicate.lua): such a request is simply sent again, over a new
-connection, until the server says what became of it. redis-py's client is not used, as it would
+A request whose answer does not come may or may not have been carried out. So each connection
+numbers its requests, and the scripts that must not run twice keep the last number and its answer of
+each sequence (lua/deduplicate.lua): such a request is simply sent again, over a new connection to
+the server, until the server says what became of it. redis-py's client is not used, as it would
 repeat by rules of its own, and hides whether a request was sent at all; its connections are.
 
 Confined to the loop that made it.
@@ -43,10 +43,10 @@ from rxlanggraph.errors import (
 )
 from rxlanggraph.state.backends.redis.scripts import Script
 
-__all__ = ["Connection", "Lane"]
+__all__ = ["Connection", "SequencedConnection"]
 
 # How many times its time-out a request is repeated that may have been carried out: long enough for
-# a server that is started anew, and short beside the ten minutes that the server remembers a lane.
+# a server that is started anew, and short beside the ten minutes that the server keeps a sequence.
 _INSISTENCE = 2
 # What a server says that does nothing for now: it reads its data, or has a fail-over on its hands.
 # MOVED (an AskError too) and ASK: the namespace is on another node, or on its way to one.
@@ -123,7 +123,7 @@ class _Request:
         return b"*%d\r\n%b" % (self._count, _packed(words))
 
 
-class Lane:
+class SequencedConnection:
     """One connection, which does one request at a time, and numbers them.
 
     Attributes:
@@ -131,7 +131,7 @@ class Lane:
 
     Args:
         connection: Not connected yet; it is when it is needed, and again after each failure.
-        keys: What the server keeps the counter of the namespace under, and what of this lane.
+        keys: What the server keeps the counter of the namespace under, and what of this sequence.
         timeout: Seconds until an answer is given up.
     """
 
@@ -142,7 +142,7 @@ class Lane:
         self._serial = 0
         self.longest = 0
         self._is_sealed = False
-        # On a cluster a lane follows its namespace to other nodes, and asks here where that is.
+        # On a cluster it follows its namespace to other nodes, and asks here where that is.
         self._home = (connection.host, connection.port) if hasattr(connection, "host") else None
 
     async def connect(self) -> None:
@@ -173,7 +173,7 @@ class Lane:
             StateUnavailableError: No answer came, or a refusal.
             InvalidArgumentError: A refusal that will not change: an argument is too long, or the
                 user may not do this.
-            StateClosedError: There is no connection, and the lane is sealed.
+            StateClosedError: There is no connection, and this one is sealed.
         """
         self._serial += 1
         keys = (*self._keys, *keys)

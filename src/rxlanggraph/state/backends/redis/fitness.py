@@ -15,7 +15,7 @@ from typing import Final
 from redis.exceptions import ResponseError
 
 from rxlanggraph.errors import InvalidArgumentError
-from rxlanggraph.state.backends.redis.connection import Lane
+from rxlanggraph.state.backends.redis.connection import SequencedConnection
 from rxlanggraph.state.backends.redis.scripts import SCHEMA
 
 __all__ = ["check_fitness"]
@@ -29,14 +29,14 @@ _POLICY: Final = re.compile(r"^maxmemory_policy:(\S+)", re.MULTILINE)
 _LONGEST: Final = 512 * 2**20
 
 
-async def check_fitness(lane: Lane, schema: str) -> None:
-    """Refuse a server, or a namespace, that cannot be used; tell the lane how much it takes.
+async def check_fitness(connection: SequencedConnection, schema: str) -> None:
+    """Refuse a server, or a namespace, that cannot be used; tell the connection how much it takes.
 
-    One attempt. In a cluster the lane ends up at the node that has the namespace. Cancelling it
-    leaves nothing behind but the version.
+    One attempt. In a cluster the connection ends up at the node that has the namespace. Cancelling
+    it leaves nothing behind but the version.
 
     Args:
-        lane: Connected.
+        connection: Connected.
         schema: The key on the server of the version.
 
     Raises:
@@ -44,21 +44,21 @@ async def check_fitness(lane: Lane, schema: str) -> None:
             do what is needed, or the namespace is of another release.
         StateUnavailableError: It gives no answer.
     """
-    known = await lane.call(SCHEMA, [schema], [""])
+    known = await connection.call(SCHEMA, [schema], [""])
     if known not in (None, str(_VERSION)):
         raise InvalidArgumentError(
             f"what is under {schema!r} on the Redis server is of version {known}, this release of "
             f"rxlanggraph needs version {_VERSION}: use another namespace, or another release"
         )
-    await _check_policy(lane)
-    await _note_longest(lane)
+    await _check_policy(connection)
+    await _note_longest(connection)
     if known is None:
-        await lane.call(SCHEMA, [schema], [_VERSION])
+        await connection.call(SCHEMA, [schema], [_VERSION])
 
 
-async def _check_policy(lane: Lane) -> None:
+async def _check_policy(connection: SequencedConnection) -> None:
     try:
-        told = _POLICY.search(str(await lane.ask("INFO", "memory")))
+        told = _POLICY.search(str(await connection.ask("INFO", "memory")))
     except ResponseError as refusal:
         told = None
         why = f": {refusal}"
@@ -80,10 +80,10 @@ async def _check_policy(lane: Lane) -> None:
         )
 
 
-async def _note_longest(lane: Lane) -> None:
+async def _note_longest(connection: SequencedConnection) -> None:
     try:
-        told = await lane.ask("CONFIG", "GET", "proto-max-bulk-len")
+        told = await connection.ask("CONFIG", "GET", "proto-max-bulk-len")
     except ResponseError:
         told = []  # providers often do not allow it
     values = list(told.values()) if isinstance(told, dict) else told[1:2]
-    lane.longest = int(values[0]) if values else _LONGEST
+    connection.longest = int(values[0]) if values else _LONGEST

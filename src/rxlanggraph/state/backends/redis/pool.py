@@ -1,4 +1,4 @@
-"""All connections to one server: whoever has a request takes the next one that is free.
+"""All connections to one server: each request takes the next one that is free.
 
 Confined to the loop that made it.
 """
@@ -13,15 +13,15 @@ from uuid import uuid4
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.backends.redis.address import understood
-from rxlanggraph.state.backends.redis.connection import Lane
+from rxlanggraph.state.backends.redis.connection import SequencedConnection
 from rxlanggraph.state.backends.redis.fitness import check_fitness
 from rxlanggraph.state.backends.redis.scripts import Script
 
-__all__ = ["Lanes"]
+__all__ = ["ConnectionPool"]
 
 
-class Lanes:
-    """The lanes to one server.
+class ConnectionPool:
+    """The connections to one server.
 
     Args:
         url: As redis-py takes it.
@@ -35,14 +35,16 @@ class Lanes:
         make, count, self._timeout = understood(url)
         self._prefix = prefix
         name = uuid4().hex
-        self._lanes = [
-            Lane(make(), (f"{prefix}clock", f"{prefix}lane:{name}:{number}"), self._timeout)
+        self._connections = [
+            SequencedConnection(
+                make(), (f"{prefix}clock", f"{prefix}sequence:{name}:{number}"), self._timeout
+            )
             for number in range(count)
         ]
         # The last one used is used next: a program with little to do has few connections.
-        self._free: asyncio.LifoQueue[Lane] = asyncio.LifoQueue()
-        for lane in reversed(self._lanes):
-            self._free.put_nowait(lane)
+        self._free: asyncio.LifoQueue[SequencedConnection] = asyncio.LifoQueue()
+        for connection in reversed(self._connections):
+            self._free.put_nowait(connection)
         self._now = asyncio.get_running_loop().time
         self._answered_at = self._now()
 
@@ -53,11 +55,11 @@ class Lanes:
             InvalidArgumentError: It refuses us, and will do so again, or will not do.
             StateUnavailableError: There is none.
         """
-        first = self._lanes[0]
+        first = self._connections[0]
         await first.connect()
         await check_fitness(first, f"{self._prefix}schema")
-        for lane in self._lanes:
-            lane.longest = first.longest
+        for connection in self._connections:
+            connection.longest = first.longest
 
     async def call(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
         """Have the server run ``script``; return its answer.
@@ -66,17 +68,19 @@ class Lanes:
 
         Raises:
             StateUnavailableError: No answer came, or a refusal.
-            StateClosedError: The lanes are closed.
+            StateClosedError: The pool is closed.
         """
-        lane = self._free.get_nowait() if not self._free.empty() else await self._wait_for_lane()
+        connection = (
+            self._free.get_nowait() if not self._free.empty() else await self._wait_for_connection()
+        )
         try:
-            answer = await lane.call(script, keys, arguments)
+            answer = await connection.call(script, keys, arguments)
         finally:
-            self._free.put_nowait(lane)
+            self._free.put_nowait(connection)
         self._answered_at = self._now()
         return answer
 
-    async def _wait_for_lane(self) -> Lane:
+    async def _wait_for_connection(self) -> SequencedConnection:
         """Wait for as long as anybody gets answers: a silent server holds nobody up (rule 6)."""
         while True:
             with contextlib.suppress(TimeoutError):
@@ -84,7 +88,8 @@ class Lanes:
                     return await self._free.get()
             if self._now() - self._answered_at >= self._timeout:
                 raise StateUnavailableError(
-                    f"the Redis server gives no answer: {len(self._lanes)} requests wait for one",
+                    f"the Redis server gives no answer: {len(self._connections)} requests wait "
+                    "for one",
                     in_doubt=False,
                 )
 
@@ -93,11 +98,13 @@ class Lanes:
 
         Cancelled, it closes them without waiting for the server.
         """
-        for lane in self._lanes:
-            lane.seal()
+        for connection in self._connections:
+            connection.seal()
         try:
-            await asyncio.gather(*[lane.close() for lane in self._lanes])
+            await asyncio.gather(*[connection.close() for connection in self._connections])
         except BaseException:
-            for lane in self._lanes:  # a task that is cancelled at once has not even begun
-                await lane.drop()
+            for (
+                connection
+            ) in self._connections:  # a task that is cancelled at once has not even begun
+                await connection.drop()
             raise

@@ -16,16 +16,16 @@ from typing import Any, Final, Literal, NoReturn, Protocol
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
 from rxlanggraph.state.backend import (
-    Change,
     ClaimedTask,
     DeadTask,
-    Entry,
     NewTask,
     Page,
     QueueStats,
     Step,
+    StoredValue,
     TaskState,
-    Written,
+    Write,
+    WriteResult,
 )
 from rxlanggraph.state.backends.sql.schema import WAITING
 from rxlanggraph.state.backends.sql.statements import (
@@ -45,7 +45,7 @@ from rxlanggraph.state.backends.sql.statements import (
 __all__ = ["Database", "Row", "SqlBackend"]
 
 Row = Sequence[Any]
-_ABSENT: Final = Entry(None, 0)
+_ABSENT: Final = StoredValue(None, 0)
 
 
 class Database(Protocol):
@@ -61,7 +61,7 @@ class Database(Protocol):
     def call(self, procedure: str, *arguments: Any) -> Awaitable[Sequence[Row]]:
         """Call a procedure; return its rows."""
 
-    def call_or_undo(
+    def call_with_compensation(
         self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
     ) -> Awaitable[Sequence[Row]]:
         """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises.
@@ -94,19 +94,19 @@ class SqlBackend:
 
     # -- keys --------------------------------------------------------------------------------
 
-    async def read(self, keys: Sequence[str]) -> list[Entry]:
+    async def read(self, keys: Sequence[str]) -> list[StoredValue]:
         """Return the entries of ``keys``, in their order, as of one moment. Repeatable."""
         database, namespace = self._database, self._namespace
         if len(keys) == 1:
             rows = await database.run(READ_ONE, namespace=namespace, name=keys[0])
         else:
             rows = await database.run(READ, namespace=namespace, names=database.names(keys))
-        found = {key: Entry(item, version) for key, item, version in rows}
+        found = {key: StoredValue(item, version) for key, item, version in rows}
         return [found.get(key, _ABSENT) for key in keys]
 
     async def commit(
-        self, changes: Mapping[str, Change], checks: Mapping[str, int]
-    ) -> dict[str, Written] | None:
+        self, changes: Mapping[str, Write], checks: Mapping[str, int]
+    ) -> dict[str, WriteResult] | None:
         """Make all ``changes`` if all ``checks`` hold; None if not.
 
         Raises:
@@ -120,7 +120,7 @@ class SqlBackend:
             _refuse(key, changes[key].token)
         if outcome == "changed":
             return None
-        return dict(zip(changes, map(Written, befores, afters), strict=True))
+        return dict(zip(changes, map(WriteResult, befores, afters), strict=True))
 
     async def increment(self, key: str, by: int, token: int | None) -> int:
         """Add ``by`` to the integer under ``key``, 0 if there is none; return the sum.
@@ -178,7 +178,7 @@ class SqlBackend:
                     await self.task_release(queue, task.id, task.token)
 
         while True:
-            rows = await self._database.call_or_undo(
+            rows = await self._database.call_with_compensation(
                 give_back, "task_claim", self._namespace, queue, worker, lease
             )
             task = ClaimedTask(*rows[0]) if rows else None

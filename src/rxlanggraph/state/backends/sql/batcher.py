@@ -1,7 +1,7 @@
-"""Calls that go together: one batch of them is on its way, whoever comes meanwhile is in the next.
+"""Micro-batching: while one batch of calls is on its way, the next one is collected.
 
 So a database waits once for its disk, and the loop once for the database, for as many calls as
-arrive in that time; and who comes alone does not wait at all.
+arrive in that time; a call that comes alone does not wait at all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from rxlanggraph.errors import StateUnavailableError
 
-__all__ = ["Batches"]
+__all__ = ["Batcher"]
 
 _C = TypeVar("_C")
 _T = TypeVar("_T")
@@ -83,7 +83,7 @@ class _Batch(Generic[_C, _T]):
             await asyncio.wait([self._task])
 
 
-class Batches(Generic[_C, _T]):
+class Batcher(Generic[_C, _T]):
     """Confined to the loop on which it is made.
 
     Args:

@@ -1,5 +1,5 @@
 -- Backend.commit
--- KEYS: clock, lane, then of each key that is changed or checked its value and its fence.
+-- KEYS: clock, sequence, then of each key that is changed or checked its value and its fence.
 -- ARGV: serial; for how many ms a fence outlives its value; then for each of those keys: its name;
 --   the version it must have, or ''; 'set', 'delete' or 'keep'; the text; the time to live in ms, or
 --   ''; the token, or ''.

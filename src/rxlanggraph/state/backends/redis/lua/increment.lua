@@ -1,5 +1,5 @@
 -- Backend.increment
--- KEYS: clock, lane, value, fence. ARGV: serial; for how many ms a fence outlives its value; key, by,
+-- KEYS: clock, sequence, value, fence. ARGV: serial; for how many ms a fence outlives its value; key, by,
 --   token or ''.
 -- Returns the sum, as text; or a list: why it is refused, and the particulars.
 

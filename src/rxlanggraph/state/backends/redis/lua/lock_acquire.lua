@@ -1,5 +1,5 @@
 -- Backend.lock_acquire
--- KEYS: clock, lane, lock. ARGV: serial, owner, ttl in ms.
+-- KEYS: clock, sequence, lock. ARGV: serial, owner, ttl in ms.
 -- Returns the token, as text; nil if somebody else holds the lock.
 
 local LOCK = KEYS[3]

@@ -1,5 +1,5 @@
 -- Backend.lock_release
--- KEYS: clock, lane, lock. ARGV: serial, token.
+-- KEYS: clock, sequence, lock. ARGV: serial, token.
 -- Returns '1', or nil if the token does not hold the lock.
 
 local before = answered()

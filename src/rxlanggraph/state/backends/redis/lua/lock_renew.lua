@@ -1,5 +1,5 @@
 -- Backend.lock_renew
--- KEYS: clock, lane, lock. ARGV: serial, token, ttl in ms.
+-- KEYS: clock, sequence, lock. ARGV: serial, token, ttl in ms.
 -- Returns 1, or 0 if the token does not hold the lock.
 
 local held = redis.call('GET', KEYS[3])

@@ -1,5 +1,5 @@
 -- Backend.read
--- KEYS: clock, lane, then the values. ARGV: serial.
+-- KEYS: clock, sequence, then the values. ARGV: serial.
 -- Returns text and version of each, nil where there is no such key.
 
 local entries = {}

@@ -1,5 +1,5 @@
 -- The version of what is kept in the namespace.
--- KEYS: clock, lane, schema. ARGV: serial, the version to enter where there is none, or ''.
+-- KEYS: clock, sequence, schema. ARGV: serial, the version to enter where there is none, or ''.
 -- Returns the version that is there now, as text; nil if there is none.
 
 local known = redis.call('GET', KEYS[3])

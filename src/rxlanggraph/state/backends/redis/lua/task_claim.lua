@@ -1,5 +1,5 @@
 -- Backend.task_claim
--- KEYS: clock, lane, the queue's. ARGV: serial, worker, lease in us.
+-- KEYS: clock, sequence, the queue's. ARGV: serial, worker, lease in us.
 -- Returns id, text, key or '', thread or '', attempt and token; nil if there is nothing to claim;
 --   'again' if there may be, but first there is more to sweep.
 

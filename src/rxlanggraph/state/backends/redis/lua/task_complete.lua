@@ -1,5 +1,5 @@
 -- Backend.task_complete
--- KEYS: clock, lane, the queue's. ARGV: serial, id, token, result.
+-- KEYS: clock, sequence, the queue's. ARGV: serial, id, token, result.
 -- Returns 1, or 0 if the token is not current and has not completed the task either.
 
 local id, token = ARGV[2], ARGV[3]

@@ -1,5 +1,5 @@
 -- Backend.task_fail
--- KEYS: clock, lane, the queue's. ARGV: serial, id, token, error, delay in us, or '' for
+-- KEYS: clock, sequence, the queue's. ARGV: serial, id, token, error, delay in us, or '' for
 --   no further attempt.
 -- Returns '1', or nil if the token is not current.
 

@@ -1,5 +1,5 @@
 -- Backend.task_release
--- KEYS: clock, lane, the queue's. ARGV: serial, id, token.
+-- KEYS: clock, sequence, the queue's. ARGV: serial, id, token.
 -- Returns '1', or nil if the token is not current.
 
 local before = answered()

@@ -1,5 +1,5 @@
 -- Backend.task_renew
--- KEYS: clock, lane, the queue's. ARGV: serial, id, token, lease in us.
+-- KEYS: clock, sequence, the queue's. ARGV: serial, id, token, lease in us.
 -- Returns 1, or 0 if the token is not current.
 
 local task = current(ARGV[2], ARGV[3])

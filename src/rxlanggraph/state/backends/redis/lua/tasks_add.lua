@@ -1,5 +1,5 @@
 -- Backend.tasks_add
--- KEYS: clock, lane, the queue's. ARGV: serial, the tasks as a JSON list of lists: id, text, key,
+-- KEYS: clock, sequence, the queue's. ARGV: serial, the tasks as a JSON list of lists: id, text, key,
 --   priority, delay in us, thread, cap; null for no key and no thread.
 -- Returns position and id of those that were known under another id, in turn.
 

@@ -1,5 +1,5 @@
 -- Backend.tasks_dead, Backend.tasks_dead_page
--- KEYS: clock, lane, the queue's. ARGV: serial, then 'some' and keys; or 'page', the place after
+-- KEYS: clock, sequence, the queue's. ARGV: serial, then 'some' and keys; or 'page', the place after
 --   which it begins or '', and how many there are to be.
 -- Returns of each dead task its id, text, key or '', thread or '', attempts, worker, error or nil,
 --   and place; 'again' if there is more to sweep before.

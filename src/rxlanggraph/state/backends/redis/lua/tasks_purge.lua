@@ -1,5 +1,5 @@
 -- Backend.tasks_purge_step
--- KEYS: clock, lane, the queue's. ARGV: serial, the states with blanks between them, which tasks are
+-- KEYS: clock, sequence, the queue's. ARGV: serial, the states with blanks between them, which tasks are
 --   looked at: 'completed', 'dead' or 'every'; then the two that the step before has returned, '' in
 --   the first one: where it goes on, and up to where.
 -- Returns, as JSON, how many are forgotten, and those two for the next step if there is one; 'again'

@@ -1,5 +1,5 @@
 -- Backend.tasks_requeue, Backend.tasks_requeue_step
--- KEYS: clock, lane, the queue's. ARGV: serial, then 'some' and ids; or 'step', and the place up to
+-- KEYS: clock, sequence, the queue's. ARGV: serial, then 'some' and ids; or 'step', and the place up to
 --   which they are meant, '' in the first step.
 -- Returns, as text, how many were put back, and the place for the next step if there is one; 'again'
 --   if there is more to sweep before the first.

@@ -1,5 +1,5 @@
 -- Backend.tasks_results, Backend.tasks_results_page
--- KEYS: clock, lane, the queue's. ARGV: serial, then 'id' or 'key' and names; or 'page', the id after
+-- KEYS: clock, sequence, the queue's. ARGV: serial, then 'id' or 'key' and names; or 'page', the id after
 --   which it begins or '', and how many there are to be.
 -- Returns name and result of those that are complete, in turn.
 

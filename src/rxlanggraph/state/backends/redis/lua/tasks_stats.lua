@@ -1,5 +1,5 @@
 -- Backend.tasks_stats
--- KEYS: clock, lane, the queue's. ARGV: serial.
+-- KEYS: clock, sequence, the queue's. ARGV: serial.
 -- Returns the numbers of waiting, delayed, claimed, completed and dead, and of the dead without an
 -- error; then each worker that has tasks, and how many. 'again' if there is more to sweep before.
 

@@ -17,7 +17,7 @@ from rxlanggraph.state.backends.sql.postgresql.pool import CONNECTION_FAILED, Co
 from rxlanggraph.state.backends.sql.postgresql.shortcuts import call_of, shortcut
 from rxlanggraph.state.backends.sql.schema import VERSION, check_version, definitions
 from rxlanggraph.state.backends.sql.statements import Statement, compiled
-from rxlanggraph.state.retry import Refused, repeated, settled
+from rxlanggraph.state.retry import TransientError, retry_transient, run_shielded
 
 __all__ = ["PostgresDatabase", "is_prepared_postgresql", "open_postgresql"]
 
@@ -103,9 +103,9 @@ class PostgresDatabase:
                 tables, or they are of another version.
             StateUnavailableError: There is no server that answers.
         """
-        link = await self._pool.take()
+        pooled = await self._pool.take()
         try:
-            await _prepare(link.connection)
+            await _prepare(pooled.connection)
         except psycopg.Error as error:
             if (error.sqlstate or "")[:2] in _NOT_ALLOWED:
                 raise InvalidArgumentError(
@@ -117,9 +117,9 @@ class PostgresDatabase:
                     "statement another session: set its pool_mode to transaction or session, or "
                     "open the state once without it"
                 ) from error
-            raise link.unavailable(error, in_doubt=False) from error
+            raise pooled.unavailable(error, in_doubt=False) from error
         finally:
-            self._pool.give_back(link)
+            self._pool.give_back(pooled)
 
     async def has_tables(self) -> bool:
         """Whether `open` would find its tables; makes nothing.
@@ -144,11 +144,11 @@ class PostgresDatabase:
             return self._call_in(procedure, *arguments)
         return _IN_QUEUES[procedure](queue, *arguments[2:])
 
-    def call_or_undo(
+    def call_with_compensation(
         self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
     ) -> Coroutine[Any, Any, Sequence[Row]]:
         """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises."""
-        return settled(self.call(procedure, *arguments), undo)
+        return run_shielded(self.call(procedure, *arguments), undo)
 
     async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         short = shortcut(procedure, arguments)
@@ -186,25 +186,25 @@ class PostgresDatabase:
         self._pool.close()
 
     def _fetch(self, sql: str, arguments: Sequence[Any]) -> Coroutine[Any, Any, Sequence[Row]]:
-        return repeated(self._try, sql, arguments)
+        return retry_transient(self._try, sql, arguments)
 
     async def _try(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
-        link = await self._pool.take()
+        pooled = await self._pool.take()
         try:
-            await link.cursor.execute(sql, arguments)
-            return await link.cursor.fetchall()
+            await pooled.cursor.execute(sql, arguments)
+            return await pooled.cursor.fetchall()
         except psycopg.Error as error:
             code = error.sqlstate or CONNECTION_FAILED  # without one it is libpq that speaks
             if code.startswith(_ROLLED_BACK):
-                raise Refused from error
+                raise TransientError from error
             if code.startswith(_NEVER):
                 raise InvalidArgumentError(f"PostgreSQL refuses the call: {error}") from error
             # What the server gives as a reason, also while it shuts down, it gives instead of the
             # effect.
-            in_doubt = code.startswith(CONNECTION_FAILED) and not link.has_parted
-            raise link.unavailable(error, in_doubt=in_doubt) from error
+            in_doubt = code.startswith(CONNECTION_FAILED) and not pooled.server_closed
+            raise pooled.unavailable(error, in_doubt=in_doubt) from error
         finally:
-            self._pool.give_back(link)
+            self._pool.give_back(pooled)
 
 
 async def _prepare(connection: Connection) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
-from rxlanggraph.state.backends.sql.batcher import Batches
+from rxlanggraph.state.backends.sql.batcher import Batcher
 from rxlanggraph.state.backends.sql.postgresql.shortcuts import call_of
 
 __all__ = ["Fetch", "Queue"]
@@ -137,7 +137,7 @@ class Queue:
         self._mark: tuple[int, int] | None = None
         self._swept = 0  # claims in a row that only the procedure could make
         # The worker and the lease of each.
-        self._claims: Batches[tuple[str, float], Row | None] = Batches(self._claim)
+        self._claims: Batcher[tuple[str, float], Row | None] = Batcher(self._claim)
         known[name] = self
 
     async def task_claim(self, worker: str, lease: float) -> Sequence[Row]:

@@ -24,7 +24,7 @@ from psycopg.pq import TransactionStatus
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state.addresses import may_be_quoted
 
-__all__ = ["CONNECTION_FAILED", "Connection", "Link", "Pool"]
+__all__ = ["CONNECTION_FAILED", "Connection", "Pool", "PooledConnection"]
 
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
@@ -82,23 +82,23 @@ class _NumberDumper(Dumper):
         return repr(obj).encode()
 
 
-class Link:
+class PooledConnection:
     """One connection, and what one has to know of it. Confined to the loop of the pool.
 
     Attributes:
         connection: For one call at a time.
         cursor: The same, for all calls.
-        has_parted: Whether the server has said farewell: what it had not answered by then it will
-            not do any more.
-        cut_because: Why it was cut here, if it was.
+        server_closed: Whether the server has said farewell: what it had not answered by then it
+            will not do any more.
+        abort_reason: Why it was aborted here, if it was.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.cursor = connection.cursor()
-        self.has_parted = False
-        self.cut_because: str | None = None
-        # The same that libpq has; a `Link` neither reads from it nor closes it.
+        self.server_closed = False
+        self.abort_reason: str | None = None
+        # The same that libpq has; a `PooledConnection` neither reads from it nor closes it.
         self._wire = socket.socket(fileno=connection.fileno())
         connection.add_notice_handler(self._hear)
 
@@ -106,11 +106,11 @@ class Link:
         # What comes right after an answer libpq takes for a notice. That of a pooler does not tell
         # what the server does with what it has been handed.
         is_last = notice.severity_nonlocalized == "FATAL"
-        self.has_parted |= is_last and not (notice.sqlstate or "").startswith(CONNECTION_FAILED)
+        self.server_closed |= is_last and not (notice.sqlstate or "").startswith(CONNECTION_FAILED)
 
-    def is_fresh(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether nothing has come since the last answer: neither a farewell nor the end."""
-        if self.has_parted:
+        if self.server_closed:
             return False
         try:
             self._wire.recv(1, socket.MSG_PEEK)
@@ -124,20 +124,20 @@ class Link:
         """Return what to say of a call that ended with ``error``."""
         # Of a connection that was cut libpq says that the server has closed it.
         return StateUnavailableError(
-            f"PostgreSQL gives no answer: {self.cut_because or error}", in_doubt=in_doubt
+            f"PostgreSQL gives no answer: {self.abort_reason or error}", in_doubt=in_doubt
         )
 
     def is_idle(self) -> bool:
         """Whether the last call has ended, and the connection is good for another one."""
         return self.connection.pgconn.transaction_status == TransactionStatus.IDLE
 
-    def cut(self, why: str) -> None:
+    def abort(self, why: str) -> None:
         """End it as the network would: who waits for an answer gets an error at once."""
-        self.cut_because = why
+        self.abort_reason = why
         with contextlib.suppress(OSError):
             self._wire.shutdown(socket.SHUT_RDWR)
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Let go of it, whatever it is in the middle of."""
         self._wire.detach()
         self.connection.pgconn.finish()
@@ -206,14 +206,14 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(self._most)
         # Those that nobody uses now, the last used last: a quiet state uses one alone.
-        self._idle: list[Link] = []
+        self._idle: list[PooledConnection] = []
         # Those that are in use, and when each is cut. One timer looks after all of them: most are
         # given back long before, and a timer for each would take as long as they do.
-        self._limits: dict[Link, float] = {}
+        self._limits: dict[PooledConnection, float] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    async def take(self) -> Link:
+    async def take(self) -> PooledConnection:
         """Hand out a connection for one call, until its time is up; then it is cut.
 
         Raises:
@@ -222,43 +222,43 @@ class Pool:
         """
         await self._enter()
         try:
-            link = self._freshest() or await self._connect()
+            pooled = self._take_idle() or await self._connect()
         except BaseException:
             self._room.release()
             raise
-        self._limits[link] = until = self._loop.time() + self._limit
+        self._limits[pooled] = until = self._loop.time() + self._limit
         if self._watch is None:
-            self._watch = self._loop.call_at(until, self._cut_overdue)
-        return link
+            self._watch = self._loop.call_at(until, self._abort_overdue)
+        return pooled
 
-    def give_back(self, link: Link) -> None:
+    def give_back(self, pooled: PooledConnection) -> None:
         """Take a connection back, whatever became of it."""
-        del self._limits[link]
-        if link.is_idle() and not self._is_closed:
-            self._idle.append(link)
+        del self._limits[pooled]
+        if pooled.is_idle() and not self._is_closed:
+            self._idle.append(pooled)
         else:
             # Lost, or left in the middle of something: nobody knows what will come out of it.
-            link.drop()
+            pooled.discard()
         self._room.release()
 
     def close(self) -> None:
         """Let go of all connections; of those in use, as they are given back. Idempotent."""
         self._is_closed = True
         while self._idle:
-            self._idle.pop().drop()
+            self._idle.pop().discard()
         if self._watch is not None and not self._limits:
             self._watch.cancel()
             self._watch = None
 
-    def _cut_overdue(self) -> None:
+    def _abort_overdue(self) -> None:
         now = self._loop.time()
         later = []
-        for link, until in self._limits.items():
+        for pooled, until in self._limits.items():
             if until > now:
                 later.append(until)
             else:
-                link.cut(f"it took longer than {self._limit:g} seconds")
-        self._watch = self._loop.call_at(min(later), self._cut_overdue) if later else None
+                pooled.abort(f"it took longer than {self._limit:g} seconds")
+        self._watch = self._loop.call_at(min(later), self._abort_overdue) if later else None
 
     async def _enter(self) -> None:
         if not self._room.locked():
@@ -274,15 +274,15 @@ class Pool:
                 in_doubt=False,
             ) from error
 
-    def _freshest(self) -> Link | None:
+    def _take_idle(self) -> PooledConnection | None:
         while self._idle:
-            link = self._idle.pop()
-            if link.is_fresh():
-                return link
-            link.drop()
+            pooled = self._idle.pop()
+            if pooled.is_alive():
+                return pooled
+            pooled.discard()
         return None
 
-    async def _connect(self) -> Link:
+    async def _connect(self) -> PooledConnection:
         try:
             connection = await psycopg.AsyncConnection.connect(
                 self._dsn,
@@ -298,19 +298,19 @@ class Pool:
             ) from error
         connection.adapters.register_dumper(int, _NumberDumper)
         connection.adapters.register_dumper(float, _NumberDumper)
-        link = Link(connection)
+        pooled = PooledConnection(connection)
         # Not `asyncio.timeout`: cancelled, psycopg waits for the server to agree.
-        limit = self._loop.call_later(_CONNECT, link.cut, _NO_SESSION)
+        limit = self._loop.call_later(_CONNECT, pooled.abort, _NO_SESSION)
         try:
             await self._set_up(connection)
         except BaseException as error:
-            link.drop()
+            pooled.discard()
             if not isinstance(error, psycopg.Error):
                 raise
-            raise link.unavailable(error, in_doubt=False) from error
+            raise pooled.unavailable(error, in_doubt=False) from error
         finally:
             limit.cancel()
-        return link
+        return pooled
 
     async def _set_up(self, connection: Connection) -> None:
         _check_encoding(connection)

@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from rxlanggraph.state.backends.sql.sqlite.numbers import NEXT
 from rxlanggraph.state.backends.sql.sqlite.queues import queue_of, sweep, unblock
-from rxlanggraph.state.backends.sql.sqlite.session import Session
+from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 
 __all__ = [
-    "claim_alone",
-    "complete_alone",
-    "is_idle",
+    "claim_in_one_statement",
+    "complete_in_one_statement",
+    "nothing_to_claim",
     "task_claim",
     "task_complete",
     "task_fail",
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 # Queues in which something was found the last time.
-_MOST_MARKS: Final = 1_000
+_MOST_HOT_QUEUES: Final = 1_000
 
 _QUEUE: Final = "(SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?)"
 _OF_QUEUE: Final = f"queue = {_QUEUE}"
@@ -58,21 +58,21 @@ _COMPLETE: Final = (
 # -- claiming --------------------------------------------------------------------------------------
 
 
-def is_idle(at: Session, namespace: str, queue_name: str, *_: Any) -> bool:
+def nothing_to_claim(at: SqliteSession, namespace: str, queue_name: str, *_: Any) -> bool:
     """Whether there is nothing to claim: whoever waits for work disturbs nobody."""
     # Where one was found there is likely to be another, and no need to look first.
-    if (namespace, queue_name) in at.marks:
+    if (namespace, queue_name) in at.hot_queues:
         return False
     # One look for both: between two of them another process might make ready what is overdue.
-    ((is_something,),) = at.query(_LOOK, *(namespace, queue_name) * 2, at.moment)
+    ((is_something,),) = at.query(_LOOK, *(namespace, queue_name) * 2, at.transaction_time)
     return not is_something
 
 
 def task_claim(
-    at: Session, namespace: str, queue_name: str, worker: str, lease: float
+    at: SqliteSession, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any]:
     """The row of the task, or none; one of None if there is none, but more to sweep."""
-    claimed = claim_alone(at, namespace, queue_name, worker, lease)
+    claimed = claim_in_one_statement(at, namespace, queue_name, worker, lease)
     if claimed:
         return claimed
     is_more = sweep(at, queue_of(at, namespace, queue_name))
@@ -80,30 +80,30 @@ def task_claim(
     return claimed or ([(None,) * 6] if is_more else [])
 
 
-def claim_alone(
-    at: Session, namespace: str, queue_name: str, worker: str, lease: float
+def claim_in_one_statement(
+    at: SqliteSession, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any] | None:
     """The same, if there is nothing to sweep; else None."""
-    return _claimed(at, _CLAIM, namespace, queue_name, worker, lease, at.moment)
+    return _claimed(at, _CLAIM, namespace, queue_name, worker, lease, at.transaction_time)
 
 
 def _claimed(  # noqa: PLR0917 - what the statements take
-    at: Session,
+    at: SqliteSession,
     statement: str,
     namespace: str,
     queue_name: str,
     worker: str,
     lease: float,
-    *moment: float,
+    *now: float,
 ) -> Sequence[Any] | None:
-    claimed = at.query(statement, worker, at.moment + lease, namespace, queue_name, *moment)
-    mark = (namespace, queue_name)
+    claimed = at.query(statement, worker, at.transaction_time + lease, namespace, queue_name, *now)
+    queue = (namespace, queue_name)
     if claimed:
-        if len(at.marks) >= _MOST_MARKS:
-            at.marks.clear()
-        at.marks.add(mark)
+        if len(at.hot_queues) >= _MOST_HOT_QUEUES:
+            at.hot_queues.clear()
+        at.hot_queues.add(queue)
     else:
-        at.marks.discard(mark)
+        at.hot_queues.discard(queue)
     return claimed or None
 
 
@@ -117,18 +117,20 @@ class _Held(NamedTuple):
     is_last: bool  # no attempt is left
 
 
-def _held(at: Session, namespace: str, queue_name: str, task_id: str, token: int) -> _Held | None:
+def _held(
+    at: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int
+) -> _Held | None:
     """Return the task, if ``token`` is current."""
     rows = at.query(
         "SELECT seq, queue, thread, attempts >= max_attempts FROM rxlanggraph_tasks"  # noqa: S608
         f" WHERE {_OF_QUEUE} AND id = ? AND {_CURRENT}",
-        *(namespace, queue_name, task_id, token, at.moment),
+        *(namespace, queue_name, task_id, token, at.transaction_time),
     )
     return _Held(*rows[0]) if rows else None
 
 
 def task_complete(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
-    at: Session, namespace: str, queue_name: str, task_id: str, token: int, result: str
+    at: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int, result: str
 ) -> Sequence[Any]:
     """One row: whether it is complete."""
     task = _held(at, namespace, queue_name, task_id, token)
@@ -146,16 +148,16 @@ def task_complete(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     return [(True,)]
 
 
-def complete_alone(  # noqa: PLR0917 - as above
-    at: Session, namespace: str, queue_name: str, task_id: str, token: int, result: str
+def complete_in_one_statement(  # noqa: PLR0917 - as above
+    at: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int, result: str
 ) -> Sequence[Any] | None:
     """The same for a task without a thread, if that is all there is to do; else None."""
-    done = at.query(_COMPLETE, result, namespace, queue_name, task_id, token, at.moment)
+    done = at.query(_COMPLETE, result, namespace, queue_name, task_id, token, at.transaction_time)
     return done or None
 
 
 def task_fail(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
-    at: Session,
+    at: SqliteSession,
     namespace: str,
     queue_name: str,
     task_id: str,
@@ -168,9 +170,9 @@ def task_fail(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     if task is None:
         return [(False,)]
     if task.is_last or retry_in is None:
-        state, due = "dead", at.moment
+        state, due = "dead", at.transaction_time
     else:
-        state, due = "delayed" if retry_in > 0 else "ready", at.moment + retry_in
+        state, due = "delayed" if retry_in > 0 else "ready", at.transaction_time + retry_in
     at.query(
         "UPDATE rxlanggraph_tasks SET state = ?, error = ?, token = NULL, due = ? WHERE seq = ?",
         *(state, error, due, task.seq),
@@ -180,7 +182,7 @@ def task_fail(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
 
 
 def task_release(
-    at: Session, namespace: str, queue_name: str, task_id: str, token: int
+    at: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int
 ) -> Sequence[Any]:
     """One row: whether it was given back."""
     task = _held(at, namespace, queue_name, task_id, token)
@@ -188,6 +190,6 @@ def task_release(
         at.query(
             "UPDATE rxlanggraph_tasks SET"
             " state = 'ready', attempts = attempts - 1, token = NULL, due = ? WHERE seq = ?",
-            *(at.moment, task.seq),
+            *(at.transaction_time, task.seq),
         )
     return [(task is not None,)]

@@ -20,12 +20,12 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
 from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
-from rxlanggraph.state.backends.sql.batcher import Batches
+from rxlanggraph.state.backends.sql.batcher import Batcher
 from rxlanggraph.state.backends.sql.schema import VERSION, check_version, definitions
 from rxlanggraph.state.backends.sql.sqlite.claims import (
-    claim_alone,
-    complete_alone,
-    is_idle,
+    claim_in_one_statement,
+    complete_in_one_statement,
+    nothing_to_claim,
     task_claim,
     task_complete,
     task_fail,
@@ -34,9 +34,9 @@ from rxlanggraph.state.backends.sql.sqlite.claims import (
 from rxlanggraph.state.backends.sql.sqlite.file import HAS_TABLES, check_one_name, path_of
 from rxlanggraph.state.backends.sql.sqlite.keys import (
     commit,
-    commit_alone,
-    count,
+    commit_in_one_statement,
     increment,
+    increment_in_one_statement,
     lock_acquire,
 )
 from rxlanggraph.state.backends.sql.sqlite.numbers import COUNTER
@@ -50,15 +50,15 @@ from rxlanggraph.state.backends.sql.sqlite.queues import (
 from rxlanggraph.state.backends.sql.sqlite.session import (
     Call,
     CommitError,
-    MovedError,
+    FileReplacedError,
     Outcome,
     Procedure,
-    Session,
+    SqliteSession,
     error_code,
     is_busy,
 )
 from rxlanggraph.state.backends.sql.statements import Statement, compiled
-from rxlanggraph.state.retry import Refused, repeated, settled, undone
+from rxlanggraph.state.retry import TransientError, compensate, retry_transient, run_shielded
 
 __all__ = ["SESSION", "SqliteDatabase", "open_sqlite"]
 
@@ -99,7 +99,7 @@ class SqliteDatabase:
     def __init__(self, path: str) -> None:
         self._path = str(Path(path).absolute())  # whatever becomes the working directory
         self._connection: aiosqlite.Connection | None = None
-        self._batches: Batches[Call, Outcome] = Batches(self._send)
+        self._batcher: Batcher[Call, Outcome] = Batcher(self._send)
 
     async def open(self) -> None:
         """Connect, and make the tables.
@@ -125,9 +125,9 @@ class SqliteDatabase:
 
     def call(self, procedure: str, *arguments: Any) -> Coroutine[Any, Any, Sequence[Row]]:
         """Call a procedure; return its rows."""
-        return repeated(self._call, Call(procedure, arguments))
+        return retry_transient(self._call, Call(procedure, arguments))
 
-    async def call_or_undo(
+    async def call_with_compensation(
         self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
     ) -> Sequence[Row]:
         """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises.
@@ -136,10 +136,10 @@ class SqliteDatabase:
         """
         call = Call(procedure, arguments)
         try:
-            return await repeated(self._call, call)
+            return await retry_transient(self._call, call)
         except asyncio.CancelledError:
             call.is_wanted = False
-            await settled(self._undo(call, undo))
+            await run_shielded(self._undo(call, undo))
             raise
 
     async def _undo(self, call: Call, undo: Callable[[Sequence[Row]], Awaitable[object]]) -> None:
@@ -148,7 +148,7 @@ class SqliteDatabase:
         with contextlib.suppress(StateClosedError):
             await self._send([])
             if call.rows:
-                await undone(undo, call.rows)
+                await compensate(undo, call.rows)
 
     def names(self, names: Collection[str]) -> str:
         """Return names as a JSON array."""
@@ -192,19 +192,19 @@ class SqliteDatabase:
             return sqlite3.connect(":memory:")
 
     async def _call(self, call: Call) -> Sequence[Row]:
-        if _PROCEDURES[call.procedure].together:
-            outcome = await self._batches.call(call)
+        if _PROCEDURES[call.procedure].batchable:
+            outcome = await self._batcher.call(call)
         else:
             (outcome,) = await self._send([call])
         if not isinstance(outcome, Exception):
             return outcome
         if is_busy(outcome):
-            raise Refused from outcome
+            raise TransientError from outcome
         if _is_final(outcome):
             raise InvalidArgumentError(
                 f"the SQLite file {self._path!r} refuses the call: {outcome}"
             ) from outcome
-        if isinstance(outcome, sqlite3.Error | MovedError | CommitError):
+        if isinstance(outcome, sqlite3.Error | FileReplacedError | CommitError):
             raise self._unavailable(outcome) from outcome
         raise outcome
 
@@ -270,11 +270,11 @@ def _made(connect: Callable[[], sqlite3.Connection]) -> _Connection:
 # -- procedures that are here alone ----------------------------------------------------------------
 
 
-def _statement(at: Session, statement: str, values: Sequence[Any]) -> Sequence[Any]:
+def _statement(at: SqliteSession, statement: str, values: Sequence[Any]) -> Sequence[Any]:
     return at.query(statement, *values)
 
 
-def _prepare(at: Session) -> Sequence[Any]:
+def _prepare(at: SqliteSession) -> Sequence[Any]:
     """Make what the file does not have yet."""
     # Of a file that is made now. A transaction here touches a few pages of a few bytes each, and
     # writes them whole.
@@ -291,31 +291,33 @@ def _prepare(at: Session) -> Sequence[Any]:
     return []
 
 
-def _has_tables(at: Session) -> bool:
+def _has_tables(at: SqliteSession) -> bool:
     return bool(at.query(HAS_TABLES))
 
 
-def _make_tables(at: Session) -> None:
+def _make_tables(at: SqliteSession) -> None:
     for definition in (*definitions(_DIALECT), *COUNTER):
         at.query(definition)
     at.query("INSERT INTO rxlanggraph_schema (version) VALUES (?)", VERSION)
 
 
 _PROCEDURES: Final[Mapping[str, Procedure]] = {
-    "prepare": Procedure(_prepare, alone=_prepare, together=False),
-    "read": Procedure(_statement, alone=_statement, together=False),
-    "write": Procedure(_statement, alone=_statement),
-    "commit": Procedure(commit, alone=commit_alone),
-    "increment": Procedure(increment, alone=count),
+    "prepare": Procedure(_prepare, single_statement=_prepare, batchable=False),
+    "read": Procedure(_statement, single_statement=_statement, batchable=False),
+    "write": Procedure(_statement, single_statement=_statement),
+    "commit": Procedure(commit, single_statement=commit_in_one_statement),
+    "increment": Procedure(increment, single_statement=increment_in_one_statement),
     "lock_acquire": Procedure(lock_acquire),
-    "tasks_add": Procedure(tasks_add, together=False),
-    "task_claim": Procedure(task_claim, idle=is_idle, alone=claim_alone),
-    "task_complete": Procedure(task_complete, alone=complete_alone),
+    "tasks_add": Procedure(tasks_add, batchable=False),
+    "task_claim": Procedure(
+        task_claim, is_noop=nothing_to_claim, single_statement=claim_in_one_statement
+    ),
+    "task_complete": Procedure(task_complete, single_statement=complete_in_one_statement),
     "task_fail": Procedure(task_fail),
     "task_release": Procedure(task_release),
-    "sweep_step": Procedure(sweep_step, together=False),
-    "tasks_requeue": Procedure(tasks_requeue, together=False),
-    "tasks_requeue_step": Procedure(tasks_requeue_step, together=False),
-    "tasks_purge_step": Procedure(tasks_purge_step, together=False),
+    "sweep_step": Procedure(sweep_step, batchable=False),
+    "tasks_requeue": Procedure(tasks_requeue, batchable=False),
+    "tasks_requeue_step": Procedure(tasks_requeue_step, batchable=False),
+    "tasks_purge_step": Procedure(tasks_purge_step, batchable=False),
 }
-SESSION: Final = Session.knowing(_PROCEDURES)
+SESSION: Final = SqliteSession.knowing(_PROCEDURES)

@@ -8,9 +8,15 @@ from typing import Any, Final, NamedTuple
 
 from rxlanggraph.state.backend import FENCE_KEPT
 from rxlanggraph.state.backends.sql.sqlite.numbers import NEXT, next_number
-from rxlanggraph.state.backends.sql.sqlite.session import Session
+from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 
-__all__ = ["commit", "commit_alone", "count", "increment", "lock_acquire"]
+__all__ = [
+    "commit",
+    "commit_in_one_statement",
+    "increment",
+    "increment_in_one_statement",
+    "lock_acquire",
+]
 
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 # Of characters: more than that is no 64-bit integer, and Python reads thousands of digits slowly.
@@ -36,7 +42,7 @@ class _Row(NamedTuple):
         return None if gone is None else gone + kept
 
 
-def _look(at: Session, namespace: str, key: str) -> _Row:
+def _look(at: SqliteSession, namespace: str, key: str) -> _Row:
     """Return what is there; of a key that is gone the fence alone."""
     rows = at.query(
         "SELECT item, version, expires, fence FROM rxlanggraph_entries"
@@ -45,11 +51,11 @@ def _look(at: Session, namespace: str, key: str) -> _Row:
         key,
     )
     row = _Row(*rows[0]) if rows else _Row()
-    is_over = row.expires is not None and row.expires <= at.moment
+    is_over = row.expires is not None and row.expires <= at.transaction_time
     return _Row(fence=row.fence) if row.item is None or is_over else row
 
 
-def _write(at: Session, namespace: str, key: str, row: _Row) -> None:
+def _write(at: SqliteSession, namespace: str, key: str, row: _Row) -> None:
     if row.item is None and row.fence is None:
         at.query("DELETE FROM rxlanggraph_entries WHERE namespace = ? AND key = ?", namespace, key)
     else:
@@ -59,12 +65,12 @@ def _write(at: Session, namespace: str, key: str, row: _Row) -> None:
             " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET item = excluded.item,"
             " version = excluded.version, expires = excluded.expires, fence = excluded.fence,"
             " forget = excluded.forget",
-            *(namespace, key, *row, row.forget(at.moment)),
+            *(namespace, key, *row, row.forget(at.transaction_time)),
         )
 
 
 def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
-    at: Session,
+    at: SqliteSession,
     namespace: str,
     names: Sequence[str],
     items: Sequence[str | None],
@@ -85,7 +91,7 @@ def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     for key, item, ttl, token in zip(names, items, ttls, tokens, strict=True):
         before = found[key]
         version = 0 if item is None else next_number(at)
-        expires = None if ttl is None else at.moment + ttl
+        expires = None if ttl is None else at.transaction_time + ttl
         fence = before.fence if token is None else token
         _write(at, namespace, key, _Row(item, version, expires, fence))
         befores.append(before.version)
@@ -96,8 +102,8 @@ def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     return [("done", None, befores, afters)]
 
 
-def commit_alone(  # noqa: PLR0917 - as above
-    at: Session,
+def commit_in_one_statement(  # noqa: PLR0917 - as above
+    at: SqliteSession,
     namespace: str,
     names: Sequence[str],
     items: Sequence[str | None],
@@ -110,7 +116,7 @@ def commit_alone(  # noqa: PLR0917 - as above
     if len(names) != 1 or checked != names or items == [None] or ttls != [None] or expected == [0]:
         return None
     ((key,), (item,), (token,), (version,)) = names, items, tokens, expected
-    written = at.query(_REPLACE, item, token, namespace, key, version, at.moment, token)
+    written = at.query(_REPLACE, item, token, namespace, key, version, at.transaction_time, token)
     return [("done", None, [version], [written[0][0]])] if written else None
 
 
@@ -122,23 +128,27 @@ _REPLACE: Final = (
 )
 
 
-def _clear(at: Session, count: int) -> None:
+def _clear(at: SqliteSession, count: int) -> None:
     """Delete twice as many entries that nobody needs: so they do not pile up."""
     at.query(
         "DELETE FROM rxlanggraph_entries WHERE (namespace, key) IN ("
         "SELECT namespace, key FROM rxlanggraph_entries"
         " WHERE forget IS NOT NULL AND forget <= ? LIMIT ?)",
-        *(at.moment, 2 * count),
+        *(at.transaction_time, 2 * count),
     )
 
 
-def increment(at: Session, namespace: str, key: str, by: int, token: int | None) -> Sequence[Any]:
+def increment(
+    at: SqliteSession, namespace: str, key: str, by: int, token: int | None
+) -> Sequence[Any]:
     """One row: what came of it, and the sum."""
-    return count(at, namespace, key, by, token) or _increment(at, namespace, key, by, token)
+    return increment_in_one_statement(at, namespace, key, by, token) or _increment(
+        at, namespace, key, by, token
+    )
 
 
-def count(
-    at: Session, namespace: str, key: str, by: int, token: int | None
+def increment_in_one_statement(
+    at: SqliteSession, namespace: str, key: str, by: int, token: int | None
 ) -> Sequence[Any] | None:
     """What most increments come to; None where there is more to say."""
     counted = at.query(_COUNT, by, token, namespace, key, token, by)
@@ -154,7 +164,9 @@ _COUNT: Final = (
 )
 
 
-def _increment(at: Session, namespace: str, key: str, by: int, token: int | None) -> Sequence[Any]:
+def _increment(
+    at: SqliteSession, namespace: str, key: str, by: int, token: int | None
+) -> Sequence[Any]:
     old = _look(at, namespace, key)
     if old.refuses(token):
         return [("stale", None)]
@@ -177,14 +189,16 @@ def _fits(number: int) -> bool:
 # -- locks -----------------------------------------------------------------------------------------
 
 
-def lock_acquire(at: Session, namespace: str, key: str, owner: str, ttl: float) -> Sequence[Any]:
+def lock_acquire(
+    at: SqliteSession, namespace: str, key: str, owner: str, ttl: float
+) -> Sequence[Any]:
     """One row: the token, or None."""
     rows = at.query(
         "SELECT owner, token FROM rxlanggraph_locks"
         " WHERE namespace = ? AND key = ? AND expires > ?",
         namespace,
         key,
-        at.moment,
+        at.transaction_time,
     )
     if rows and rows[0][0] != owner:
         return [(None,)]
@@ -193,7 +207,7 @@ def lock_acquire(at: Session, namespace: str, key: str, owner: str, ttl: float) 
     at.query(
         "DELETE FROM rxlanggraph_locks WHERE (namespace, key) IN ("
         "SELECT namespace, key FROM rxlanggraph_locks WHERE expires <= ? LIMIT 2)",
-        at.moment,
+        at.transaction_time,
     )
     at.query(
         "INSERT INTO rxlanggraph_locks (namespace, key, owner, token, expires)"
@@ -203,6 +217,6 @@ def lock_acquire(at: Session, namespace: str, key: str, owner: str, ttl: float) 
         key,
         owner,
         token,
-        at.moment + ttl,
+        at.transaction_time + ttl,
     )
     return [(token,)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rxlanggraph.state.backends.sql.sqlite.session import Session
+from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 
 __all__ = ["COUNTER", "NEXT", "next_number"]
 
@@ -34,7 +34,7 @@ COUNTER: Final = (
 )
 
 
-def next_number(at: Session) -> int:
+def next_number(at: SqliteSession) -> int:
     """Return what the next version or token is, for a statement that writes it."""
     ((number,),) = at.query(f"SELECT {NEXT}")
     return int(number)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from rxlanggraph.state.backend import MOST_AT_ONCE
-from rxlanggraph.state.backends.sql.sqlite.session import Session
+from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 
 __all__ = [
     "queue_of",
@@ -24,7 +24,7 @@ __all__ = [
 # -- what claims need, too -------------------------------------------------------------------------
 
 
-def queue_of(at: Session, namespace: str, queue_name: str) -> int | None:
+def queue_of(at: SqliteSession, namespace: str, queue_name: str) -> int | None:
     """Return the number of a queue; None if nothing was ever added to it."""
     rows = at.query(
         "SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?", namespace, queue_name
@@ -32,7 +32,7 @@ def queue_of(at: Session, namespace: str, queue_name: str) -> int | None:
     return rows[0][0] if rows else None
 
 
-def sweep(at: Session, queue: int | None) -> bool:
+def sweep(at: SqliteSession, queue: int | None) -> bool:
     """Sweep a queue, as the contract says, and let go what is due now; return if there is more."""
     swept = at.query(
         "UPDATE rxlanggraph_tasks SET"
@@ -42,18 +42,18 @@ def sweep(at: Session, queue: int | None) -> bool:
         " WHERE seq IN (SELECT seq FROM rxlanggraph_tasks"
         " WHERE queue = ? AND state IN ('delayed', 'claimed') AND due <= ? ORDER BY due LIMIT ?)"
         " RETURNING thread, state",
-        *(queue, at.moment, MOST_AT_ONCE),
+        *(queue, at.transaction_time, MOST_AT_ONCE),
     )
     unblock(at, queue, {thread for thread, state in swept if state == "dead"})
     return len(swept) == MOST_AT_ONCE
 
 
-def sweep_step(at: Session, namespace: str, queue_name: str) -> Sequence[Any]:
+def sweep_step(at: SqliteSession, namespace: str, queue_name: str) -> Sequence[Any]:
     """One row: whether there is more to sweep."""
     return [(sweep(at, queue_of(at, namespace, queue_name)),)]
 
 
-def unblock(at: Session, queue: int | None, threads: Iterable[str | None]) -> None:
+def unblock(at: SqliteSession, queue: int | None, threads: Iterable[str | None]) -> None:
     """Let the first unfinished task of each thread go, if it does not yet."""
     for thread in threads:
         if thread is not None:
@@ -62,7 +62,7 @@ def unblock(at: Session, queue: int | None, threads: Iterable[str | None]) -> No
                 " WHERE state = 'blocked' AND seq = (SELECT seq FROM rxlanggraph_tasks"
                 " WHERE queue = ? AND thread = ? AND state NOT IN ('completed', 'dead')"
                 " ORDER BY seq LIMIT 1)",
-                at.moment,
+                at.transaction_time,
                 queue,
                 thread,
             )
@@ -72,7 +72,7 @@ def unblock(at: Session, queue: int | None, threads: Iterable[str | None]) -> No
 
 
 def tasks_add(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
-    at: Session,
+    at: SqliteSession,
     namespace: str,
     queue_name: str,
     ids: Sequence[str],
@@ -98,14 +98,14 @@ def tasks_add(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
             "INSERT INTO rxlanggraph_tasks"
             " (queue, id, key, thread, priority, state, due, attempts, max_attempts, item)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
-            *(queue, task_id, key, thread, priority, state, at.moment + delay, cap, item),
+            *(queue, task_id, key, thread, priority, state, at.transaction_time + delay, cap, item),
         )
         added.append(task_id if new else _known(at, queue, task_id, key))
     unblock(at, queue, set(threads))
     return [(added,)]
 
 
-def _known(at: Session, queue: int | None, task_id: str, key: str | None) -> str:
+def _known(at: SqliteSession, queue: int | None, task_id: str, key: str | None) -> str:
     """Return the id of what has this id, or this key."""
     ((known,),) = at.query(
         "SELECT id FROM rxlanggraph_tasks WHERE queue = ? AND (id = ? OR key = ?)"
@@ -138,7 +138,7 @@ _PUT_BACK: Final = (
 
 
 def tasks_requeue(
-    at: Session, namespace: str, queue_name: str, ids: Sequence[str]
+    at: SqliteSession, namespace: str, queue_name: str, ids: Sequence[str]
 ) -> Sequence[Any]:
     """One row: how many were put back."""
     queue = queue_of(at, namespace, queue_name)
@@ -148,7 +148,7 @@ def tasks_requeue(
 
 
 def tasks_requeue_step(
-    at: Session, namespace: str, queue_name: str, last: int, until: int | None
+    at: SqliteSession, namespace: str, queue_name: str, last: int, until: int | None
 ) -> Sequence[Any]:
     """One row: how many were put back, and the last one of them and of all; None at the end."""
     queue = queue_of(at, namespace, queue_name)
@@ -162,14 +162,14 @@ def tasks_requeue_step(
     return [(len(dead), dead[-1], until)]
 
 
-def _put_back(at: Session, queue: int | None, dead: Sequence[int]) -> None:
+def _put_back(at: SqliteSession, queue: int | None, dead: Sequence[int]) -> None:
     """Put these tasks to the end, in this order."""
-    back = at.query(_PUT_BACK, at.moment, json.dumps(dead))
+    back = at.query(_PUT_BACK, at.transaction_time, json.dumps(dead))
     unblock(at, queue, {thread for (thread,) in back})
 
 
 def tasks_purge_step(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
-    at: Session,
+    at: SqliteSession,
     namespace: str,
     queue_name: str,
     states: Sequence[str],

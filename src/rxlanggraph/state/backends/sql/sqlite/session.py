@@ -1,9 +1,9 @@
 """One connection to an SQLite file, and the transactions on it.
 
-Confined to the thread that made it. Procedures are functions over a `Session`: in that thread they
-run from beginning to end, so a call is one hop to it and back, and one that is cancelled meanwhile
-is whole, or did not begin. Calls that come together are one transaction: the disk is waited for
-once.
+Confined to the thread that made it. Procedures are functions over a `SqliteSession`: in that
+thread they run from beginning to end, so a call is one hop to it and back, and one that is
+cancelled meanwhile is whole, or did not begin. Calls that come together are one transaction: the
+disk is waited for once.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 __all__ = [
     "Call",
     "CommitError",
-    "MovedError",
+    "FileReplacedError",
     "Outcome",
     "Procedure",
-    "Session",
+    "SqliteSession",
     "error_code",
     "is_busy",
 ]
@@ -60,16 +60,16 @@ class Procedure(NamedTuple):
     Attributes:
         body: Is given the session and the arguments; returns rows. Runs in a transaction, as the
             only writer of the file, also with others in the same one.
-        idle: A look that does not hold the file: whether there is nothing to do, and no row.
-        alone: What is tried first where a call comes alone: one statement, which is a transaction
-            by itself. None instead of rows if it has done nothing.
-        together: Whether it may share a transaction: none that may take long.
+        is_noop: A look that does not hold the file: whether there is nothing to do, and no row.
+        single_statement: What is tried first where a call comes alone: one statement, which is a
+            transaction by itself. None instead of rows if it has done nothing.
+        batchable: Whether it may share a transaction: none that may take long.
     """
 
     body: Callable[..., Sequence[Any]]
-    idle: Callable[..., bool] | None = None
-    alone: Callable[..., Sequence[Any] | None] | None = None
-    together: bool = True
+    is_noop: Callable[..., bool] | None = None
+    single_statement: Callable[..., Sequence[Any] | None] | None = None
+    batchable: bool = True
 
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -79,7 +79,7 @@ class CommitError(Exception):
     """The file could not be written to the end; nobody knows what of it is on the disk."""
 
 
-class MovedError(Exception):
+class FileReplacedError(Exception):
     """The file is no longer at its path: who opens that reads and writes another one."""
 
 
@@ -100,13 +100,15 @@ def error_code(error: BaseException | None) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-class Session(sqlite3.Connection):
+class SqliteSession(sqlite3.Connection):
     """A connection that knows procedures.
 
     Attributes:
         procedures: By their names; of the class that is made by `knowing`.
-        moment: The clock of the database (rule 2 of the contract): stands still in a transaction.
-        marks: What procedures note for the next calls, of no consequence for what they answer.
+        transaction_time: The clock of the database (rule 2 of the contract): stands still in a
+            transaction.
+        hot_queues: Those in which the last claim found a task; claims there look for no others
+            first. Of no consequence for what they answer.
     """
 
     procedures: Mapping[str, Procedure]
@@ -115,14 +117,16 @@ class Session(sqlite3.Connection):
         super().__init__(path, *args, **kwargs)
         self._path = path
         self._file = os.stat(path)  # noqa: PTH116 - a Path's takes longer, at each check
-        self.moment = time.time()
-        self.marks: set[Any] = set()
-        self.create_function("rxlanggraph_now", 0, lambda: self.moment, deterministic=True)
+        self.transaction_time = time.time()
+        self.hot_queues: set[Any] = set()
+        self.create_function(
+            "rxlanggraph_now", 0, lambda: self.transaction_time, deterministic=True
+        )
 
     @classmethod
-    def knowing(cls, procedures: Mapping[str, Procedure]) -> type[Session]:
+    def knowing(cls, procedures: Mapping[str, Procedure]) -> type[SqliteSession]:
         """Return a class of sessions that know ``procedures``."""
-        return type("Session", (cls,), {"procedures": procedures})
+        return type("SqliteSession", (cls,), {"procedures": procedures})
 
     def execute(self, _: str, calls: Iterable[Any] = (), /) -> _Rows:  # type: ignore[override]  # what aiosqlite's execute_fetchall needs
         """Do ``calls``; return the `Outcome` of each.
@@ -149,34 +153,34 @@ class Session(sqlite3.Connection):
 
     def _done(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
         """Do what may be done together, as a whole; return the rows of each."""
-        self.moment = time.time()
+        self.transaction_time = time.time()
         self.check_path()
         if len(calls) == 1:
-            done = self._alone(calls[0])
+            done = self._in_one_statement(calls[0])
             if done is not None:
                 return [done]
         rows: list[Sequence[Any]] = [[] for _ in calls]
-        todo = {place: call for place, call in enumerate(calls) if not self._is_idle(call)}
+        todo = {place: call for place, call in enumerate(calls) if not self._is_noop(call)}
         if todo:
             with self.transaction():
                 for place, call in todo.items():
                     rows[place] = self.procedures[call.procedure].body(self, *call.arguments)
         return rows
 
-    def _is_idle(self, call: Call) -> bool:
+    def _is_noop(self, call: Call) -> bool:
         if not call.is_wanted:
             return True
-        idle = self.procedures[call.procedure].idle
-        return idle is not None and idle(self, *call.arguments)
+        is_noop = self.procedures[call.procedure].is_noop
+        return is_noop is not None and is_noop(self, *call.arguments)
 
-    def _alone(self, call: Call) -> Sequence[Any] | None:
-        alone = self.procedures[call.procedure].alone
-        if alone is None:
+    def _in_one_statement(self, call: Call) -> Sequence[Any] | None:
+        single_statement = self.procedures[call.procedure].single_statement
+        if single_statement is None:
             return None
-        if self._is_idle(call):
+        if self._is_noop(call):
             return []
         try:
-            return alone(self, *call.arguments)
+            return single_statement(self, *call.arguments)
         except sqlite3.OperationalError as error:
             # It may have been committing: a statement alone is a transaction.
             if error_code(error) == sqlite3.SQLITE_IOERR:
@@ -188,13 +192,13 @@ class Session(sqlite3.Connection):
         """Hold the file as its only writer, and do all of the block or nothing.
 
         Raises:
-            MovedError: The file is no longer where it was opened; nothing was done.
+            FileReplacedError: The file is no longer where it was opened; nothing was done.
             CommitError: Nobody knows whether it was done.
         """
         self.query("BEGIN IMMEDIATE")
         try:
             # Others may have been writing for some time.
-            self.moment = time.time()
+            self.transaction_time = time.time()
             self.check_path()
             yield
             self._commit()
@@ -217,13 +221,13 @@ class Session(sqlite3.Connection):
         """Refuse a file that is not the one at its path; for reads, too.
 
         Raises:
-            MovedError: The file is no longer where it was opened.
+            FileReplacedError: The file is no longer where it was opened.
         """
         try:
             if os.path.samestat(os.stat(self._path), self._file):  # noqa: PTH116 - as above
                 return
         except OSError:  # there is none, or none that we may see
             pass
-        raise MovedError(
+        raise FileReplacedError(
             "it was moved, deleted or replaced while it was open; close the state, and open it anew"
         )
