@@ -3,7 +3,7 @@ from __future__ import annotations
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.state.backends.sql.postgresql import fast_path as postgresql_queue
+from rxlanggraph.state.backends.sql.postgresql import fast_path
 from support import sql_claims
 from support.patching import patch
 from support.sql_ways import add, opened
@@ -12,9 +12,9 @@ from support.tasks import run
 
 @given("full looks count as slow")
 def full_looks_count_as_slow(context: Context) -> None:
-    patch(context, postgresql_queue, "_MEASURED", 1)
-    patch(context, postgresql_queue, "_SLOW", 0.0)
-    patch(context, postgresql_queue, "_TIMES_SLOWER", 0)
+    patch(context, fast_path, "_MEASURED", 1)
+    patch(context, fast_path, "_SLOW", 0.0)
+    patch(context, fast_path, "_TIMES_SLOWER", 0)
 
 
 @when("{count:d} tasks were claimed while somebody else's transaction is open")

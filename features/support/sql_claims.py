@@ -8,7 +8,7 @@ from typing import Any
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
 from rxlanggraph.state.backend import Backend
-from rxlanggraph.state.backends.sql.postgresql import fast_path as postgresql_queue
+from rxlanggraph.state.backends.sql.postgresql import fast_path
 from support.sql_ways import add, opened, plain
 
 __all__ = [
@@ -45,7 +45,7 @@ def pages_of_claim(url: str, hindsight: float) -> int:
         cursor.execute("SELECT id FROM rxlanggraph_queues")
         ((number,),) = cursor.fetchall()
         types = "integer, text, double precision, double precision"
-        cursor.execute(f"PREPARE claim ({types}) AS {postgresql_queue._CLAIM.any}")
+        cursor.execute(f"PREPARE claim ({types}) AS {fast_path._CLAIM.any}")
         values = f"{number}, 'worker', 30, {hindsight}"
         plans: list[Any] = []
         for _ in range(2):  # the first one notes in the index what is dead
@@ -73,8 +73,8 @@ def pages_of_looks(url: str, count: int) -> tuple[int, int]:
         ((number,),) = connection.execute("SELECT id FROM rxlanggraph_queues").fetchall()
         bounds = f"{number}, 'worker', 30, 1"
         read = [
-            _pages_of_ready(connection, postgresql_queue._CLAIM.any, bounds),
-            _pages_of_ready(connection, postgresql_queue._CLAIM.behind, f"{bounds}, 0, {count}"),
+            _pages_of_ready(connection, fast_path._CLAIM.any, bounds),
+            _pages_of_ready(connection, fast_path._CLAIM.behind, f"{bounds}, 0, {count}"),
         ]
         other.execute("ROLLBACK")
     return read[0], read[1]
@@ -97,7 +97,7 @@ async def claim_between_full_looks(url: str) -> list[str | None]:
         await add(backend, *"abcde")
         first = await backend.task_claim("queue", "worker", 60.0)
         assert first is not None
-        (queue,) = backend._database._queues.values()  # type: ignore[attr-defined]
+        (queue,) = backend._database._fast_path._queues.values()  # type: ignore[attr-defined]
         clock = queue._time() + 10
         queue._time = lambda: clock
 
@@ -127,7 +127,7 @@ class Late:
     async def prepare(self, *others: str) -> None:
         await add(self._backend, "first", "second", "late", *others)
         await self.claim()  # so that the queue is known
-        (queue,) = self._backend._database._queues.values()  # type: ignore[attr-defined]
+        (queue,) = self._backend._database._fast_path._queues.values()  # type: ignore[attr-defined]
         queue._time = lambda: self._clock
         await self.claim()  # with a full look
         with plain(self._url) as connection:
@@ -167,7 +167,7 @@ async def claim_without_second_look(url: str) -> list[str | BaseException | None
     async with opened(url) as backend:
         late = Late(url, backend)
         await late.prepare("a", "b")
-        (queue,) = backend._database._queues.values()  # type: ignore[attr-defined]
+        (queue,) = backend._database._fast_path._queues.values()  # type: ignore[attr-defined]
         queue._call = away
         return await asyncio.gather(*[late.claim() for _ in range(4)], return_exceptions=True)
 
@@ -204,5 +204,5 @@ async def claim_from_tables_made_anew(url: str, how: str) -> tuple[list[str | No
         with plain(url) as connection:
             cursor = connection.execute("SELECT id FROM rxlanggraph_queues WHERE name = 'queue'")
             (row,) = cursor.fetchall()
-        (queue,) = backend._database._queues.values()  # type: ignore[attr-defined]
+        (queue,) = backend._database._fast_path._queues.values()  # type: ignore[attr-defined]
         return claimed, row == (queue.number,)

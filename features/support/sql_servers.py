@@ -142,7 +142,7 @@ async def count_with_options(url: str, options: str, calls: int) -> Counted:
     async with opened(f"{url}&{options}") as backend:
         counted = await asyncio.gather(*[backend.increment("n", 1, None) for _ in range(calls)])
         limit = "SELECT current_setting('statement_timeout')"
-        rows = await backend._database._fetch(limit, ())  # type: ignore[attr-defined]
+        rows = await backend._database._pool.fetch(limit, ())  # type: ignore[attr-defined]
         with plain(url) as other:
             return Counted(max(counted), await asked(other, ACTIVITY), rows[0][0])
 

@@ -47,7 +47,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
+
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
 
 __all__ = [
     "COMPLETED",
@@ -57,6 +59,7 @@ __all__ = [
     "ClaimedTask",
     "DeadLetter",
     "DeadTask",
+    "ImmediateBackend",
     "NewTask",
     "Page",
     "QueueStats",
@@ -67,6 +70,10 @@ __all__ = [
     "Versioned",
     "Write",
     "WriteResult",
+    "as_immediate",
+    "counter_overflow",
+    "not_an_integer",
+    "stale_token",
 ]
 
 TaskState = Literal["waiting", "claimed", "completed", "dead"]
@@ -447,3 +454,66 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Let go of all connections. Idempotent; also where the server is gone."""
+
+
+class ImmediateBackend(Backend, Protocol):
+    """A backend that also reads and replaces one value without awaiting: one in memory can.
+
+    A coroutine for each, and the tuples that they hand over, take longer than the work. A state
+    looks for these methods in the class of its backend, so that what stands before a backend, and
+    hands on its attributes, is still asked through the methods of `Backend`.
+    """
+
+    def read_now(self, key: str) -> StoredValue:
+        """Do what ``read([key])`` does."""
+
+    def replace_now(
+        self, key: str, version: int, text: str, ttl: float | None, token: int | None
+    ) -> int | None:
+        """Do what ``commit({key: Write(text, ttl, token)}, {key: version})`` does.
+
+        Returns:
+            The version after it; None if ``key`` has another one than ``version``.
+
+        Raises:
+            StaleTokenError: ``token`` is too old; nothing was changed.
+        """
+
+
+def as_immediate(backend: Backend) -> ImmediateBackend | None:
+    """Return ``backend`` as an `ImmediateBackend`; None if its class is none."""
+    if all(hasattr(type(backend), name) for name in ("read_now", "replace_now")):
+        return cast("ImmediateBackend", backend)
+    return None
+
+
+# -- what a backend raises -------------------------------------------------------------------------
+
+
+def stale_token(key: str, token: int | None, newest: int | None = None) -> StaleTokenError:
+    """Return the error of a write with a token that is too old.
+
+    Args:
+        key: What was to be written.
+        token: The token of the write.
+        newest: The newest token that has written the key, if it is known.
+    """
+    newer = "a newer one" if newest is None else f"token {newest}, which is newer,"
+    return StaleTokenError(
+        f"the write of {key!r} with token {token} is refused: {newer} has written it; if it is "
+        "that of a lock, the lock was lost: take it again"
+    )
+
+
+def not_an_integer(key: str, text: str | None = None) -> InvalidTypeError:
+    """Return the error of an increment of something else; ``text`` is what is there, if known."""
+    return InvalidTypeError(f"{key!r} cannot be incremented, as it is no integer{_held(text)}")
+
+
+def counter_overflow(key: str, text: str | None = None) -> InvalidArgumentError:
+    """Return the error of an increment beyond 64 bits; ``text`` is what is there, if known."""
+    return InvalidArgumentError(f"the counter {key!r} would leave 64 bits{_held(text)}")
+
+
+def _held(text: str | None) -> str:
+    return "" if text is None else f"; it holds {text[:100]}"

@@ -11,8 +11,7 @@ from typing import Any, TypeVar, overload
 from reactivex import Observable
 
 from rxlanggraph.errors import ContentionError
-from rxlanggraph.state.backend import StoredValue, Versioned, Write, WriteResult
-from rxlanggraph.state.backends.memory import ImmediateMemoryBackend
+from rxlanggraph.state.backend import StoredValue, Versioned, Write, WriteResult, as_immediate
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import (
     JSON_TYPES,
@@ -51,9 +50,7 @@ class KeyOperations:
     def __init__(self, client: BackendClient) -> None:
         self._client = client
         # Where one value is read and replaced without awaiting.
-        self._memory = (
-            client.backend if isinstance(client.backend, ImmediateMemoryBackend) else None
-        )
+        self._immediate = as_immediate(client.backend)
         # Of those that update a key here: they would only overtake each other.
         self._updates: UpdateQueue[StoredValue] = UpdateQueue()
 
@@ -273,18 +270,18 @@ class KeyOperations:
         return watch(self._client, key, check_seconds("interval", interval))
 
     async def _read(self, key: str) -> StoredValue:
-        if self._memory is not None:
+        if self._immediate is not None:
             self._client.check_open()
-            return self._memory.read_now(key)
+            return self._immediate.read_now(key)
         (entry,) = await self._client.call(self._client.backend.read, [key], repeatable=True)
         return entry
 
     async def _replace(self, key: str, version: int, text: str, ttl: Any, token: Any) -> int | None:
         seconds = None if ttl is None else check_seconds("ttl", ttl)
         number = check_token(token)
-        if self._memory is not None:
+        if self._immediate is not None:
             self._client.check_open()
-            after = self._memory.replace_now(key, version, text, seconds, number)
+            after = self._immediate.replace_now(key, version, text, seconds, number)
         else:
             changes = {key: Write(text, seconds, number)}
             written = await self._client.call(self._client.backend.commit, changes, {key: version})

@@ -198,25 +198,21 @@ class MemoryBackend:
 
 
 class ImmediateMemoryBackend(MemoryBackend):
-    """What `open_state` opens: a state reads and replaces one value of it without awaiting.
+    """What `open_state` opens: an `ImmediateBackend`.
 
-    A coroutine for each, and the tuples that they hand over, take longer than the work. It is no
-    part of `MemoryBackend`, so that who overrides the methods of that is asked through them.
+    The two methods are no part of `MemoryBackend`, so that a subclass that overrides the others is
+    asked through them.
     """
 
     def read_now(self, key: str) -> StoredValue:
-        """Do what ``read([key])`` does."""
+        """See `ImmediateBackend.read_now`."""
         with self._lock:
             return self._space.entry(key)
 
     def replace_now(
         self, key: str, version: int, text: str, ttl: float | None, token: int | None
     ) -> int | None:
-        """Do what ``commit({key: Write(text, ttl, token)}, {key: version})`` does.
-
-        Returns:
-            The version after it; None if ``key`` has another one than ``version``.
-        """
+        """See `ImmediateBackend.replace_now`."""
         with self._lock:
             return self._space.replace(key, version, text, ttl, token)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rxlanggraph.concurrency.timers import DeadlineHeap
-from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
 from rxlanggraph.state.backend import (
     FENCE_KEPT,
     NewTask,
@@ -16,6 +15,9 @@ from rxlanggraph.state.backend import (
     TaskState,
     Write,
     WriteResult,
+    counter_overflow,
+    not_an_integer,
+    stale_token,
 )
 from rxlanggraph.state.backends.memory.queue import MemoryQueue
 
@@ -113,7 +115,7 @@ class MemoryNamespace:
         entry = self._entries.get(key)
         total = by if entry is None else _integer(key, entry.text) + by
         if not -(2**63) <= total < 2**63:
-            raise InvalidArgumentError(f"the counter {key!r} would leave 64 bits: {total}")
+            raise counter_overflow(key, None if entry is None else entry.text)
         if self._gone.deadlines:
             self._gone.discard(key)
         self._entries[key] = StoredValue(str(total), next(self._numbers))
@@ -137,10 +139,7 @@ class MemoryNamespace:
     def _check_fence(self, key: str, token: int) -> None:
         fence = self._fences.get(key)
         if fence is not None and token < fence:
-            raise StaleTokenError(
-                f"the write of {key!r} with token {token} is refused: token {fence}, which is "
-                "newer, has written it; if it is that of a lock, the lock was lost: take it again"
-            )
+            raise stale_token(key, token, fence)
 
     def _write(self, key: str, text: str | None, ttl: float | None, token: int | None) -> int:
         if token is not None:
@@ -223,7 +222,7 @@ def _integer(key: str, text: str | None) -> int:
     try:
         value = int(digits)
     except ValueError:
-        raise InvalidTypeError(f"{key!r} holds {digits[:100]}, which is no integer") from None
+        raise not_an_integer(key, digits) from None
     if not -(2**63) <= value < 2**63:
-        raise InvalidArgumentError(f"{key!r} holds {digits[:100]}, which exceeds 64 bits")
+        raise counter_overflow(key, digits)
     return value

@@ -23,13 +23,8 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
-from rxlanggraph.errors import (
-    InvalidArgumentError,
-    InvalidTypeError,
-    StaleTokenError,
-)
 from rxlanggraph.state.backend import (
     FENCE_KEPT,
     ClaimedTask,
@@ -42,6 +37,9 @@ from rxlanggraph.state.backend import (
     TaskState,
     Write,
     WriteResult,
+    counter_overflow,
+    not_an_integer,
+    stale_token,
 )
 from rxlanggraph.state.backends.redis.pool import ConnectionPool
 from rxlanggraph.state.backends.redis.scripts import (
@@ -138,7 +136,7 @@ class RedisBackend:
         if answer is None:
             return None
         if isinstance(answer, list):
-            _refuse(*answer)
+            raise _refusal(*answer)
         versions = map(int, answer.split())
         return {key: WriteResult(next(versions), next(versions)) for key in keys if key in changes}
 
@@ -153,7 +151,7 @@ class RedisBackend:
             "" if token is None else token,
         )
         if isinstance(answer, list):
-            _refuse(*answer)
+            raise _refusal(*answer)
         return int(answer)
 
     # -- locks -------------------------------------------------------------------------------
@@ -325,17 +323,11 @@ def _described(change: Write) -> tuple[str | int, ...]:
     return ("set", change.text, ttl, token)
 
 
-def _refuse(why: str, key: str, *particulars: Any) -> NoReturn:
+def _refusal(why: str, key: str, *particulars: Any) -> Exception:
     if why == "stale token":
-        token, highest = particulars
-        raise StaleTokenError(
-            f"the write of {key!r} with token {token} is refused: token {highest}, which is "
-            "newer, has written it; if it is that of a lock, the lock was lost: take it again"
-        )
-    held = "" if not particulars else f"; it holds {particulars[0][:100]}"
-    if why == "no integer":
-        raise InvalidTypeError(f"{key!r} cannot be incremented, as it is no integer{held}")
-    raise InvalidArgumentError(f"the counter {key!r} would leave 64 bits{held}")
+        return stale_token(key, *particulars)
+    error = not_an_integer if why == "no integer" else counter_overflow
+    return error(key, *particulars)
 
 
 def _milliseconds(seconds: float) -> int:

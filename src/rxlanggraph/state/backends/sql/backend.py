@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import starmap
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn, Protocol
+from typing import Any, Final, Literal, Protocol
 
-from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleTokenError
 from rxlanggraph.state.backend import (
     ClaimedTask,
     DeadTask,
@@ -26,6 +25,9 @@ from rxlanggraph.state.backend import (
     TaskState,
     Write,
     WriteResult,
+    counter_overflow,
+    not_an_integer,
+    stale_token,
 )
 from rxlanggraph.state.backends.sql.schema import WAITING
 from rxlanggraph.state.backends.sql.statements import (
@@ -117,7 +119,7 @@ class SqlBackend:
             "commit", list(changes), items, ttls, tokens, list(checks), list(checks.values())
         )
         if outcome == "stale":
-            _refuse(key, changes[key].token)
+            raise stale_token(key, changes[key].token)
         if outcome == "changed":
             return None
         return dict(zip(changes, map(WriteResult, befores, afters), strict=True))
@@ -132,11 +134,11 @@ class SqlBackend:
         """
         outcome, total = await self._answer("increment", key, by, token)
         if outcome == "stale":
-            _refuse(key, token)
+            raise stale_token(key, token)
         if outcome == "type":
-            raise InvalidTypeError(f"the value of {key!r} is no integer; it cannot be incremented")
+            raise not_an_integer(key)
         if outcome == "range":
-            raise InvalidArgumentError(f"{key!r} plus {by} does not fit into 64 bits")
+            raise counter_overflow(key)
         return int(total)
 
     # -- locks -------------------------------------------------------------------------------
@@ -305,10 +307,3 @@ _NONE: Final[tuple[list[Any], ...]] = ([], [], [])
 _NO_PLACES: Final[tuple[int, int | None]] = (0, None)
 _NO_IDS: Final[tuple[str, str | None]] = ("", None)
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {"waiting": WAITING}
-
-
-def _refuse(key: str, token: int | None) -> NoReturn:
-    raise StaleTokenError(
-        f"the write of {key!r} with token {token} is refused: a newer one has written it; if "
-        "it is that of a lock, the lock was lost: take it again"
-    )

@@ -2,8 +2,7 @@
 
 A map; each imports only from those above it.
 
-    pool                 connections: few, kept, and looked at before they are used
-    shortcuts            what most calls come to, in one statement each
-    fast_path            the same for one queue
+    pool                 connections: few, kept, and looked at before they are used; statements
+    fast_path            what most calls come to, in one statement instead of a procedure
     database             statements and procedures, and what the server's errors mean
 """

@@ -1,25 +1,121 @@
-"""One queue of work in PostgreSQL: what most calls come to, in one statement each.
+"""What most calls come to, in one statement each; where it finds no row, the procedure is called.
 
-They do what the procedures of the same names do, and keep to the same locks (procedures.sql), for
-the plain case: nothing to sweep, a task without a thread. Where one finds no row, the procedure is
-called.
+A procedure costs PostgreSQL several times as much as a statement. The statements here do what the
+procedures of the same names do, and keep to the same locks (procedures.sql), for the plain case:
+one value, a counter that is one and goes on being one; of a queue a task without a thread, where
+there is nothing to sweep.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
 from rxlanggraph.state.backends.sql.batcher import Batcher
-from rxlanggraph.state.backends.sql.postgresql.shortcuts import call_of
+from rxlanggraph.state.backends.sql.postgresql.pool import Pool
 
-__all__ = ["Fetch", "Queue"]
+__all__ = ["FastPath", "QueueFastPath"]
 
-Fetch: TypeAlias = "Callable[[str, Sequence[Any]], Awaitable[Sequence[Row]]]"
+# -- values ----------------------------------------------------------------------------------------
+
+# What is locked here is in its latest state, also where it was changed since the statement began;
+# what was made since then is not seen: the last condition finds that.
+_COMMIT: Final = """
+WITH held AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock(1920494187, hashtext($1 || '/' || $2) & 1023)
+), old AS MATERIALIZED (
+    SELECT e.version, CASE
+        WHEN e.item IS NOT NULL AND (e.expires IS NULL OR e.expires > rxlanggraph_now())
+        THEN e.version ELSE 0 END AS seen
+    FROM held CROSS JOIN rxlanggraph_entries AS e
+    WHERE e.namespace = $1 AND e.key = $2
+    FOR UPDATE OF e
+)
+INSERT INTO rxlanggraph_entries AS e (namespace, key, item, version, fence)
+SELECT $1, $2, $3, nextval('rxlanggraph_counter'), $4::bigint
+FROM held LEFT JOIN old ON true
+WHERE $5::bigint IS NULL OR coalesce(old.seen, 0) = $5
+ON CONFLICT (namespace, key) DO UPDATE SET
+    item = excluded.item, version = excluded.version, expires = NULL, forget = NULL,
+    fence = coalesce(excluded.fence, e.fence)
+WHERE (e.fence <= excluded.fence) IS NOT FALSE AND e.version = (SELECT version FROM old)
+RETURNING coalesce((SELECT seen FROM old), 0), e.version
+"""
+
+# The version is drawn when the name is held: so what is written later has the larger one.
+_INCREMENT: Final = """
+WITH held AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock(1920494187, hashtext($1 || '/' || $2) & 1023)
+)
+INSERT INTO rxlanggraph_entries AS e (namespace, key, item, version, fence)
+SELECT $1, $2, $3::bigint::text, nextval('rxlanggraph_counter'), $4::bigint FROM held
+ON CONFLICT (namespace, key) DO UPDATE SET
+    item = (e.item::bigint + $3)::text, version = excluded.version,
+    fence = coalesce(excluded.fence, e.fence),
+    forget = rxlanggraph_forget(e.expires, coalesce(excluded.fence, e.fence))
+WHERE e.item ~ '^-?[0-9]{1,18}$' AND $3 BETWEEN -1000000000000000000 AND 1000000000000000000
+    AND (e.expires IS NULL OR e.expires > rxlanggraph_now())
+    AND (e.fence <= $4) IS NOT FALSE
+RETURNING 'done', e.item::bigint
+"""
+
+
+class _Shortcut(NamedTuple):
+    """A statement that may do instead of a procedure.
+
+    Attributes:
+        statement: What it is.
+        arguments: What it takes.
+        answer: Makes of its rows what the procedure would return; no row: it has done nothing.
+    """
+
+    statement: str
+    arguments: Sequence[Any]
+    answer: Callable[[Sequence[Row]], Sequence[Row]]
+
+
+def _shortcut(procedure: str, arguments: Sequence[Any]) -> _Shortcut | None:
+    """Return what may do instead of a call; None if nothing can. Any thread; never blocks."""
+    if procedure == "commit":
+        return _replacement(*arguments)
+    if procedure == "increment":
+        return _Shortcut(_INCREMENT, arguments, _same)
+    return None
+
+
+def _same(rows: Sequence[Row]) -> Sequence[Row]:
+    return rows
+
+
+def _replacement(  # noqa: PLR0917 - as backend.py calls it
+    namespace: str,
+    names: Sequence[str],
+    items: Sequence[str | None],
+    ttls: Sequence[float | None],
+    tokens: Sequence[int | None],
+    checked: Sequence[str],
+    expected: Sequence[int],
+) -> _Shortcut | None:
+    """For one value that is set for good, where nothing beside it is looked at.
+
+    Without arrays, which the driver takes apart and puts together in Python.
+    """
+    if len(names) != 1 or None in items or ttls != [None] or checked not in ([], names):
+        return None
+    version = expected[0] if checked else None
+    return _Shortcut(_COMMIT, (namespace, *names, *items, *tokens, version), _replaced)
+
+
+def _replaced(rows: Sequence[Row]) -> Sequence[Row]:
+    return [("done", None, [before], [after]) for before, after in rows]
+
+
+# -- one queue -------------------------------------------------------------------------------------
 
 # Of one moment for the whole statement: so that an index can be searched for it. Not by extract(),
 # which takes a number with decimals on the way.
@@ -106,7 +202,14 @@ _AGAIN: Final[Row] = []
 _SUSPICIOUS: Final = 20
 
 
-class Queue:
+@cache
+def _call_of(procedure: str, count: int) -> str:
+    """Return the statement that calls a procedure with so many arguments. Any thread."""
+    places = ", ".join(f"${place}" for place in range(1, count + 1))
+    return f"SELECT * FROM rxlanggraph_{procedure}({places})"  # noqa: S608 - no input of anybody
+
+
+class QueueFastPath:
     """A queue whose number is known, which no other one ever has.
 
     To look the number up takes PostgreSQL as long as to find the next task. Confined to the loop on
@@ -115,18 +218,13 @@ class Queue:
     Args:
         number: Its number.
         name: Its namespace and its name.
-        fetch: Runs a statement, and returns the rows.
-        known: All whose number is known. It enters itself, and leaves when the number turns out to
-            be that of tables that are no more.
+        pool: Runs statements.
     """
 
-    def __init__(
-        self, number: int, name: tuple[str, str], fetch: Fetch, known: dict[Any, Queue]
-    ) -> None:
+    def __init__(self, number: int, name: tuple[str, str], pool: Pool) -> None:
         self.number = number
         self._name = name
-        self._fetch = fetch
-        self._known = known
+        self._pool = pool
         self._time = asyncio.get_running_loop().time
         self._looked = -_FOREVER
         self._period = _PERIOD
@@ -138,7 +236,11 @@ class Queue:
         self._swept = 0  # claims in a row that only the procedure could make
         # The worker and the lease of each.
         self._claims: Batcher[tuple[str, float], Row | None] = Batcher(self._claim)
-        known[name] = self
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether the number may be that of tables that are no more: look it up again."""
+        return self._swept >= _SUSPICIOUS
 
     async def task_claim(self, worker: str, lease: float) -> Sequence[Row]:
         """Claim a task; with others who do so, in one statement for all of them."""
@@ -153,7 +255,7 @@ class Queue:
     async def task_complete(self, task_id: str, token: int, result: str) -> Sequence[Row]:
         """Complete a task; one row: whether it is complete."""
         arguments = (task_id, token, result)
-        rows = await self._fetch(_COMPLETE, (self.number, *arguments))
+        rows = await self._pool.fetch(_COMPLETE, (self.number, *arguments))
         return rows or await self._call("task_complete", *arguments)
 
     async def _claim(self, claims: Sequence[tuple[str, float]]) -> Sequence[Row | None]:
@@ -190,9 +292,9 @@ class Queue:
         bounds = (self.number, *arguments, hindsight)
         rows: Sequence[Row] = []
         if self._mark is not None and not is_full:
-            rows = await self._fetch(claims.behind, (*bounds, *self._mark))
+            rows = await self._pool.fetch(claims.behind, (*bounds, *self._mark))
         if not rows:
-            rows = await self._fetch(claims.any, bounds)
+            rows = await self._pool.fetch(claims.any, bounds)
         if is_full:
             self._looked = now
             self._measure(rows)
@@ -217,15 +319,74 @@ class Queue:
         """Claim, after what has fallen due was made ready."""
         rows = await self._call(procedure, *arguments)
         self._swept += bool(rows)
-        if self._swept == _SUSPICIOUS and self._known.get(self._name) is self:
-            del self._known[self._name]
         return rows
 
     async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         every = (*self._name, *arguments)
-        return await self._fetch(call_of(procedure, len(every)), every)
+        return await self._pool.fetch(_call_of(procedure, len(every)), every)
 
 
 def _last(rows: Sequence[Row]) -> tuple[int, int]:
     """Return priority and place of the last one of the tasks that were claimed."""
     return max(((row[-3], row[-2]) for row in rows), key=lambda place: (-place[0], place[1]))
+
+
+# -- all procedures --------------------------------------------------------------------------------
+
+_QUEUE: Final = "SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name = $2"
+_MOST_QUEUES: Final = 1_000
+_IN_QUEUES: Final[Mapping[str, Callable[..., Coroutine[Any, Any, Sequence[Row]]]]] = {
+    "task_claim": QueueFastPath.task_claim,
+    "task_complete": QueueFastPath.task_complete,
+}
+
+
+class FastPath:
+    """Calls procedures, by way of a statement where one will do. Confined to the loop of the pool.
+
+    Args:
+        pool: Runs statements.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        # By namespace and name.
+        self._queues: dict[tuple[Any, ...], QueueFastPath] = {}
+
+    def call(self, procedure: str, *arguments: Any) -> Coroutine[Any, Any, Sequence[Row]]:
+        """Call a procedure; return its rows."""
+        if procedure not in _IN_QUEUES:
+            return self._call(procedure, *arguments)
+        queue = self._queues.get(arguments[:2])
+        if queue is None or queue.is_suspicious:
+            return self._call_in(procedure, *arguments)
+        return _IN_QUEUES[procedure](queue, *arguments[2:])
+
+    async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
+        short = _shortcut(procedure, arguments)
+        if short is not None:
+            rows = await self._pool.fetch(short.statement, short.arguments)
+            if rows:
+                return short.answer(rows)
+        return await self._pool.fetch(_call_of(procedure, len(arguments)), arguments)
+
+    async def _call_in(
+        self, procedure: str, space: str, name: str, *arguments: Any
+    ) -> Sequence[Row]:
+        """Call a procedure for a queue, whose number is looked up first."""
+        try:
+            rows = await self._pool.fetch(_QUEUE, (space, name))
+        except StateUnavailableError as error:
+            error.in_doubt = False  # of what it was asked for
+            raise
+        if not rows:
+            self._queues.pop((space, name), None)
+            return await self._call(procedure, space, name, *arguments)
+        if len(self._queues) >= _MOST_QUEUES:
+            self._queues.clear()
+        # Others may have looked it up meanwhile, and wait for each other in theirs.
+        queue = self._queues.get((space, name))
+        if queue is None or queue.is_suspicious:
+            queue = QueueFastPath(rows[0][0], (space, name), self._pool)
+            self._queues[space, name] = queue
+        return await _IN_QUEUES[procedure](queue, *arguments)

@@ -1,4 +1,6 @@
-"""Connections to PostgreSQL through psycopg: few, kept, and looked at before they are used.
+"""Connections to PostgreSQL through psycopg, and statements on them.
+
+Connections are few, kept, and looked at before they are used.
 
 Between us and the server there may be a pooler, such as PgBouncer, that gives each transaction
 another session of the server. Then nothing is left behind in a session: no statement is prepared,
@@ -14,6 +16,7 @@ import asyncio
 import contextlib
 import re
 import socket
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -23,13 +26,15 @@ from psycopg.pq import TransactionStatus
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state.addresses import may_be_quoted
+from rxlanggraph.state.backends.sql.backend import Row
+from rxlanggraph.state.retry import TransientError, retry_transient
 
-__all__ = ["CONNECTION_FAILED", "Connection", "Pool", "PooledConnection"]
+__all__ = ["Connection", "Pool", "PooledConnection"]
 
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
 # The class of SQLSTATEs that poolers speak in: of the connection between them and the server.
-CONNECTION_FAILED: Final = "08"
+_CONNECTION_FAILED: Final = "08"
 # More than one event loop keeps busy; 8 processes stay below PostgreSQL's default of 100.
 _MOST: Final = 8
 # Seconds.
@@ -72,6 +77,13 @@ _FOR_GOOD: Final = re.compile(
 )
 
 
+# SQLSTATEs, by their class of two characters.
+_ROLLED_BACK: Final = "40"  # deadlock, serialization failure
+# Of values: out of range, against a constraint of the database, larger than any limit. Of users: no
+# privilege.
+_NEVER: Final = ("22", "23", "54", "42501")
+
+
 class _NumberDumper(Dumper):
     """Leaves the type of a number to the server, which knows what a procedure takes.
 
@@ -106,7 +118,7 @@ class PooledConnection:
         # What comes right after an answer libpq takes for a notice. That of a pooler does not tell
         # what the server does with what it has been handed.
         is_last = notice.severity_nonlocalized == "FATAL"
-        self.server_closed |= is_last and not (notice.sqlstate or "").startswith(CONNECTION_FAILED)
+        self.server_closed |= is_last and not (notice.sqlstate or "").startswith(_CONNECTION_FAILED)
 
     def is_alive(self) -> bool:
         """Whether nothing has come since the last answer: neither a farewell nor the end."""
@@ -240,6 +252,33 @@ class Pool:
             # Lost, or left in the middle of something: nobody knows what will come out of it.
             pooled.discard()
         self._room.release()
+
+    def fetch(self, sql: str, arguments: Sequence[Any]) -> Coroutine[Any, Any, Sequence[Row]]:
+        """Run a statement, again while the server refuses it in passing; return its rows.
+
+        Raises:
+            InvalidArgumentError: The server refuses it, now and later.
+            StateUnavailableError: No answer came, or no connection is free.
+        """
+        return retry_transient(self._try, sql, arguments)
+
+    async def _try(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
+        pooled = await self.take()
+        try:
+            await pooled.cursor.execute(sql, arguments)
+            return await pooled.cursor.fetchall()
+        except psycopg.Error as error:
+            code = error.sqlstate or _CONNECTION_FAILED  # without one it is libpq that speaks
+            if code.startswith(_ROLLED_BACK):
+                raise TransientError from error
+            if code.startswith(_NEVER):
+                raise InvalidArgumentError(f"PostgreSQL refuses the call: {error}") from error
+            # What the server gives as a reason, also while it shuts down, it gives instead of the
+            # effect.
+            in_doubt = code.startswith(_CONNECTION_FAILED) and not pooled.server_closed
+            raise pooled.unavailable(error, in_doubt=in_doubt) from error
+        finally:
+            self.give_back(pooled)
 
     def close(self) -> None:
         """Let go of all connections; of those in use, as they are given back. Idempotent."""
