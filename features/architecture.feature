@@ -47,6 +47,21 @@ Feature: The package keeps to its map
       add cancel_all close discard snapshot statistics wait_idle wait_idle_async
       """
 
+  Scenario: A state and what it hands out have these public names and no others
+    Then the public names of these classes of rxlanggraph.state are
+      """
+      State: aclose add_tasks backend claim_task compare_and_set dead_letters delete get
+        increment_counter iter_dead_letters iter_results lock loop purge requeue results safe_update
+        set set_if_not_exists stats sync transact transaction watch
+      SyncState: add_tasks claim_task compare_and_set dead_letters delete get increment_counter
+        iter_dead_letters iter_results lock purge requeue results safe_update set set_if_not_exists
+        stats transact transaction watch
+      Lease: check lost
+      Claim: complete extend fail lost release
+      StateActor: aclose ask close send state states
+      """
+    And those of an open state are these, and no others
+
   Scenario: Every module says what it is, and what it exports
     Then every module has a docstring, and an __all__ of names that exist
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import builtins
 import importlib
 import inspect
@@ -16,7 +17,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 import rxlanggraph
-from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge, TaskRegistry, errors
+from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge, TaskRegistry, errors, state
 from support.command import environment
 from support.imports import imported_names, layers, modules, offences, package_imports
 
@@ -164,6 +165,23 @@ def step_the_public_names_of_a_registry_are(context: Context) -> None:
 def step_those_of_an_open_bridge_are_these(context: Context, names: str) -> None:
     with RxPyLangGraphBridge() as made:
         assert public_names(made) == context.names | set(names.split()), public_names(made)
+
+
+@then("the public names of these classes of rxlanggraph.state are")
+def step_the_public_names_of_these_classes_of_state_are(context: Context) -> None:
+    described = re.findall(r"^(\w+): ((?:.|\n(?= ))*)", context.text, re.MULTILINE)
+    assert len(described) == 5, described
+    for name, names in described:
+        assert public_names(getattr(state, name)) == set(names.split()), name
+
+
+@then("those of an open state are these, and no others")
+def step_those_of_an_open_state_are_these(context: Context) -> None:
+    async def names_of_an_open_state() -> set[str]:
+        async with state.open_state("memory:") as opened:
+            return public_names(opened)
+
+    assert asyncio.run(names_of_an_open_state()) == public_names(state.State)
 
 
 @then("every module has a docstring, and an __all__ of names that exist")
