@@ -170,6 +170,12 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
     And a second message waits behind it and is cancelled
     Then the second never begins, and leaves the registry once the loop has seen it
 
+  Scenario: A message that is cancelled while it waits for its slot does not keep its thread
+    Given an open bridge on its own loop with max_concurrency=1
+    When a message goes to a waiting graph
+    And one on a thread waits for its slot, with another one of that thread behind it, and is cancelled
+    Then the one behind it is answered once the gate opens
+
   Scenario: A stream's bound holds where a message that was cancelled waits between others
     Given an open bridge on its own loop
     When in a stream with max_concurrency=1 a message waits behind a run, and another one of its thread behind it

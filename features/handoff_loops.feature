@@ -9,13 +9,14 @@ Feature: A loop that is closed, stopped or dying: a clear error or a resolved fu
     And nothing is left in the registry, and nobody complains
 
     Examples:
-      | the loop                             | error                | remedy              |
-      | a loop that is closed                | LoopUnavailableError | RxPyLangGraphBridge() |
-      | a loop that never ran                | LoopUnavailableError | RxPyLangGraphBridge() |
-      | a loop that was stopped              | LoopUnavailableError | RxPyLangGraphBridge() |
-      | a loop that asyncio.run has ended    | LoopUnavailableError | RxPyLangGraphBridge() |
-      | a loop of its own, stopped by a run  | LoopUnavailableError | from inside         |
-      | a loop of its own, that is closed    | BridgeClosedError    | make a new one      |
+      | the loop                                | error                | remedy                |
+      | a loop that is closed                   | LoopUnavailableError | RxPyLangGraphBridge() |
+      | a loop that never ran                   | LoopUnavailableError | RxPyLangGraphBridge() |
+      | a loop that was stopped                 | LoopUnavailableError | RxPyLangGraphBridge() |
+      | a loop that asyncio.run has ended       | LoopUnavailableError | RxPyLangGraphBridge() |
+      | a loop of its own, stopped by a run     | LoopUnavailableError | from inside           |
+      | a loop of its own, that stops meanwhile | LoopUnavailableError | from inside           |
+      | a loop of its own, that is closed       | BridgeClosedError    | make a new one        |
 
   @tdd_expected_fail @tolerates:call
   Scenario: Today's way, the future of a message for a stopped loop is never resolved

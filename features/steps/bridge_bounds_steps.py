@@ -203,6 +203,26 @@ def step_impl(context: Context) -> None:
     assert context.futures[1].cancel()
 
 
+@when(
+    "one on a thread waits for its slot, with another one of that thread behind it, and is "
+    "cancelled"
+)
+def step_one_on_a_thread_waits_for_its_slot_and_is_cancelled(context: Context) -> None:
+    context.work.began.wait_for(1)
+    send(context, "an async function", [1, 2], thread_id="t")
+    # Two rounds of the loop: both have been looked at.
+    on_loop(context)
+    on_loop(context)
+    assert context.futures[1].cancel()
+
+
+@then("the one behind it is answered once the gate opens")
+def step_the_one_behind_it_is_answered(context: Context) -> None:
+    context.work.gate.open()
+    assert answer(context).content == {"value": 2}
+    assert list(context.work.began) == [0, 2], list(context.work.began)
+
+
 @then("the second never begins, and leaves the registry once the loop has seen it")
 def step_impl(context: Context) -> None:
     on_loop(context)

@@ -12,6 +12,7 @@ from behave.runner import Context
 from rxlanggraph import RxPyLangGraphBridge, errors
 from rxlanggraph.testing import LeakCheck
 from support import leftovers, naive, work
+from support.patching import patch
 from support.tasks import PATIENCE, end_tasks_and_close, forever, run, start
 
 
@@ -73,6 +74,21 @@ def on_own_stopped_loop(context: Context) -> None:
     assert bridge._engine.host.stopped.result(PATIENCE) is None
 
 
+def on_own_loop_that_stops_meanwhile(context: Context) -> None:
+    bridge = adopt(context, None)
+    loop, engine = work.loop_of(bridge), bridge._engine
+    enter = engine.registry.enter
+
+    def stop_and_enter(*run: Any) -> bool:
+        # Whoever resolves what a loop leaves behind has been here before the run is.
+        loop.call_soon_threadsafe(loop.stop)
+        engine.host.stopped.result(PATIENCE)
+        entered: bool = enter(*run)
+        return entered
+
+    patch(context, engine.registry, "enter", stop_and_enter)
+
+
 def on_own_closed_loop(context: Context) -> None:
     bridge = adopt(context, None)
     work.loop_of(bridge)
@@ -89,6 +105,7 @@ LOOPS: dict[str, Callable[[Context], None]] = {
     "a loop that was stopped": on_stopped_loop,
     "a loop that asyncio.run has ended": on_ended_loop,
     "a loop of its own, stopped by a run": on_own_stopped_loop,
+    "a loop of its own, that stops meanwhile": on_own_loop_that_stops_meanwhile,
     "a loop of its own, that is closed": on_own_closed_loop,
 }
 
