@@ -1,9 +1,9 @@
 """Calls that are made again, and calls that run to their end.
 
-Two kinds of failure are repeated: a server that is away, by `retry_unavailable`; and a database
-that refuses a call for reasons of its own, by `retry_transient` (rule 6 of the contract). A call
-that has begun something on a server is shielded from cancellation by `run_shielded`, which takes
-back what was done in vain (rule 7).
+Pauses between attempts are those of one policy, `backoff`. Two kinds of failure are repeated: a
+server that is away, by `retry_unavailable`; and a database that refuses a call for reasons of its
+own, by `retry_transient` (rule 6 of the contract). A call that has begun something on a server is
+shielded from cancellation by `run_shielded`, which takes back what was done in vain (rule 7).
 """
 
 from __future__ import annotations
@@ -16,15 +16,22 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from tenacity import (
     AsyncRetrying,
+    RetryCallState,
     retry_if_exception,
-    retry_if_exception_type,
     stop_after_delay,
     wait_random_exponential,
 )
 
 from rxlanggraph.errors import RxLangGraphError, StateUnavailableError
 
-__all__ = ["TransientError", "compensate", "retry_transient", "retry_unavailable", "run_shielded"]
+__all__ = [
+    "TransientError",
+    "backoff",
+    "compensate",
+    "retry_transient",
+    "retry_unavailable",
+    "run_shielded",
+]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -34,6 +41,32 @@ _INSISTENCE = 2.0
 # Seconds. What a database refuses in passing, a deadlock or a lock on the file, is over sooner; and
 # who gets the error in the end, `rxlanggraph.state.client`, tries some more.
 _PATIENCE: Final = 1.0
+
+
+def backoff(
+    when: Callable[[BaseException], bool],
+    *,
+    first: float,
+    longest: float,
+    stop: Callable[[RetryCallState], bool],
+) -> dict[str, Any]:
+    """Return the policy of a ``tenacity.AsyncRetrying`` or ``Retrying``. Any thread; never blocks.
+
+    Pauses grow and are random, so that many that fail together do not try again in step. What the
+    last attempt has raised is raised in the end.
+
+    Args:
+        when: Whether what an attempt has raised is a reason for another one.
+        first: Seconds that the first pause may last.
+        longest: Seconds that any pause may last.
+        stop: When to give up, as tenacity asks it.
+    """
+    return {
+        "retry": retry_if_exception(when),
+        "wait": wait_random_exponential(multiplier=first, max=longest),
+        "stop": stop,
+        "reraise": True,
+    }
 
 
 # -- a server that is away -------------------------------------------------------------------------
@@ -69,13 +102,8 @@ async def retry_unavailable(
     def may_be_repeated(error: BaseException) -> bool:
         return isinstance(error, StateUnavailableError) and (repeatable or not error.in_doubt)
 
-    retrying = AsyncRetrying(
-        stop=lambda _: time() >= until,
-        wait=wait_random_exponential(multiplier=0.05, max=0.5),
-        retry=retry_if_exception(may_be_repeated),
-        reraise=True,
-    )
-    return await retrying(attempt)
+    policy = backoff(may_be_repeated, first=0.05, longest=0.5, stop=lambda _: time() >= until)
+    return await AsyncRetrying(**policy)(attempt)
 
 
 # -- a refusal in passing --------------------------------------------------------------------------
@@ -83,6 +111,10 @@ async def retry_unavailable(
 
 class TransientError(Exception):
     """The database did nothing of a call, for reasons of its own: it can be repeated."""
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, TransientError)
 
 
 async def retry_transient(
@@ -97,14 +129,10 @@ async def retry_transient(
         return await call(*args, **kwargs)
     except TransientError:
         # What follows costs more than most calls: it is made for those that need it.
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(TransientError),
-            wait=wait_random_exponential(multiplier=0.002, max=0.1),
-            stop=stop_after_delay(_PATIENCE),
-            reraise=True,
-        )
+        stop = stop_after_delay(_PATIENCE)
+        policy = backoff(_is_transient, first=0.002, longest=0.1, stop=stop)
     try:
-        return await retrying(call, *args, **kwargs)
+        return await AsyncRetrying(**policy)(call, *args, **kwargs)
     except TransientError as refusal:
         raise StateUnavailableError(
             f"the database has refused the call again and again: {refusal.__cause__}",

@@ -28,12 +28,7 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
-from tenacity import (
-    AsyncRetrying,
-    retry_if_exception_type,
-    stop_after_delay,
-    wait_random_exponential,
-)
+from tenacity import AsyncRetrying, stop_after_delay
 
 from rxlanggraph.errors import (
     InvalidArgumentError,
@@ -42,6 +37,7 @@ from rxlanggraph.errors import (
     StateUnavailableError,
 )
 from rxlanggraph.state.backends.redis.scripts import Script
+from rxlanggraph.state.retry import backoff
 
 __all__ = ["Connection", "SequencedConnection"]
 
@@ -232,14 +228,10 @@ class SequencedConnection:
                 in_doubt |= failure.in_doubt
                 raise
 
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(_UnansweredError),
-            wait=wait_random_exponential(multiplier=0.02, max=0.5),
-            stop=stop_after_delay(_INSISTENCE * self._timeout),
-            reraise=True,
-        )
+        stop = stop_after_delay(_INSISTENCE * self._timeout)
+        policy = backoff(_is_unanswered, first=0.02, longest=0.5, stop=stop)
         try:
-            return await retrying(again)
+            return await AsyncRetrying(**policy)(again)
         except _UnansweredError as failure:
             raise self._unavailable(failure, in_doubt=in_doubt) from failure.__cause__
         except StateUnavailableError as refusal:
@@ -343,6 +335,10 @@ class SequencedConnection:
         return StateUnavailableError(
             f"the Redis server {self._where()} gives no answer: {why}", in_doubt=in_doubt
         )
+
+
+def _is_unanswered(error: BaseException) -> bool:
+    return isinstance(error, _UnansweredError)
 
 
 def _command(words: Sequence[str | int]) -> bytes:
