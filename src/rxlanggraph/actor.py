@@ -1,7 +1,7 @@
 """StateActor: no shared state at all. One writer owns it; everybody else sends commands.
 
 A command is applied on a thread of the actor's own, one after another, so a reducer needs no lock
-and never meets another one. What others see are snapshots, whose containers nobody can change.
+and never meets another one. What others see are snapshots in immutable containers.
 
 The thread knows the inbox, not the actor: an actor that is dropped unclosed is collected, and that
 ends the thread.
@@ -70,7 +70,7 @@ class StateActor(Generic[_S, _C]):
         # `thread` and what is below: nothing gets into the inbox after the None that ends it.
         self._lock = fork_safe_rlock()
         self._closed = False
-        # Empty while there is a thread. Popped by whoever starts it: that is one step, which no
+        # Empty while there is a thread. Popped by the call that starts it: one step, which no
         # signal handler can enter, or else it would start another one.
         self._to_start = [self._actor_thread.run]
         # A finalizer, so that a thread whose actor is gone does not wait for ever.

@@ -6,8 +6,8 @@ watching, blocking callers) is built once on top of it, in `rxlanggraph.state.ba
 
 Rules for every backend, cited by number below and in the conformance suite:
 
-1. **Atomic.** Each method takes effect as a whole or not at all, in one step on the server, whoever
-   else calls whatever at the same time, from this process or another. Get-then-set is no step.
+1. **Atomic.** Each method takes effect as a whole or not at all, in one step on the server,
+   whatever else is called at the same time, from this process or another. Get-then-set is no step.
 2. **The server's clock.** Times to live, leases and delays are measured where the data is, never
    by comparing clocks of two callers. All durations are seconds, as floats.
 3. **One counter.** Versions of keys and tokens of locks and claims are drawn from one counter per
@@ -35,8 +35,8 @@ Rules for every backend, cited by number below and in the conformance suite:
 9. **Short.** However much there is, no call holds up the others of the same server for longer than
    a fraction of a second. What concerns any number of tasks is therefore done in steps and read in
    pages: each deals with `MOST_AT_ONCE` tasks at the most, each is atomic by itself, others go on
-   between two of them, and whoever begins anew after a crash finishes what was left. Callers name
-   at most so many keys or ids in one call.
+   between two of them, and a call after a crash finishes what was left. Callers
+   name at most so many keys or ids in one call.
 10. **What has ended is forgotten.** Nothing is kept for ever of a key that is gone, of a lock whose
    lease is over, or of a queue without tasks: a later write of somebody else sweeps it away. A
    fence outlives its key by `FENCE_KEPT` seconds, and is forgotten then.
@@ -158,7 +158,7 @@ class QueueStats:
         claimed: In work, under a lease that holds.
         completed: Done, and not purged yet.
         dead: In the dead-letter queue.
-        expired: Those of the dead whose last claim expired: nobody lived to say why.
+        expired: Those of the dead whose last claim expired: no worker was left to say why.
         by_worker: How many of the claimed each worker has.
     """
 
@@ -309,7 +309,7 @@ class Backend(Protocol):
     # -- locks -------------------------------------------------------------------------------
 
     async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
-        """Take the lock for ``ttl`` seconds, if nobody holds it. Repeatable.
+        """Take the lock for ``ttl`` seconds, if it is free. Repeatable.
 
         ``owner`` is unique for each taking. If it holds the lock already, that call's answer was
         lost: the lease begins anew, with the same token.
@@ -321,7 +321,7 @@ class Backend(Protocol):
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
         """Let the lease begin anew; False if ``token`` does not hold it (any more). Repeatable.
 
-        An expired lease is lost, also if nobody else has taken the lock yet.
+        An expired lease is lost, also if the lock is still free.
         """
 
     async def lock_release(self, key: str, token: int) -> bool:
@@ -338,7 +338,7 @@ class Backend(Protocol):
     #
     # A token is *current* from the claim that made it until the task is claimed again, completed
     # by it, failed, released, dead or purged. Sweeping back to waiting leaves it current: a worker
-    # that was slow, and whose task nobody has taken meanwhile, may still finish or go on; but not
+    # that was slow, and whose task was not taken meanwhile, may still finish or go on; but not
     # in its last attempt, when the end of the lease is that of the task.
 
     async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:

@@ -80,7 +80,7 @@ class Claim:
     def lost(self) -> bool:
         """Whether the lease is over, as far as can be told here. Any thread; never blocks.
 
-        Somebody else may have the item by now; nothing is interrupted by it. If nobody has,
+        Somebody else may have the item by now; nothing is interrupted by it. If not,
         a later heartbeat may win it back.
         """
         return self._heartbeat.lost

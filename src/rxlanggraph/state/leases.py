@@ -101,7 +101,7 @@ class Heartbeat:
             await asyncio.wait([self._task])
 
     def on_deadline(self) -> None:
-        """Begin a renewal, as it is time; but not for an owner who is gone."""
+        """Begin a renewal, as it is time; but not for an owner that is gone."""
         owner = self._owner()
         if owner is None:
             self.halt()

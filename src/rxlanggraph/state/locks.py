@@ -92,8 +92,8 @@ class LockOperations:
     ) -> AbstractAsyncContextManager[Lease]:
         """Hold the lock ``key`` for the length of a block: ``async with state.lock(key) as lease``.
 
-        On the loop of the state; each call makes a lock for one block. Whoever waits in this
-        state comes in the order of asking; between several states whoever asks first after it
+        On the loop of the state; each call makes a lock for one block. Within this state
+        the lock is given in the order of asking; between states, to the first to ask after it
         became free. It is not reentrant: a holder that asks again waits for itself.
 
         While the block runs, the lease is renewed after each third of ``ttl``. If it is lost all

@@ -51,7 +51,7 @@ class State(BaseState):
     """State and work that agents share; opened by `open_state`.
 
     Values (`KeyOperations`), locks (`LockOperations`) and queues of work (`QueueOperations`), all
-    atomic on the server, whoever else uses it: other tasks, threads, processes, machines. Belongs
+    atomic on the server, whatever else uses it: other tasks, threads, processes, machines. Belongs
     to the event loop that opened it; `sync` is for all other threads.
     """
 

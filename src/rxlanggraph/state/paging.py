@@ -1,4 +1,4 @@
-"""What is read in pages and done in steps, so that it holds nobody up (rule 9 of the contract)."""
+"""What is read in pages and done in steps, so that other calls go on (rule 9 of the contract)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Paged", "in_steps", "portions"]
 _T = TypeVar("_T")
 _Row = TypeVar("_Row", bound=tuple[Any, ...])
 
-# Items on the first page: whoever looks at a few needs no more.
+# Items on the first page: enough for a look at a few.
 _FIRST_PAGE: Final = 100
 # Characters that a page should have: values may be large.
 _PAGE_CHARACTERS: Final = 1_000_000
@@ -67,7 +67,7 @@ class Paged(Generic[_T]):
         """Return the items of the next page, which may have none; nothing after the last."""
         if self._ended:
             return []
-        await asyncio.sleep(0)  # to read in memory lets nobody else run
+        await asyncio.sleep(0)  # reading in memory lets no other task run
         page = await self._client.call(self._read, self._after, self._most, repeatable=True)
         self._after, self._ended = page.after, page.after is None
         characters = sum(len(text) for row in page.items for text in row if isinstance(text, str))

@@ -101,7 +101,7 @@ class QueueOperations:
         lease: float = 30.0,
         wait: float | None = None,
     ) -> Claim | None:
-        """Claim the next item of ``queue``: nobody else gets it while its lease lasts.
+        """Claim the next item of ``queue``: no other claim gets it while its lease lasts.
 
         Highest priority first, then the order of adding; of each thread one at a time, in order.
         Cancelled, it has claimed nothing.
@@ -150,7 +150,7 @@ class QueueOperations:
         """Return the dead tasks of ``queue``, in the order of adding: they get no more attempts.
 
         Cancelling it changes nothing. Of more than 500 it is not of one moment: they are read in
-        pages, so that nobody is held up. `iter_dead_letters` keeps no more than a page.
+        pages, so that other calls go on. `iter_dead_letters` keeps no more than a page.
 
         Args:
             queue: The queue.
@@ -272,7 +272,7 @@ class QueueOperations:
         """Forget the tasks in these states, with their keys and results; return how many.
 
         A completed task is kept, so that its key is known and its result can be read, until it is
-        purged. Whoever works on a claimed one that is purged has lost it. In steps, as `requeue`:
+        purged. A claim of a task that is purged is lost. In steps, as `requeue`:
         cancelled, or ended by an error, some were forgotten.
 
         Args:

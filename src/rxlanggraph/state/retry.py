@@ -162,7 +162,7 @@ async def run_shielded(
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait([task])
-        # Looked at in any case: an error that nobody looks at is logged.
+        # Looked at in any case: an error that is never retrieved is logged.
         failed = task.cancelled() or task.exception() is not None
         if undo is not None and not failed:
             await compensate(undo, task.result())

@@ -47,7 +47,8 @@ class UpdateQueue(Generic[_T]):
     """Updates of one key come one after the other, each in an `UpdateSlot`.
 
     It is a courtesy and no lock: an update that has waited for a second goes ahead. So one that
-    stands still in its slot, or waits in it for another update of the same key, stops nobody.
+    stands still in its slot, or waits in it for another update of the same key, stops
+    none.
     """
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ class _Watcher:
         self._key = key
         self._interval = interval
         self._observer = observer
-        # Set once, by whoever disposes of the subscription; read on the loop.
+        # Set once, by the thread that disposes of the subscription; read on the loop.
         self._stopped = False
         # Confined to the loop.
         self._task: asyncio.Task[None] | None = None

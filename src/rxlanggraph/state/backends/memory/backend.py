@@ -1,7 +1,8 @@
 """The store in this process: for one process, and for tests of what will use another store.
 
-``memory:`` is private to whoever opened it; ``memory:NAME`` is the same store for everybody in the
-process who has it open, on whatever loop, and is gone when the last one closes it.
+``memory:`` is private to the state that opened it; ``memory:NAME`` is the same store
+for all states of the process that have it open, on whatever loop, and is gone when the last one
+closes it.
 
 Everything of a store is guarded by its one lock, a plain one: each section is a few steps of pure
 Python, none of them awaits or runs a caller's code, so that no task and no thread is ever seen

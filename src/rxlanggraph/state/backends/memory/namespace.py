@@ -199,7 +199,7 @@ class MemoryNamespace:
     # -- work --------------------------------------------------------------------------------
 
     def queue(self, name: str) -> MemoryQueue:
-        """Return the queue ``name``; where there is none, one that nobody else gets."""
+        """Return the queue ``name``; where there is none, one for this call alone."""
         queue = self._queues.get(name)
         return MemoryQueue(self._numbers, self._clock) if queue is None else queue
 

@@ -95,7 +95,8 @@ class _Mended:
     whoever made it.
 
     And how a connection has ended is looked at. The stream does that when it is collected, but
-    without the GIL its future may be collected before, and report an error that nobody looked at.
+    without the GIL its future may be collected before, and report an error that was never
+    retrieved.
     """
 
     _writer: Any  # redis-py's

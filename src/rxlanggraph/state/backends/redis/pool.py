@@ -81,7 +81,7 @@ class ConnectionPool:
         return answer
 
     async def _wait_for_connection(self) -> SequencedConnection:
-        """Wait for as long as anybody gets answers: a silent server holds nobody up (rule 6)."""
+        """Wait for as long as answers come: a silent server ends the waiting (rule 6)."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timeout):

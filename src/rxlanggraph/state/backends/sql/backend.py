@@ -144,7 +144,7 @@ class SqlBackend:
     # -- locks -------------------------------------------------------------------------------
 
     async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
-        """Take the lock, if nobody holds it; return the token. Repeatable."""
+        """Take the lock, if it is free; return the token. Repeatable."""
         (token,) = await self._answer("lock_acquire", key, owner, ttl)
         return token  # type: ignore[no-any-return]  # an integer or NULL
 

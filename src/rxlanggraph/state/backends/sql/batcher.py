@@ -18,7 +18,7 @@ __all__ = ["Batcher"]
 _C = TypeVar("_C")
 _T = TypeVar("_T")
 
-# So that nobody else waits long for what the whole batch holds.
+# So that other calls do not wait long for what the whole batch holds.
 _MOST: Final = 64
 
 
@@ -77,7 +77,7 @@ class _Batch(Generic[_C, _T]):
         self._then(error if isinstance(error, Exception) else None)
 
     async def end_if_deserted(self) -> None:
-        """Cancel what nobody waits for any more, and wait for that."""
+        """Cancel a batch that no caller waits for any more, and wait for its end."""
         if all(place.outcome.done() for place in self._places):
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -88,7 +88,7 @@ class Batcher(Generic[_C, _T]):
 
     Args:
         send: Does calls, and returns an outcome for each, in their order. What it raises, each of
-            them raises. Cancelled if nobody waits for it any more.
+            them raises. Cancelled if no caller waits for it any more.
     """
 
     def __init__(self, send: Callable[[Sequence[_C]], Awaitable[Sequence[_T]]]) -> None:
@@ -130,7 +130,7 @@ class Batcher(Generic[_C, _T]):
             raise
 
     def _go_on(self, failure: Exception | None) -> None:
-        """Send those who have come meanwhile; if there is nobody, the next one goes alone."""
+        """Send the calls that have come meanwhile; if there are none, the next one goes alone."""
         if failure is not None:
             self._refuse_waiting(failure)
         places: list[_Place[_C, _T]] = []

@@ -1,8 +1,8 @@
 """The tables, as SQLAlchemy describes them: the same ones in every database.
 
 Times are seconds since 1970 on the clock of the database, `now`. A row of ``rxlanggraph_entries``
-without an item remembers the fencing token of a key that is gone. ``forget`` is when nobody needs a
-row any more (rule 10 of the contract): whoever makes the next of its kind sweeps it away.
+without an item remembers the fencing token of a key that is gone. ``forget`` is when a row
+is not needed any more (rule 10 of the contract): the next write of its kind sweeps it away.
 
 A task that waits is *ready*, *delayed* (not due yet) or *blocked* (behind another one of its
 thread): so the next task to claim is the first of an index, however many cannot be claimed.

@@ -139,7 +139,7 @@ _held = (
 LOCK_RENEW: Final = (
     update(locks).where(*_held, locks.c.expires > now).values(expires=now + _ttl)
 ).returning(locks.c.token)
-# A lease that is over is no longer held; but nobody needs the row.
+# A lease that is over is no longer held; but the row is not needed.
 LOCK_RELEASE: Final = delete(locks).where(*_held).returning(locks.c.expires > now)
 
 
@@ -196,7 +196,7 @@ _dead = (
 )
 DEAD: Final = _dead.where(tasks.c.queue == _queue, _is_dead, _OneOf(tasks.c.key, "names"))
 
-# The first of those that are known to be dead, and all of which nobody has noticed it yet.
+# The first of those that are known to be dead, and all that are dead unnoticed.
 _first_dead = (
     select(tasks.c.seq)
     .where(tasks.c.queue == _queue, tasks.c.state == _word("dead"), tasks.c.seq > _after)

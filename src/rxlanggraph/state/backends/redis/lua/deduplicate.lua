@@ -15,7 +15,7 @@ local function answered()
   end
   local serial, answer = string.match(kept, '^(%d+) (.*)$')
   if tonumber(serial) > tonumber(SERIAL) then
-    -- Its client has given it up and gone on: nobody waits for what becomes of it.
+    -- Its client has given it up and gone on: its answer is not waited for.
     error('overtaken by a later request of its sequence')
   end
   return serial == SERIAL and answer or nil

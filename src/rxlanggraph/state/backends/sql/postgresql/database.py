@@ -21,7 +21,7 @@ from rxlanggraph.state.retry import run_shielded
 __all__ = ["PostgresDatabase", "is_prepared_postgresql", "open_postgresql"]
 
 _DIALECT: Final = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
-# Any number that nobody else locks.
+# Any number that is locked by nothing else.
 _PREPARING: Final = 1920494180
 # Not by to_regclass(), which may answer from a cache that is older than the advisory lock.
 _HAS_TABLES: Final = (

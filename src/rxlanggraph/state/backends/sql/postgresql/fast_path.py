@@ -198,7 +198,7 @@ _TIMES_SLOWER: Final = 3
 _TIMES_AS_LONG: Final = 20
 # Instead of a task: others got theirs, or there is more to sweep; there may be one.
 _AGAIN: Final[Row] = []
-# So often in a row nobody finds something to sweep.
+# No queue has something to sweep so often in a row.
 _SUSPICIOUS: Final = 20
 
 
@@ -281,7 +281,7 @@ class QueueFastPath:
         that took their time: what escapes them is found the next time.
 
         In the same way it would step over all that was claimed. It does so once, and notes that
-        nobody needs to look there; but not while somebody has a transaction open in which those
+        there is nothing to find; but not while somebody has a transaction open in which those
         tasks are still to be seen. Where that makes every full look slow, the looks between them
         begin behind the last task that was claimed here.
         """

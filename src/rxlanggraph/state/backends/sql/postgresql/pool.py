@@ -217,7 +217,7 @@ class Pool:
         self._dsn = make_conninfo("", **options)
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(self._most)
-        # Those that nobody uses now, the last used last: a quiet state uses one alone.
+        # Those that are not in use, the last used last: a quiet state uses one alone.
         self._idle: list[PooledConnection] = []
         # Those that are in use, and when each is cut. One timer looks after all of them: most are
         # given back long before, and a timer for each would take as long as they do.
@@ -249,7 +249,7 @@ class Pool:
         if pooled.is_idle() and not self._is_closed:
             self._idle.append(pooled)
         else:
-            # Lost, or left in the middle of something: nobody knows what will come out of it.
+            # Lost, or left in the middle of something: what will come out of it is unknown.
             pooled.discard()
         self._room.release()
 

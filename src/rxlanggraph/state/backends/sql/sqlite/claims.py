@@ -59,7 +59,7 @@ _COMPLETE: Final = (
 
 
 def nothing_to_claim(at: SqliteSession, namespace: str, queue_name: str, *_: Any) -> bool:
-    """Whether there is nothing to claim: whoever waits for work disturbs nobody."""
+    """Whether there is nothing to claim: a look that does not hold the file."""
     # Where one was found there is likely to be another, and no need to look first.
     if (namespace, queue_name) in at.hot_queues:
         return False

@@ -132,7 +132,7 @@ class SqliteDatabase:
     ) -> Sequence[Row]:
         """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises.
 
-        So there is no task for a call that nobody cancels.
+        So there is no task for a call that is not cancelled.
         """
         call = Call(procedure, arguments)
         try:
@@ -144,7 +144,7 @@ class SqliteDatabase:
 
     async def _undo(self, call: Call, undo: Callable[[Sequence[Row]], Awaitable[object]]) -> None:
         # The thread does one thing after the other: either it has done the call before it comes to
-        # this, or it finds that nobody wants it any more.
+        # this, or it finds that it is not wanted any more.
         with contextlib.suppress(StateClosedError):
             await self._send([])
             if call.rows:
@@ -228,7 +228,7 @@ class SqliteDatabase:
 
 
 def _is_final(outcome: Exception) -> bool:
-    """Whether the file refuses this now and later: a value, or whoever may only read it."""
+    """Whether the file refuses this now and later: a value, or a user who may only read it."""
     if isinstance(outcome, sqlite3.DataError | sqlite3.IntegrityError):
         return True
     is_moved = getattr(outcome, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED
@@ -255,10 +255,10 @@ class _Connection(aiosqlite.Connection):
 
 
 def _made(connect: Callable[[], sqlite3.Connection]) -> _Connection:
-    """Make a connection whose thread keeps no process from ending, if nobody closes it.
+    """Make a connection whose thread keeps no process from ending, if it is not closed.
 
-    Nobody can where the loop is closed already. aiosqlite does not ask whether its thread is to be
-    a daemon; so it is made in one, and inherits that.
+    It cannot be where the loop is closed already. aiosqlite does not ask whether its thread is to
+    be a daemon; so it is made in one, and inherits that.
     """
     made: list[_Connection] = []
     maker = Thread(target=lambda: made.append(_Connection(connect, 64)), daemon=True)

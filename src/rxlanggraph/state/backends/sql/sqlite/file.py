@@ -54,7 +54,7 @@ def check_one_name(path: Path) -> None:
     try:
         links = Path(file).stat().st_nlink
     except OSError:
-        return  # nobody has a second name for what is not there
+        return  # what is not there has no second name
     if links > 1:
         raise InvalidArgumentError(
             f"{file!r} has {links} names (hard links): who opens it by another one loses what "
@@ -87,7 +87,7 @@ def read_only(path: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: It cannot be opened.
     """
-    # Whom nobody uses at the moment has nothing beside it, and nothing has to be made there.
+    # A file that is not in use has nothing beside it, and nothing has to be made there.
     quiet = "" if os.path.exists(f"{path}-wal") else "&immutable=1"
     return sqlite3.connect(f"{path.as_uri()}?mode=ro{quiet}", uri=True)
 

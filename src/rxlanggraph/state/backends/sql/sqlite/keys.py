@@ -36,7 +36,7 @@ class _Row(NamedTuple):
         return token is not None and self.fence is not None and self.fence > token
 
     def forget(self, moment: float) -> float | None:
-        """Return when nobody needs it any more; None: that is not known yet."""
+        """Return when it is not needed any more; None: that is not known yet."""
         gone = moment if self.item is None else self.expires
         kept = 0.0 if self.fence is None else FENCE_KEPT
         return None if gone is None else gone + kept
@@ -129,7 +129,7 @@ _REPLACE: Final = (
 
 
 def _clear(at: SqliteSession, count: int) -> None:
-    """Delete twice as many entries that nobody needs: so they do not pile up."""
+    """Delete twice as many entries that are not needed: so they do not pile up."""
     at.query(
         "DELETE FROM rxlanggraph_entries WHERE (namespace, key) IN ("
         "SELECT namespace, key FROM rxlanggraph_entries"
@@ -203,7 +203,7 @@ def lock_acquire(
     if rows and rows[0][0] != owner:
         return [(None,)]
     token = rows[0][1] if rows else next_number(at)
-    # Whoever takes a lock clears away two whose holders have died: so they do not pile up.
+    # Each lock that is taken clears away two whose holders have died: so they do not pile up.
     at.query(
         "DELETE FROM rxlanggraph_locks WHERE (namespace, key) IN ("
         "SELECT namespace, key FROM rxlanggraph_locks WHERE expires <= ? LIMIT 2)",

@@ -76,7 +76,7 @@ _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class CommitError(Exception):
-    """The file could not be written to the end; nobody knows what of it is on the disk."""
+    """The file could not be written to the end; what of it is on the disk is unknown."""
 
 
 class FileReplacedError(Exception):
@@ -193,7 +193,7 @@ class SqliteSession(sqlite3.Connection):
 
         Raises:
             FileReplacedError: The file is no longer where it was opened; nothing was done.
-            CommitError: Nobody knows whether it was done.
+            CommitError: Whether it was done is unknown.
         """
         self.query("BEGIN IMMEDIATE")
         try:
