@@ -70,15 +70,15 @@ Feature: A run with a journal survives being killed: every line is answered exac
     When I run "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --journal run.sqlite"
     Then the exit status is 1
     And "out.jsonl" has these records in any order
-      | line | status | content | error.type          |
-      | 1    | ok     | 12      | null                |
-      | 2    | error  | null    | "ZeroDivisionError" |
-      | 4    | broken | null    | "BrokenLine"        |
-      | 5    | ok     | 3       | null                |
+      | line | status  | content | error.type          |
+      | 1    | ok      | 12      | null                |
+      | 2    | error   | null    | "ZeroDivisionError" |
+      | 4    | invalid | null    | "InvalidLine"       |
+      | 5    | ok      | 3       | null                |
     And every record in "out.jsonl" has the keys "line, id, thread_id, status, content, error, duration"
-    And the summary says "read 4: 2 ok, 1 failed, 1 broken, 0 not run" and "3 answered here"
+    And the summary says "read 4: 2 ok, 1 failed, 1 invalid, 0 not run" and "3 answered here"
 
-  Scenario: With --ordered the records come in the order of the input, broken lines too
+  Scenario: With --ordered the records come in the order of the input, invalid lines too
     When I run "rxlanggraph run graphs.py:reversing -i in.jsonl --ordered --journal run.sqlite"
     Then the output's records have the lines "1, 2, 4, 5"
 
@@ -89,9 +89,9 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | 1    | ok     | 12      |
       | 5    | ok     | 3       |
     And "err.jsonl" has these records in any order
-      | line | status | raw          |
-      | 2    | error  | "{\"n\": 0}" |
-      | 4    | broken | "nonsense"   |
+      | line | status  | raw          |
+      | 2    | error   | "{\"n\": 0}" |
+      | 4    | invalid | "nonsense"   |
 
   Scenario: Messages of one thread run one after another, in order, whoever has them
     Given 30 lines of 3 threads in "threads.jsonl"
@@ -160,7 +160,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Examples:
       | when             | effect                | time | runs |
       | after            | the run is begun      | 1    | 4    |
-      | before           | the intake is noted   | 1    | 4    |
+      | before           | the ingest is noted   | 1    | 4    |
       | after            | an answer is kept     | 2    | 4    |
       | in the middle of | a record is written   | 3    | 4    |
       | before           | an answer is kept     | 3    | 5    |
@@ -220,7 +220,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | a record twice           | --ordered |
       | a record twice           | -j 1      |
       | a record of another run  | -j 1      |
-      | a broken line            | -j 1      |
+      | an invalid line          | -j 1      |
       | a number                 | -j 1      |
       | bytes that are no UTF-8  | -j 1      |
       | a line of no number      | -j 1      |
@@ -281,7 +281,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And the lines of "out.jsonl" are "1, 2, 3, 4" in any order
 
   Scenario: More answers than are held at a time are written in order, and all
-    Given 700 lines in "many.jsonl", of which each seventh is broken
+    Given 700 lines in "many.jsonl", of which each seventh is invalid
     And no more than 10 lines wait to be written, and 3 are looked for at a time
     When I run "rxlanggraph run graphs.py:divide -i many.jsonl -o out.jsonl --ordered --errors e.jsonl --journal j"
     Then the exit status is 1
@@ -302,11 +302,11 @@ Feature: A run with a journal survives being killed: every line is answered exac
     When I run "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --ordered --journal j --resume-failed"
     Then standard error says "put back: 1 that had failed"
     And "out.jsonl" has these records in any order
-      | line | status | content  |
-      | 1    | ok     | 12       |
-      | 2    | ok     | "mended" |
-      | 4    | broken | null     |
-      | 5    | ok     | 3        |
+      | line | status  | content  |
+      | 1    | ok      | 12       |
+      | 2    | ok      | "mended" |
+      | 4    | invalid | null     |
+      | 5    | ok      | 3        |
     And the lines of "out.jsonl" are "1, 2, 4, 5" in this order
     And the graph ran 4 times
 
@@ -326,11 +326,11 @@ Feature: A run with a journal survives being killed: every line is answered exac
       """
     When I run "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --journal j --resume-failed"
     Then "out.jsonl" has these records in any order
-      | line | status | content  |
-      | 1    | ok     | 12       |
-      | 2    | ok     | "mended" |
-      | 4    | broken | null     |
-      | 5    | ok     | 3        |
+      | line | status  | content  |
+      | 1    | ok      | 12       |
+      | 2    | ok      | "mended" |
+      | 4    | invalid | null     |
+      | 5    | ok      | 3        |
 
     Examples:
       | when             | effect                |
@@ -345,11 +345,11 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Given somebody puts back what has failed while the last record is written
     When I run "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --journal j"
     Then "out.jsonl" has these records in any order
-      | line | status | content  |
-      | 1    | ok     | 12       |
-      | 2    | ok     | "mended" |
-      | 4    | broken | null     |
-      | 5    | ok     | 3        |
+      | line | status  | content  |
+      | 1    | ok      | 12       |
+      | 2    | ok      | "mended" |
+      | 4    | invalid | null     |
+      | 5    | ok      | 3        |
 
   Scenario: Whenever --resume-failed is killed, a run that goes on beside it ends with what is right
     When beside a run, --resume-failed is killed at each step in turn
@@ -413,11 +413,11 @@ Feature: A run with a journal survives being killed: every line is answered exac
       """
     When I run "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --journal j --resume-failed"
     Then "out.jsonl" has these records in any order
-      | line | status | content      |
-      | 1    | ok     | 12           |
-      | 2    | ok     | "other code" |
-      | 4    | broken | null         |
-      | 5    | ok     | 3            |
+      | line | status  | content      |
+      | 1    | ok      | 12           |
+      | 2    | ok      | "other code" |
+      | 4    | invalid | null         |
+      | 5    | ok      | 3            |
 
   Scenario: An input that changes while it is read is refused
     Given every line is added by itself
@@ -440,7 +440,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume"
     Then the exit status is 0
     And the lines of "out.jsonl" are "1, 2, 3, 4" in any order
-    And the status of "j" counts 4 lines and 0 broken
+    And the status of "j" counts 4 lines and 0 invalid
 
   # -- mistakes ----------------------------------------------------------------------------------
 
@@ -636,7 +636,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       journal    j
       graph      graphs.py:divide
       lines      4
-      answered   4 (100%): 2 ok, 1 failed, 0 dead, 1 broken
+      answered   4 (100%): 2 ok, 1 failed, 0 dead, 1 invalid
       waiting    0
       in flight  0
       """
@@ -659,7 +659,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | ok             | 2                  |
       | failed         | 0                  |
       | dead           | 0                  |
-      | broken         | 0                  |
+      | invalid        | 0                  |
       | in_flight      | 1                  |
       | waiting        | 1                  |
     And the JSON that it printed names the worker that died with 1 in flight
@@ -684,18 +684,18 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then standard error says "is that of another run"
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o other.jsonl --journal {journal}#other"
     Then the lines of "other.jsonl" are "1, 2, 3, 4" in any order
-    And the status of "{journal}" counts 1 failed and 1 broken
-    And the status of "{journal}#other" counts 0 failed and 0 broken
+    And the status of "{journal}" counts 1 failed and 1 invalid
+    And the status of "{journal}#other" counts 0 failed and 0 invalid
     Given the file "mended"
       """
       """
     When I run "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --journal {journal} --resume-failed"
     Then "out.jsonl" has these records in any order
-      | line | status | content  |
-      | 1    | ok     | 12       |
-      | 2    | ok     | "mended" |
-      | 4    | broken | null     |
-      | 5    | ok     | 3        |
+      | line | status  | content  |
+      | 1    | ok      | 12       |
+      | 2    | ok      | "mended" |
+      | 4    | invalid | null     |
+      | 5    | ok      | 3        |
 
     Examples:
       | server     |

@@ -33,9 +33,9 @@ Feature: What a journal says of its run, however much that is, and whoever wrote
     And standard error says "written by another version of rxlanggraph"
 
     Examples:
-      | part   | command                                                                   |
-      | run    | status j                                                                  |
-      | intake | status j                                                                  |
-      | run    | run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume      |
-      | intake | run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume      |
-      | lines  | run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume      |
+      | part            | command                                                                   |
+      | run             | status j                                                                  |
+      | ingest progress | status j                                                                  |
+      | run             | run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume      |
+      | ingest progress | run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume      |
+      | lines           | run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume      |

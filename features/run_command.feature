@@ -87,14 +87,14 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | 1    | ok     | 2       | null      | null  |
       | 3    | ok     | 4       | null      | null  |
     And every record in "out.jsonl" has the keys "line, id, thread_id, status, content, error, duration"
-    And the summary says "read 2: 2 ok, 0 failed, 0 broken, 0 not run" and "out.jsonl"
+    And the summary says "read 2: 2 ok, 0 failed, 0 invalid, 0 not run" and "out.jsonl"
 
   Scenario: The airports' running survey equals plain Python's, record by record
     When I run the example over all airports
     Then the exit status is 0
     And there are 3376 records, each equal to what plain Python computes from the file
 
-  Scenario: With --ordered the records come in the order of the input, broken lines too
+  Scenario: With --ordered the records come in the order of the input, invalid lines too
     Given the file "in.jsonl"
       """
       {"n": 1}
@@ -180,7 +180,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
 
   # -- what goes in ------------------------------------------------------------------------------
 
-  Scenario: Broken lines go to the errors file with number, text and reason; the good ones run
+  Scenario: Invalid lines go to the errors file with number, text and reason; the good ones run
     Given the file "in.jsonl" with the bytes
       """
       \xef\xbb\xbf{"n": 1}\n{"n": 2\n{"n": 3, "t": "\xff"}\n{"n": 0}\n\n{"n": 4}\r\n
@@ -192,13 +192,13 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | 1    | ok     | 12      |
       | 6    | ok     | 3       |
     And "err.jsonl" has these records in any order
-      | line | status | content | raw                          | error.type        |
-      | 2    | broken | null    | "{\"n\": 2"                  | "BrokenLine"        |
-      | 3    | broken | null    | "{\"n\": 3, \"t\": \"\\udcff\"}" | "BrokenLine"        |
-      | 4    | error  | null    | "{\"n\": 0}"                 | "ZeroDivisionError" |
+      | line | status  | content | raw                              | error.type          |
+      | 2    | invalid | null    | "{\"n\": 2"                      | "InvalidLine"       |
+      | 3    | invalid | null    | "{\"n\": 3, \"t\": \"\\udcff\"}" | "InvalidLine"       |
+      | 4    | error   | null    | "{\"n\": 0}"                     | "ZeroDivisionError" |
     And the record of line 2 in "err.jsonl" says "not JSON" and "column"
     And the record of line 3 in "err.jsonl" says "not UTF-8: byte 0xff" and "convert it"
-    And the summary says "read 5: 2 ok, 1 failed, 2 broken, 0 not run" and "failures in err.jsonl"
+    And the summary says "read 5: 2 ok, 1 failed, 2 invalid, 0 not run" and "failures in err.jsonl"
 
   Scenario: Text beyond ASCII comes and goes unharmed
     Given the file "in.jsonl"
@@ -210,7 +210,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | line | status | content                    |
       | 1    | ok     | "Þórshöfn ✈ Þórshöfn ✈ " |
 
-  Scenario: A line that no memory could hold is skipped as broken
+  Scenario: A line that no memory could hold is skipped as invalid
     Given lines longer than 32 bytes count as too long
     And the file "in.jsonl"
       """
@@ -221,8 +221,8 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       """
     When I run "rxlanggraph run graphs.py:double --input in.jsonl --ordered"
     Then the output's records have the lines "1, 2, 3, 4"
-    And the output's record of line 2 is "broken": "longer than" and "start"
-    And the output's record of line 4 is "broken": "longer than" and "start"
+    And the output's record of line 2 is "invalid": "longer than" and "start"
+    And the output's record of line 4 is "invalid": "longer than" and "start"
 
   Scenario: A stray quote in CSV costs its own line and no other
     Given the file "in.csv"
@@ -237,13 +237,13 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     When I run "rxlanggraph run graphs.py:Nested.graph --input in.csv --ordered"
     Then the exit status is 1
     And the output has these records in any order
-      | line | status | content |
-      | 2    | ok     | "11"    |
-      | 4    | broken | null    |
-      | 5    | broken | null    |
-      | 6    | ok     | "44"    |
-    And the output's record of line 4 is "broken": "not CSV" and "unexpected end"
-    And the output's record of line 5 is "broken": "3 fields" and "header has 2"
+      | line | status  | content |
+      | 2    | ok      | "11"    |
+      | 4    | invalid | null    |
+      | 5    | invalid | null    |
+      | 6    | ok      | "44"    |
+    And the output's record of line 4 is "invalid": "not CSV" and "unexpected end"
+    And the output's record of line 5 is "invalid": "3 fields" and "header has 2"
 
   Scenario: CSV comes from standard input with --format
     Given standard input
@@ -272,7 +272,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | in.csv   |       |
       | in.csv   | n\n   |
 
-  Scenario: A message whose thread cannot be told is a broken line
+  Scenario: A message whose thread cannot be told is an invalid line
     Given the file "in.jsonl"
       """
       {"n": 1, "t": "a"}
@@ -285,16 +285,16 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       """
     When I run "rxlanggraph run graphs.py:double --input in.jsonl --thread-key t"
     Then the output has these records in any order
-      | line | status | thread_id |
-      | 1    | ok     | "a"       |
-      | 2    | ok     | "7"       |
-      | 3    | broken | null      |
-      | 4    | broken | null      |
-      | 5    | broken | null      |
-      | 6    | broken | null      |
-      | 7    | broken | null      |
-    And the output's record of line 3 is "broken": "--thread-key t" and "no such field"
-    And the output's record of line 6 is "broken": "--thread-key t" and "no JSON object"
+      | line | status  | thread_id |
+      | 1    | ok      | "a"       |
+      | 2    | ok      | "7"       |
+      | 3    | invalid | null      |
+      | 4    | invalid | null      |
+      | 5    | invalid | null      |
+      | 6    | invalid | null      |
+      | 7    | invalid | null      |
+    And the output's record of line 3 is "invalid": "--thread-key t" and "no such field"
+    And the output's record of line 6 is "invalid": "--thread-key t" and "no JSON object"
 
   Scenario: A graph that is bound to a thread needs no --thread-key, and every record tells the thread
     Given the file "in.jsonl"
@@ -364,7 +364,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | 0.1       | 0.1   |
       | 5         | 0     |
       | 5         | 0.05  |
-    And one may not go once the feed has ended
+    And one may not go once the reader has ended
 
   Scenario: --rate applies to the messages of a run
     Given the file "in.jsonl"
@@ -378,12 +378,12 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And it took at least 0.05 seconds
 
   Scenario: No more lines are read than may be without a record
-    Given a feed with a window of 8 over 1000 lines
+    Given an input reader with a window of 8 over 1000 lines
     When each message's slot is given back as the message arrives
     Then all 1000 messages arrive in order, and never were more than 8 lines ahead
 
-  Scenario: Ending a feed from another thread completes the stream once, with nothing after it
-    Given a feed whose observer ends it in the middle of its third message
+  Scenario: Ending an input reader from another thread completes the stream once, with nothing after it
+    Given an input reader whose observer ends it in the middle of its third message
     Then the observer saw three messages and one completion
 
   Scenario: A defect in the pipeline is raised and hides no line

@@ -37,7 +37,7 @@ Feature: rxlanggraph run can be stopped at any time without losing what has been
       | line | status |
       | 1    | ok     |
       | 2    | ok     |
-    And it says "read 2: 2 ok, 0 failed, 0 broken, 0 not run"
+    And it says "read 2: 2 ok, 0 failed, 0 invalid, 0 not run"
     And it printed no traceback
 
     Examples:
@@ -60,7 +60,7 @@ Feature: rxlanggraph run can be stopped at any time without losing what has been
       | line | status    |
       | 1    | ok        |
       | 2    | cancelled |
-    And it says "1 ok, 0 failed, 0 broken, 1 cancelled, 0 not run"
+    And it says "1 ok, 0 failed, 0 invalid, 1 cancelled, 0 not run"
     And it printed no traceback
 
   Scenario: Code that cannot be cancelled is named and left behind
@@ -121,6 +121,6 @@ Feature: rxlanggraph run can be stopped at any time without losing what has been
     And 2 lines have had to wait for their turn
     And it gets SIGINT
     Then it ends with status 130
-    And it says "read 2: 1 ok, 0 failed, 0 broken, 1 not run"
+    And it says "read 2: 1 ok, 0 failed, 0 invalid, 1 not run"
     And it says "without a record: line 2 of standard input"
     And it printed no traceback

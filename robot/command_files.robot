@@ -1,5 +1,5 @@
 *** Settings ***
-Documentation       ``rxlanggraph run`` from file to file: real data, broken data, and everything
+Documentation       ``rxlanggraph run`` from file to file: real data, invalid data, and everything
 ...                 about files and graphs that can be wrong. Each line of the input has one record
 ...                 in the end or is named as having none, and the summary says so.
 Resource            resources/command.resource
@@ -57,20 +57,20 @@ An Empty File Is Done At Once
     ${records}=    Records Of    out.jsonl
     Account Of    ${records}    lines=0
 
-# -- broken data, failing graphs
+# -- invalid data, failing graphs
 
-Broken Lines Cost Themselves Only, And Stand Among The Results
-    Make A Broken File
+Invalid Lines Cost Themselves Only, And Stand Among The Results
+    Make A File With Invalid Lines
     ${status}=    Run The Command    picky    -i    in.jsonl    -o    out.jsonl
     Should Be Equal As Integers    ${status}    1
     ${records}=    Records Of    out.jsonl
     ${counts}=    Account Of    ${records}    lines=6
     Should Be Equal As Integers    ${counts}[ok]    2
-    Should Be Equal As Integers    ${counts}[broken]    2
+    Should Be Equal As Integers    ${counts}[invalid]    2
     Should Be Equal As Integers    ${counts}[failed]    2
 
 With --errors What Is Not Ok Stands In A File Of Its Own, With The Raw Line
-    Make A Broken File
+    Make A File With Invalid Lines
     ${status}=    Run The Command    picky    -i    in.jsonl    -o    out.jsonl
     ...    --errors    errors.jsonl
     Should Be Equal As Integers    ${status}    1
@@ -79,17 +79,17 @@ With --errors What Is Not Ok Stands In A File Of Its Own, With The Raw Line
     Account Of    ${good}    ${bad}    lines=6
     Each Has    ${good}    status    ok
     Should Be Equal    ${{[record["line"] for record in $good]}}    ${{[1, 6]}}
-    ${broken}=    Record Of Line    ${bad}    2
-    Should Be Equal    ${broken}[status]    broken
-    Should Be Equal    ${broken}[raw]    {"n": 2
-    Should Contain    ${broken}[error][message]    not JSON
+    ${invalid}=    Record Of Line    ${bad}    2
+    Should Be Equal    ${invalid}[status]    invalid
+    Should Be Equal    ${invalid}[raw]    {"n": 2
+    Should Contain    ${invalid}[error][message]    not JSON
     ${failed}=    Record Of Line    ${bad}    3
     Should Be Equal    ${failed}[status]    error
     Should Be Equal    ${failed}[error][type]    ZeroDivisionError
     Should Be Equal    ${failed}[raw]    {"n": 0}
 
-With --ordered Broken Lines Keep Their Place
-    Make A Broken File
+With --ordered Invalid Lines Keep Their Place
+    Make A File With Invalid Lines
     Run The Command    picky    -i    in.jsonl    -o    out.jsonl    --ordered
     ${records}=    Records Of    out.jsonl
     Lines Are In Order    ${records}    1    6
@@ -180,7 +180,7 @@ A Full Disk Is Said, And Every Line Without A Record Is Named
     Account Of    ${{[]}}
 
 A Full Disk For The Failures Leaves The Results Whole
-    Make A Broken File
+    Make A File With Invalid Lines
     ${status}=    Run The Command    picky    -i    in.jsonl    -o    out.jsonl
     ...    --errors    /dev/full
     Should Be Equal As Integers    ${status}    4
@@ -211,7 +211,7 @@ Survey The Airports
     It Ends With Status    0
     It Complained Of Nothing
 
-Make A Broken File
+Make A File With Invalid Lines
     File Holds    in.jsonl    {"n": 1}    {"n": 2    {"n": 0}    nonsense    {"m": 1}    {"n": 6}
 
 Command Refuses

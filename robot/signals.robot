@@ -196,11 +196,11 @@ Silent Input Is Left On
     It Complained Of Nothing
 
 Input Without A Message Is Left On
-    [Documentation]    The input is open; only a broken line has come.
+    [Documentation]    The input is open; only an invalid line has come.
     [Arguments]    ${signal}    ${status}
     Start The Command    announced    -i    -
     Send Lines    nonsense
-    Wait Until It Prints    "status":"broken"
+    Wait Until It Prints    "status":"invalid"
     Send Signal    ${signal}
     It Ends With Status    ${status}    within=15
     ${records}=    Records It Printed

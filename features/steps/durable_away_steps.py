@@ -11,17 +11,17 @@ from behave import then, when
 from behave.runner import Context
 
 from rxlanggraph.cli.journal import progress, retry
-from rxlanggraph.cli.journal.model import Intake
-from rxlanggraph.cli.journal.progress import Progress, Watch
-from rxlanggraph.cli.journal.retry import Patience
+from rxlanggraph.cli.journal.model import IngestProgress
+from rxlanggraph.cli.journal.progress import ProgressMonitor, RunProgress
+from rxlanggraph.cli.journal.retry import JournalRetry
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import QueueStats, State, SyncState, Task
 from support import command
 from support.patching import patch
 from support.state_world import claimed, world
 
-BEGUN = Progress(Intake(line=1, messages=1, complete=True), QueueStats(waiting=1))
-FINISHED = Progress(Intake(line=1, messages=1, complete=True), QueueStats(completed=1))
+BEGUN = RunProgress(IngestProgress(line=1, messages=1, complete=True), QueueStats(waiting=1))
+FINISHED = RunProgress(IngestProgress(line=1, messages=1, complete=True), QueueStats(completed=1))
 
 
 @when("a look at the journal {what}, and the run ends behind it")
@@ -29,7 +29,7 @@ def step_impl(context: Context, what: str) -> None:
     there, looks = world(context), iter(range(10))
     state = there.open()
 
-    async def look(_: State) -> Progress:
+    async def look(_: State) -> RunProgress:
         number = next(looks)
         if number:
             return FINISHED if number > 1 else BEGUN
@@ -39,8 +39,8 @@ def step_impl(context: Context, what: str) -> None:
             raise StateUnavailableError("the server is gone")
         return BEGUN
 
-    patch(context, progress, "look", look)
-    there.run(Watch(state, Patience()).wait_finished())
+    patch(context, progress, "read_progress", look)
+    there.run(ProgressMonitor(state, JournalRetry()).wait_finished())
 
 
 @then("the end is seen within {seconds:d} seconds")
@@ -51,7 +51,7 @@ def step_impl(context: Context, seconds: int) -> None:
 
 @when("three callers wait for the journal while its server is away {times:d} times")
 def step_impl(context: Context, times: int) -> None:
-    there, patience = world(context), Patience()
+    there, retrying = world(context), JournalRetry()
     context.said = []
 
     async def outage() -> None:
@@ -61,9 +61,9 @@ def step_impl(context: Context, times: int) -> None:
             if there.clock.now < back:
                 raise StateUnavailableError("the server is gone")
 
-        await asyncio.gather(*(patience.acall(call) for _ in range(3)))
+        await asyncio.gather(*(retrying.acall(call) for _ in range(3)))
 
-    patch(context, retry, "say", context.said.append)
+    patch(context, retry, "print_stderr", context.said.append)
     for _ in range(times):
         there.run(outage())
 
@@ -84,10 +84,10 @@ def step_impl(context: Context) -> None:
         await asyncio.sleep(3600)
         raise StateUnavailableError("the server is gone")
 
-    patch(context, retry, "say", lambda _: None)
+    patch(context, retry, "print_stderr", lambda _: None)
     # No longer than that: other threads, and the check for leaks, need the time that passes.
     with mock.patch.object(time, "monotonic", there.clock.time):
-        context.answer = there.run(Patience().acall(call))
+        context.answer = there.run(JournalRetry().acall(call))
 
 
 @then("it is asked again, and answers")

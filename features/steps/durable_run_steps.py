@@ -15,10 +15,10 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.cli.journal import progress, reader, retry, workers, writer
-from rxlanggraph.cli.journal.location import place_of
+from rxlanggraph.cli.journal.location import parse_location
 from rxlanggraph.cli.journal.model import QUEUE
 from rxlanggraph.cli.journal.output_file import Output
-from rxlanggraph.cli.journal.progress import Watch
+from rxlanggraph.cli.journal.progress import ProgressMonitor
 from rxlanggraph.cli.journal.status_report import status_of
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state import Claim, SyncState, open_state
@@ -35,7 +35,7 @@ def step_impl(context: Context, count: int, threads: int, name: str) -> None:
     (context.folder / name).write_text("\n".join(lines))
 
 
-@given('{count:d} lines in "{name}", of which each seventh is broken')
+@given('{count:d} lines in "{name}", of which each seventh is invalid')
 def step_impl(context: Context, count: int, name: str) -> None:
     lines = ("nonsense" if n % 7 == 0 else '{"n": 1}' for n in range(1, count + 1))
     (context.folder / name).write_text("\n".join(lines))
@@ -85,7 +85,7 @@ def step_impl(context: Context) -> None:
     async def unanswered(claim: Claim, result: Any) -> None:
         raise StateUnavailableError("the server has gone")
 
-    patch(context, retry, "_PATIENCE", 0.5)
+    patch(context, retry, "_RETRY_SECONDS", 0.5)
     context.patched = mock.patch.object(Claim, "complete", unanswered)
     context.patched.start()
 
@@ -93,8 +93,8 @@ def step_impl(context: Context) -> None:
 @given('the journal "{name}" has lost its answers')
 def step_impl(context: Context, name: str) -> None:
     async def lose() -> None:
-        place = place_of(str(context.folder / name))
-        async with open_state(place.url, namespace=place.namespace) as state:
+        location = parse_location(str(context.folder / name))
+        async with open_state(location.url, namespace=location.namespace) as state:
             assert await state.purge(QUEUE) == 4
 
     asyncio.run(lose())
@@ -105,7 +105,7 @@ def step_impl(context: Context, part: str) -> None:
     owner, name = {
         "taking over the input": (reader, "task_of"),
         "working": (workers, "result_record"),
-        "looking how far it is": (progress, "look"),
+        "looking how far it is": (progress, "read_progress"),
         "writing": (writer, "thread_or_problem"),
     }[part]
     context.patched = mock.patch.object(owner, name, side_effect=RuntimeError("unexpected"))
@@ -198,15 +198,15 @@ def step_impl(context: Context, name: str) -> None:
 @when('I run "{line}", and the other goes when all is answered')
 def step_impl(context: Context, line: str) -> None:
     written = context.folder / context.other.name
-    look = Watch.look
+    refresh = ProgressMonitor.refresh
 
-    async def look_and_let_go(watch: Watch) -> None:
-        await look(watch)
-        if watch.progress.finished:
+    async def refresh_and_let_go(monitor: ProgressMonitor) -> None:
+        await refresh(monitor)
+        if monitor.progress.finished:
             assert written.read_bytes() == b"", "it wrote into what another process writes"
             context.other.close()
 
-    patch(context, Watch, "look", look_and_let_go)
+    patch(context, ProgressMonitor, "refresh", refresh_and_let_go)
     context.ended = command.run_here(line, context.folder, context.stdin)
 
 
@@ -243,16 +243,16 @@ def step_impl(context: Context) -> None:
 
     # The workers stay until that has happened.
     put = threading.Event()
-    wait_finished = Watch.wait_finished
+    wait_finished = ProgressMonitor.wait_finished
 
-    async def stay(watch: Watch) -> None:
+    async def stay(monitor: ProgressMonitor) -> None:
         while not put.is_set():
-            await watch.look()
-        await wait_finished(watch)
+            await monitor.refresh()
+        await wait_finished(monitor)
 
     patch(context, SyncState, "get", see)
     patch(context, Output, "write", put_back)
-    patch(context, Watch, "wait_finished", stay)
+    patch(context, ProgressMonitor, "wait_finished", stay)
 
 
 # -- what came out -----------------------------------------------------------------------------

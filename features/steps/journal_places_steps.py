@@ -18,7 +18,7 @@ import redis
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.cli.journal.location import place_of
+from rxlanggraph.cli.journal.location import parse_location
 from rxlanggraph.testing.state_conformance.__main__ import main
 from support import command, servers, valkey_server
 from support.patching import patch
@@ -179,7 +179,7 @@ def password_is_in(context: Context, where: str) -> None:
 @then('the journal "{url}" is at "{whole}"')
 def journal_is_at(context: Context, url: str, whole: str) -> None:
     password = quote(context.password, safe="")
-    assert place_of(url).url == whole.format(password=password), place_of(url)
+    assert parse_location(url).url == whole.format(password=password), parse_location(url)
 
 
 @given("psycopg finds no libpq")

@@ -8,9 +8,9 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.cli.formats.lines import Line
-from rxlanggraph.cli.journal.location import place_of
-from rxlanggraph.cli.journal.model import INTAKE, QUEUE, RUN, task_of
+from rxlanggraph.cli.formats.lines import InputLine
+from rxlanggraph.cli.journal.location import parse_location
+from rxlanggraph.cli.journal.model import INGEST, QUEUE, RUN, task_of
 from rxlanggraph.state import State, Task, open_state
 from rxlanggraph.state.backend import DeadTask, Page
 from rxlanggraph.state.backends.sql.backend import SqlBackend
@@ -23,8 +23,8 @@ SHORT = 0.001
 
 def in_journal(context: Context, name: str, do: Callable[[State], Awaitable[None]]) -> None:
     async def open_and_do() -> None:
-        place = place_of(str(context.folder / name))
-        async with open_state(place.url, namespace=place.namespace) as state:
+        location = parse_location(str(context.folder / name))
+        async with open_state(location.url, namespace=location.namespace) as state:
             await do(state)
 
     asyncio.run(open_and_do())
@@ -38,7 +38,7 @@ def record_of(line: int) -> str:
 @given('{failed:d} more lines of "{name}" have failed, and {dead:d} have killed their workers')
 def lines_have_failed(context: Context, failed: int, name: str, dead: int) -> None:
     async def fail(state: State) -> None:
-        lines = (Line(number, "1", 0, 1, None) for number in range(3, failed + dead + 3))
+        lines = (InputLine(number, "1", 0, 1, None) for number in range(3, failed + dead + 3))
         tasks = [task_of(line, None, "jsonl") for line in lines]
         await state.add_tasks(QUEUE, tasks, max_attempts=1)
         await asyncio.gather(*[fail_next(state) for _ in range(failed)])
@@ -59,7 +59,7 @@ def another_version_has_written(context: Context, part: str, name: str) -> None:
         if part == "lines":
             await state.add_tasks(QUEUE, [Task({"number": 3, "text": "{}"})])
             return
-        key = {"run": RUN, "intake": INTAKE}[part]
+        key = {"run": RUN, "ingest progress": INGEST}[part]
         (value, _) = await state.get(key)
         del value["version"]
         await state.set(key, {**value, "shards": 7})

@@ -38,13 +38,13 @@ import sys
 from rxlanggraph.cli import main
 from rxlanggraph.cli.pipeline import limits
 
-wait = limits.Rate.wait
+wait = limits.RateLimiter.wait
 
 def wait_and_tell(self, ended):
     print("its turn is to come", file=sys.stderr, flush=True)
     return wait(self, ended)
 
-limits.Rate.wait = wait_and_tell
+limits.RateLimiter.wait = wait_and_tell
 sys.exit(main())
 """
 

@@ -18,13 +18,13 @@ from behave.runner import Context
 
 from rxlanggraph.cli.errors import OutputError
 from rxlanggraph.cli.formats import lines
-from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.formats.lines import InputLine
 from rxlanggraph.cli.formats.readers import Source
 from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.pipeline import progress, writer
-from rxlanggraph.cli.pipeline.limits import Halt, Rate
-from rxlanggraph.cli.pipeline.line_tracker import Ledger
-from rxlanggraph.cli.pipeline.reader import Feed
+from rxlanggraph.cli.pipeline.limits import FailureLimit, RateLimiter
+from rxlanggraph.cli.pipeline.line_tracker import LineTracker
+from rxlanggraph.cli.pipeline.reader import InputReader
 from support import command
 from support.patching import patch
 
@@ -293,7 +293,7 @@ def step_impl(context: Context, count: int) -> None:
 
 @then('the bound "{text}" is {reached} with {failures:d} failures among {finished:d}')
 def step_impl(context: Context, text: str, reached: str, failures: int, finished: int) -> None:
-    assert Halt.parse(text).reached(failures, finished) is (reached == "reached")
+    assert FailureLimit.parse(text).reached(failures, finished) is (reached == "reached")
 
 
 class Waits(threading.Event):
@@ -311,7 +311,7 @@ class Waits(threading.Event):
 @given('a rate of "{text}" and a clock that stands at 0 s')
 def step_impl(context: Context, text: str) -> None:
     context.now = 0.0
-    context.rate = Rate(Rate.parse(text).interval, clock=lambda: context.now)
+    context.rate = RateLimiter(RateLimiter.parse(text).interval, clock=lambda: context.now)
 
 
 @then("a message may go after these seconds of waiting")
@@ -323,31 +323,31 @@ def step_impl(context: Context) -> None:
         assert abs(ended.seconds - float(row["waits"])) < 1e-9, (row, ended.seconds)
 
 
-@then("one may not go once the feed has ended")
+@then("one may not go once the reader has ended")
 def step_impl(context: Context) -> None:
     ended = threading.Event()
     ended.set()
     assert not context.rate.wait(ended)
 
 
-# -- the feed --------------------------------------------------------------------------------------
+# -- the reader ------------------------------------------------------------------------------------
 
 
-def feed_of(context: Context, numbers: Any, window: int) -> Feed:
-    source = Source("a test", (Line(n, "", n, n) for n in numbers), None, io.BytesIO())
+def reader_of(context: Context, numbers: Any, window: int) -> InputReader:
+    source = Source("a test", (InputLine(n, "", n, n) for n in numbers), None, io.BytesIO())
     context.failures = []
-    return Feed(
+    return InputReader(
         source,
-        Ledger(),
+        LineTracker(),
         window=window,
         thread_key=None,
         rate=None,
-        on_broken=context.failures.append,
+        on_invalid=context.failures.append,
         on_failure=context.failures.append,
     )
 
 
-@given("a feed with a window of {window:d} over {count:d} lines")
+@given("an input reader with a window of {window:d} over {count:d} lines")
 def step_impl(context: Context, window: int, count: int) -> None:
     context.window = window
     context.given_back = 0  # written by this thread, read by the reader: late at worst
@@ -358,20 +358,20 @@ def step_impl(context: Context, window: int, count: int) -> None:
             context.ahead.append(number - context.given_back)
             yield number
 
-    context.feed = feed_of(context, numbers(), window)
+    context.reader = reader_of(context, numbers(), window)
 
 
 @when("each message's slot is given back as the message arrives")
 def step_impl(context: Context) -> None:
     arriving: queue.Queue[Any] = queue.Queue()
     context.arrived = []
-    context.feed.messages().subscribe(arriving.put, on_completed=lambda: arriving.put(None))
+    context.reader.messages().subscribe(arriving.put, on_completed=lambda: arriving.put(None))
     held = [arriving.get(timeout=command.DEADLINE) for _ in range(context.window)]
     assert max(context.ahead) == context.window
     while (message := held.pop(0)) is not None:
         context.arrived.append(message.content)
         context.given_back += 1
-        context.feed.give_back_slot()
+        context.reader.give_back_slot()
         held.append(arriving.get(timeout=command.DEADLINE))
         if held[-1] is None:
             break
@@ -385,16 +385,16 @@ def step_impl(context: Context, count: int, most: int) -> None:
     assert not context.failures, context.failures
 
 
-@given("a feed whose observer ends it in the middle of its third message")
+@given("an input reader whose observer ends it in the middle of its third message")
 def step_impl(context: Context) -> None:
-    feed = feed_of(context, range(1, 100), 100)
+    reader = reader_of(context, range(1, 100), 100)
     context.seen = []
     done = threading.Event()
 
     def on_next(message: Any) -> None:
         context.seen.append(message.content)
         if message.content == 3:
-            ending = threading.Thread(target=feed.end)
+            ending = threading.Thread(target=reader.end)
             ending.start()
             ending.join()
             context.seen.append("after the end was asked for")
@@ -403,7 +403,7 @@ def step_impl(context: Context) -> None:
         context.seen.append("completed")
         done.set()
 
-    feed.messages().subscribe(on_next, on_completed=on_completed)
+    reader.messages().subscribe(on_next, on_completed=on_completed)
     assert done.wait(command.DEADLINE)
 
 
@@ -498,7 +498,7 @@ def step_impl(context: Context) -> None:
     failures: list[OutputError] = []
     ended = threading.Event()
     job = writer.Writer(
-        Ledger(),
+        LineTracker(),
         Sink("the disk", context.disk, owned=True),
         None,
         ordered=False,

@@ -94,7 +94,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "half a record without it": _changed(lambda records: [*records[:-1], records[-1][:30]]),
     "a record twice": _changed(lambda records: [*records, records[1]]),
     "a record of another run": _changed(_of_another_run),
-    "a broken line": _append(b"nonsense\n"),
+    "an invalid line": _append(b"nonsense\n"),
     "a number": _append(b"4\n"),
     "bytes that are no UTF-8": _append(b"\xff\xfe\n"),
     "a line of no number": _append(b'{"line": "4", "status": "ok"}\n'),

@@ -38,7 +38,7 @@ __all__ = ["EFFECTS"]
 EFFECTS: dict[str, tuple[Any, str]] = {
     "the run is begun": (journal_run, "begin"),
     "lines are added": (SyncState, "add_tasks"),
-    "the intake is noted": (SyncState, "compare_and_set"),
+    "the ingest is noted": (SyncState, "compare_and_set"),
     "a line is claimed": (State, "claim_task"),
     "an answer is kept": (Claim, "complete"),
     "a failure is kept": (Claim, "fail"),
@@ -188,7 +188,7 @@ def answers(output: Path) -> list[Any]:
 
 
 if __name__ == "__main__":
-    # A killed process's lock of the intake is waited for each time.
+    # A killed process's lock of the ingestion is waited for each time.
     reader._LOCK_SECONDS = 0.2
     how, *rest = sys.argv[1:]
     if how == "at":

@@ -17,7 +17,7 @@ FIELDS = ["line", "id", "thread_id", "status", "content", "error", "duration"]
 
 _SUMMARY = re.compile(
     r"read (?P<read>[\d,]+): (?P<ok>[\d,]+) ok, (?P<failed>[\d,]+) failed, "
-    r"(?P<broken>[\d,]+) broken(, (?P<cancelled>[\d,]+) cancelled)?, "
+    r"(?P<invalid>[\d,]+) invalid(, (?P<cancelled>[\d,]+) cancelled)?, "
     r"(?P<open>[\d,]+) (not run|without a record)"
 )
 _WITHOUT_RECORD = re.compile(r"without a record: line (?P<ranges>[\d, -]+) of")
@@ -79,9 +79,11 @@ def every_line_is_accounted_for(
     assert found is not None, f"no summary in what it said:\n{said}"
     counts = {key: int((text or "0").replace(",", "")) for key, text in found.groupdict().items()}
     written = list(chain.from_iterable(records))
-    statuses = Counter(_fate(record) for record in written)
-    for fate in ("ok", "failed", "broken", "cancelled"):
-        assert statuses[fate] == counts[fate], f"{statuses} are the records, {found[0]!r} was said"
+    statuses = Counter(_outcome(record) for record in written)
+    for outcome in ("ok", "failed", "invalid", "cancelled"):
+        assert statuses[outcome] == counts[outcome], (
+            f"{statuses} are the records, {found[0]!r} was said"
+        )
     without = _WITHOUT_RECORD.search(said)
     numbers = lines_of(written) + (_numbers(without["ranges"]) if without else [])
     assert sorted(numbers) == list(range(first, first + counts["read"])), sorted(numbers)
@@ -92,9 +94,9 @@ def every_line_is_accounted_for(
     return counts
 
 
-def _fate(record: Record) -> str:
+def _outcome(record: Record) -> str:
     status = record["status"]
-    return status if status in ("ok", "broken", "cancelled") else "failed"
+    return status if status in ("ok", "invalid", "cancelled") else "failed"
 
 
 def _numbers(ranges: str) -> list[int]:

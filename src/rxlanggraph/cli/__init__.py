@@ -24,7 +24,7 @@ from rxlanggraph.cli.demo import demo
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.run import run
 from rxlanggraph.cli.status import status
-from rxlanggraph.cli.stderr import give_up_unsaid, say
+from rxlanggraph.cli.stderr import discard_stderr_buffer, print_stderr
 
 __all__ = ["main"]
 
@@ -54,15 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = _commands.main(arguments, prog_name="rxlanggraph", standalone_mode=False)
     except click.exceptions.Abort:
-        say("interrupted")
+        print_stderr("interrupted")
         return ExitStatus.INTERRUPTED
     except click.ClickException as error:
         with contextlib.suppress(OSError, ValueError):  # the status says it too
             error.show()
         return error.exit_code
     except CommandError as error:
-        say(str(error))
+        print_stderr(str(error))
         return error.status
     finally:
-        give_up_unsaid()
+        discard_stderr_buffer()
     return int(status or ExitStatus.OK)

@@ -3,12 +3,12 @@
 Continues the tree of `rxlanggraph.errors`:
 
     RxLangGraphError
-    └── CommandError          the command cannot go on; `status` becomes its exit status
-        ├── TargetError       MODULE_OR_FILE:GRAPH names no graph
-        ├── InputError        the input cannot be read, or is no CSV at all
-        ├── OutputError       a record could not be written
-        ├── JournalError      the journal gives no answer
-        └── OtherRunError     the journal is that of another run, or of none
+    └── CommandError               the command cannot go on; `status` becomes its exit status
+        ├── TargetError            MODULE_OR_FILE:GRAPH names no graph
+        ├── InputError             the input cannot be read, or is not CSV at all
+        ├── OutputError            a record could not be written
+        ├── JournalError           the journal gives no answer
+        └── JournalMismatchError   the journal is that of another run, or of none
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
     "ExitStatus",
     "InputError",
     "JournalError",
-    "OtherRunError",
+    "JournalMismatchError",
     "OutputError",
     "TargetError",
 ]
@@ -67,5 +67,5 @@ class JournalError(CommandError):
     status = ExitStatus.JOURNAL_FAILED
 
 
-class OtherRunError(CommandError):
+class JournalMismatchError(CommandError):
     """The journal belongs to another graph or input, to a run that was begun, or to none."""

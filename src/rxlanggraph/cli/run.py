@@ -14,11 +14,11 @@ from rxlanggraph.cli.errors import ExitStatus
 from rxlanggraph.cli.formats.readers import Format, open_source
 from rxlanggraph.cli.formats.sinks import open_sink, same_file
 from rxlanggraph.cli.loading import bound_thread, has_checkpointer, load_graph
-from rxlanggraph.cli.pipeline.job import Files, Job, JobOptions
-from rxlanggraph.cli.pipeline.limits import MINIMUM_FOR_PERCENT, Halt, Rate
+from rxlanggraph.cli.pipeline.job import IOPaths, Job, JobOptions
+from rxlanggraph.cli.pipeline.limits import MINIMUM_FOR_PERCENT, FailureLimit, RateLimiter
 from rxlanggraph.cli.pipeline.progress import reporter_for
-from rxlanggraph.cli.pipeline.summary import Outcome, summary
-from rxlanggraph.cli.stderr import say
+from rxlanggraph.cli.pipeline.summary import JobResult, summary
+from rxlanggraph.cli.stderr import print_stderr
 from rxlanggraph.errors import InvalidArgumentError
 
 __all__ = ["run"]
@@ -40,7 +40,7 @@ _TO_RESUME = (
 _EPILOG = """\b
 Exit status:
   0    every message is ok
-  1    some failed, were broken or were cancelled
+  1    some failed, were invalid or were cancelled
   2    wrong usage, no such graph, or an input that cannot be read
   3    halted by --halt
   4    a record could not be written: disk full, closed pipe
@@ -102,7 +102,7 @@ class _Seconds(click.FloatRange):
 @click.option(
     "--errors",
     metavar="FILE",
-    help="Failed results and broken lines, with the raw line and the reason. Without it they "
+    help="Failed results and invalid lines, with the raw line and the reason. Without it they "
     "stand among the results.",
 )
 @click.option(
@@ -144,14 +144,14 @@ class _Seconds(click.FloatRange):
 @click.option("--ordered", is_flag=True, help="Results in the order of the input.")
 @click.option(
     "--halt",
-    callback=_parsed(Halt.parse),
+    callback=_parsed(FailureLimit.parse),
     metavar="N|P%",
     help="Stop after N failures, or when P per cent of the messages have failed, from the "
-    f"{MINIMUM_FOR_PERCENT}th on. Broken lines count. What is in flight still ends.",
+    f"{MINIMUM_FOR_PERCENT}th on. Invalid lines count. What is in flight still ends.",
 )
 @click.option(
     "--rate",
-    callback=_parsed(Rate.parse),
+    callback=_parsed(RateLimiter.parse),
     metavar="N/s",
     help="Take in at most so many messages per second (/m: minute, /h: hour), evenly.",
 )
@@ -216,9 +216,9 @@ def run(
     --ordered: line, id, thread_id, status, content, error, duration.
     """
     sharing = {name: options.pop(name) for name in _SHARING}
-    files = Files(input_, form, None if sharing["no_output"] else output, errors, sys.stdout)
+    paths = IOPaths(input_, form, None if sharing["no_output"] else output, errors, sys.stdout)
     _check_paths(input_, output, errors)
-    _check_sharing(files, journal, sharing)
+    _check_sharing(paths, journal, sharing)
     with contextlib.ExitStack() as stack:
         if "-" in (output, errors):
             # What a graph prints must not end up among the records.
@@ -226,45 +226,45 @@ def run(
         graph = _load(target, options["thread_key"], journal)
         job_options = JobOptions(**options)
         if journal is None:
-            outcome = _run_once(graph, files, job_options, quiet=quiet)
+            result = _run_once(graph, paths, job_options, quiet=quiet)
         else:
             # Databases take their time to import: nothing that a run without a journal waits for.
             from rxlanggraph.cli.journal.run import durable_run  # noqa: PLC0415
 
-            outcome = durable_run(
-                graph, target, files, job_options, journal=journal, quiet=quiet, **sharing
+            result = durable_run(
+                graph, target, paths, job_options, journal=journal, quiet=quiet, **sharing
             )
-    _tell(outcome, files, journal, quiet=quiet)
-    return outcome.status
+    _report(result, paths, journal, quiet=quiet)
+    return result.status
 
 
-def _run_once(graph: Any, files: Files, options: JobOptions, *, quiet: bool) -> Outcome:
-    assert files.output is not None, "it can be left out with a journal alone"
+def _run_once(graph: Any, paths: IOPaths, options: JobOptions, *, quiet: bool) -> JobResult:
+    assert paths.output is not None, "it can be left out with a journal alone"
     # The outputs come last: a mistake before must not empty a file that is there.
     with contextlib.ExitStack() as opened:
-        source = open_source(files.input, files.form)
+        source = open_source(paths.input, paths.form)
         opened.callback(source.stream.close)
-        output = open_sink(files.output, files.stdout)
+        output = open_sink(paths.output, paths.stdout)
         opened.callback(output.close)
-        errors = None if files.errors is None else open_sink(files.errors, files.stdout)
+        errors = None if paths.errors is None else open_sink(paths.errors, paths.stdout)
         opened.pop_all()  # closed by the threads of the job from now on
-    reporter = reporter_for(source.size, quiet=quiet, output_on_terminal=files.on_terminal)
+    reporter = reporter_for(source.size, quiet=quiet, output_on_terminal=paths.on_terminal)
     job = Job(graph, source, output=output, errors=errors, reporter=reporter, options=options)
     return job.run()
 
 
-def _tell(outcome: Outcome, files: Files, journal: str | None, *, quiet: bool) -> None:
-    if outcome.reason is not None:
-        say(outcome.reason)
-    if outcome.without_record:
-        say(f"without a record: line {outcome.without_record} of {files.input_name}")
-    if journal is not None and outcome.status in _TO_RESUME:
-        say("what is answered is kept; go on with --resume")
+def _report(result: JobResult, paths: IOPaths, journal: str | None, *, quiet: bool) -> None:
+    if result.reason is not None:
+        print_stderr(result.reason)
+    if result.without_record:
+        print_stderr(f"without a record: line {result.without_record} of {paths.input_name}")
+    if journal is not None and result.status in _TO_RESUME:
+        print_stderr("what is answered is kept; go on with --resume")
     if not quiet:
-        say(summary(outcome, files.output_name, files.errors))
+        print_stderr(summary(result, paths.output_name, paths.errors))
 
 
-def _check_sharing(files: Files, journal: str | None, sharing: dict[str, Any]) -> None:
+def _check_sharing(paths: IOPaths, journal: str | None, sharing: dict[str, Any]) -> None:
     if journal is None:
         for name in _NEED_JOURNAL:
             if sharing[name]:
@@ -272,26 +272,26 @@ def _check_sharing(files: Files, journal: str | None, sharing: dict[str, Any]) -
                     f"--{name.replace('_', '-')} needs a --journal: say where it is"
                 )
         return
-    if files.output is None and files.errors is not None:
+    if paths.output is None and paths.errors is not None:
         raise click.UsageError("--errors is an output too: leave it out with --no-output")
-    _check_apart(files, journal)
+    _check_apart(paths, journal)
 
 
-def _check_apart(files: Files, journal: str) -> None:
+def _check_apart(paths: IOPaths, journal: str) -> None:
     # As `durable_run`: not without a journal.
-    from rxlanggraph.cli.journal.location import place_of  # noqa: PLC0415
+    from rxlanggraph.cli.journal.location import parse_location  # noqa: PLC0415
 
-    place = place_of(journal)
+    location = parse_location(journal)
     for option, path in (
-        ("input", files.input),
-        ("output", files.output),
-        ("errors", files.errors),
+        ("input", paths.input),
+        ("output", paths.output),
+        ("errors", paths.errors),
     ):
         if path is None:
             continue
-        if place.path is not None and same_file(str(place.path), path):
+        if location.path is not None and same_file(str(location.path), path):
             raise click.UsageError(f"--journal and --{option} are both {path}; name another file")
-        if any(same_file(file, path) for file in place.beside):
+        if any(same_file(file, path) for file in location.companion_files):
             raise click.UsageError(
                 f"--{option} {path} is a file that the --journal keeps beside it; name another file"
             )

@@ -12,16 +12,16 @@ import sys
 
 import click
 
-__all__ = ["give_up_unsaid", "say"]
+__all__ = ["discard_stderr_buffer", "print_stderr"]
 
 
-def say(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Write a message to standard error."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(f"rxlanggraph: {text}", err=True)
 
 
-def give_up_unsaid() -> None:
+def discard_stderr_buffer() -> None:
     """Let go of what standard error has not taken. The last thing before the program ends.
 
     It stays in the stream's buffer otherwise, and the interpreter, which flushes that at exit,

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-__all__ = ["MAX_LINE_BYTES", "Line", "PhysicalLines", "thread_or_problem"]
+__all__ = ["MAX_LINE_BYTES", "InputLine", "LineReader", "thread_or_problem"]
 
 MAX_LINE_BYTES = 64 * 1024 * 1024  # a guess: above any real message, far below any memory
 _KEPT_OF_OVERLONG = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InputLine:
     """One line of the input, or one CSV record, which may span several.
 
     Args:
@@ -22,7 +22,7 @@ class Line:
         raw: Its text without the newline; bytes that are no UTF-8 as surrogate escapes.
         end: Bytes of the input up to and including it.
         content: The message; None where ``problem`` says why there is none.
-        problem: Why the line is broken, or None.
+        problem: Why the line is invalid, or None.
     """
 
     number: int
@@ -32,20 +32,20 @@ class Line:
     problem: str | None = None
 
 
-class PhysicalLines:
+class LineReader:
     """Lines of a binary stream as text, with number and offset; lines can be given back."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._returned: deque[Line] = deque()
+        self._returned: deque[InputLine] = deque()
         self._number = 0
         self._end = 0
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[InputLine]:
         """Return itself: the lines can be had once."""
         return self
 
-    def __next__(self) -> Line:
+    def __next__(self) -> InputLine:
         """Return the next line; blocks as long as the stream does."""
         if self._returned:
             return self._returned.popleft()
@@ -59,9 +59,9 @@ class PhysicalLines:
         encoding = "utf-8-sig" if self._number == 1 else "utf-8"
         text = raw.decode(encoding, "surrogateescape").removesuffix("\n")
         problem = None if text.isascii() else _encoding_problem(text)
-        return Line(self._number, text, self._end, problem=problem)
+        return InputLine(self._number, text, self._end, problem=problem)
 
-    def _overlong(self, start: bytes) -> Line:
+    def _overlong(self, start: bytes) -> InputLine:
         """Read on to the end of a line that is too long, keeping only its ``start``."""
         while part := self._stream.readline(MAX_LINE_BYTES):
             self._end += len(part)
@@ -69,9 +69,9 @@ class PhysicalLines:
                 break
         problem = f"longer than {MAX_LINE_BYTES // 2**20} MiB; only its start is shown"
         text = start.decode("utf-8", "surrogateescape")
-        return Line(self._number, text, self._end, problem=problem)
+        return InputLine(self._number, text, self._end, problem=problem)
 
-    def give_back(self, lines: list[Line]) -> None:
+    def give_back(self, lines: list[InputLine]) -> None:
         """Let these lines be the next ones again."""
         self._returned.extendleft(reversed(lines))
 
@@ -84,7 +84,7 @@ def _encoding_problem(text: str) -> str | None:
     return None
 
 
-def thread_or_problem(line: Line, key: str | None) -> tuple[str | None, str | None]:
+def thread_or_problem(line: InputLine, key: str | None) -> tuple[str | None, str | None]:
     """Return the thread of a line that is a message, or else why it is none."""
     if line.problem is not None or key is None:
         return None, line.problem

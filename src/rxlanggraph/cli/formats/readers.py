@@ -1,8 +1,8 @@
 """JSON Lines and CSV, one line at a time.
 
-Both readers yield a `Line` for every line that is not blank, a broken one included, in constant
-memory: no line is kept, and none longer than `lines.MAX_LINE_BYTES` is taken in whole. They belong
-to the one thread that iterates them, which blocks for as long as the input does.
+Both readers yield an `InputLine` for every line that is not blank, an invalid one included, in
+constant memory: no line is kept, and none longer than `lines.MAX_LINE_BYTES` is taken in whole.
+They belong to the one thread that iterates them, which blocks for as long as the input does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from rxlanggraph.cli.errors import InputError
-from rxlanggraph.cli.formats.lines import Line, PhysicalLines
+from rxlanggraph.cli.formats.lines import InputLine, LineReader
 
 __all__ = ["Format", "Source", "format_of", "open_source", "read_csv", "read_jsonl"]
 
@@ -38,12 +38,12 @@ class Source:
     """
 
     name: str
-    lines: Iterator[Line]
+    lines: Iterator[InputLine]
     size: int | None
     stream: BinaryIO
 
 
-def read_jsonl(stream: BinaryIO) -> Iterator[Line]:
+def read_jsonl(stream: BinaryIO) -> Iterator[InputLine]:
     """Yield each line of JSON Lines, its ``content`` being the whole JSON value.
 
     For one thread; blocks while ``stream`` does. Blank lines are skipped.
@@ -54,25 +54,25 @@ def read_jsonl(stream: BinaryIO) -> Iterator[Line]:
     Raises:
         OSError: Reading failed.
     """
-    for line in PhysicalLines(stream):
+    for line in LineReader(stream):
         if line.problem is not None:
             yield line
         elif line.raw and not line.raw.isspace():
             yield _parsed_json(line)
 
 
-def _parsed_json(line: Line) -> Line:
+def _parsed_json(line: InputLine) -> InputLine:
     try:
         content = json.loads(line.raw)
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", None) or str(error)
         column = getattr(error, "colno", None)
         where = "" if column is None else f" at column {column}"
-        return Line(line.number, line.raw, line.end, problem=f"not JSON: {reason}{where}")
-    return Line(line.number, line.raw, line.end, content)
+        return InputLine(line.number, line.raw, line.end, problem=f"not JSON: {reason}{where}")
+    return InputLine(line.number, line.raw, line.end, content)
 
 
-def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[Line]:
+def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[InputLine]:
     """Yield each record of a CSV file below its header, its ``content`` a dict of strings.
 
     For one thread; blocks while ``stream`` does. A record that cannot be read costs its first
@@ -83,10 +83,10 @@ def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[Line]:
         name: What to call the input in an error.
 
     Raises:
-        InputError: The header is broken or names a column twice.
+        InputError: The header is invalid or names a column twice.
         OSError: Reading failed.
     """
-    source = PhysicalLines(stream)
+    source = LineReader(stream)
     header = next(_records(source), None)
     if header is None:
         return
@@ -95,18 +95,18 @@ def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[Line]:
         twice = next(column for column in names if names.count(column) > 1)
         problem = f"column {twice!r} is there twice; rename one"
     if problem is not None:
-        raise InputError(f"{name}, line {line.number}: the CSV header is broken: {problem}")
+        raise InputError(f"{name}, line {line.number}: the CSV header is invalid: {problem}")
     for line, row, problem in _records(source):
         wrong = problem
         if wrong is None and len(row) != len(names):
             wrong = f"{len(row)} fields, but the header has {len(names)}"
         content = None if wrong else dict(zip(names, row, strict=True))
-        yield Line(line.number, line.raw, line.end, content, wrong)
+        yield InputLine(line.number, line.raw, line.end, content, wrong)
 
 
-def _records(source: PhysicalLines) -> Iterator[tuple[Line, list[str], str | None]]:
+def _records(source: LineReader) -> Iterator[tuple[InputLine, list[str], str | None]]:
     """Yield each record as its lines joined, its fields, and what is wrong with it."""
-    taken: list[Line] = []
+    taken: list[InputLine] = []
 
     def texts() -> Iterator[str]:
         for line in source:
@@ -131,7 +131,7 @@ def _records(source: PhysicalLines) -> Iterator[tuple[Line, list[str], str | Non
             yield taken[0], [], problem
         elif row:
             raw = "\n".join(line.raw for line in taken)
-            yield Line(taken[0].number, raw, taken[-1].end), row, None
+            yield InputLine(taken[0].number, raw, taken[-1].end), row, None
 
 
 def open_source(path: str, form: Format | None = None) -> Source:
@@ -160,7 +160,7 @@ def open_source(path: str, form: Format | None = None) -> Source:
             "standard input"
         ) from error
     form = form or format_of(path)
-    readers: dict[Format, Callable[[], Iterator[Line]]] = {
+    readers: dict[Format, Callable[[], Iterator[InputLine]]] = {
         "jsonl": lambda: read_jsonl(stream),
         "csv": lambda: read_csv(stream, name),
     }

@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.formats.lines import InputLine
 from rxlanggraph.errors import error_text
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Record", "broken_record", "result_record", "to_line", "without_content"]
+__all__ = ["Record", "invalid_record", "result_record", "to_line", "without_content"]
 
 Record = dict[str, Any]
 
 
-def result_record(line: Line, result: StreamMessage) -> Record:
+def result_record(line: InputLine, result: StreamMessage) -> Record:
     """Return the record of a run that has ended, well or not."""
     return {
         "line": line.number,
@@ -31,15 +31,15 @@ def result_record(line: Line, result: StreamMessage) -> Record:
     }
 
 
-def broken_record(line: Line) -> Record:
+def invalid_record(line: InputLine) -> Record:
     """Return the record of a line that is no message, and never ran."""
     return {
         "line": line.number,
         "id": None,
         "thread_id": None,
-        "status": "broken",
+        "status": "invalid",
         "content": None,
-        "error": {"type": "BrokenLine", "message": line.problem},
+        "error": {"type": "InvalidLine", "message": line.problem},
         "duration": None,
     }
 
@@ -55,7 +55,7 @@ def to_line(record: Record) -> tuple[bytes, Record]:
     dataclasses, datetimes, enums. Bytes become base64, NaN and the infinities strings.
 
     Args:
-        record: From `result_record` or `broken_record`, perhaps with more fields.
+        record: From `result_record` or `invalid_record`, perhaps with more fields.
 
     Returns:
         The line and its record. Where the content cannot be written as JSON the record's status

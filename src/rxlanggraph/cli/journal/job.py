@@ -1,13 +1,13 @@
 """JournalJob: what ``rxlanggraph run --journal`` does in one of the processes that share a run.
 
-    reader thread         loop of the journal                            writer thread
-    Adder ── tasks ──> journal ── claims ──> Crew ── answers ──> journal ── records ──> Output
+    reader thread    loop of the journal                                      writer thread
+    Ingester ─ tasks ─> journal ─ claims ─> WorkerPool ─ answers ─> journal ─ records ─> Output
                                               │  ^
                                               v  │ loop of the bridge
                                              graphs
 
 Nothing goes from one part to the next but through the journal, so that each may die at any moment,
-and go on in another process. The main thread steers, as in `Job`.
+and go on in another process. The main thread supervises, as in `Job`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.journal.model import RunIdentity
 from rxlanggraph.cli.journal.output_file import Output
-from rxlanggraph.cli.journal.progress import Watch
-from rxlanggraph.cli.journal.reader import Adder, InputFile
-from rxlanggraph.cli.journal.retry import Patience
-from rxlanggraph.cli.journal.workers import Crew
+from rxlanggraph.cli.journal.progress import ProgressMonitor
+from rxlanggraph.cli.journal.reader import Ingester, InputFile
+from rxlanggraph.cli.journal.retry import JournalRetry
+from rxlanggraph.cli.journal.workers import WorkerPool
 from rxlanggraph.cli.journal.writer import JournalWriter
 from rxlanggraph.cli.pipeline.job import JobOptions
-from rxlanggraph.cli.pipeline.limits import Halt
+from rxlanggraph.cli.pipeline.limits import FailureLimit
 from rxlanggraph.cli.pipeline.progress import Reporter
-from rxlanggraph.cli.pipeline.summary import Outcome
-from rxlanggraph.cli.pipeline.supervisor import Steering
-from rxlanggraph.cli.stderr import say
+from rxlanggraph.cli.pipeline.summary import JobResult
+from rxlanggraph.cli.pipeline.supervisor import Supervisor
+from rxlanggraph.cli.stderr import print_stderr
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state import State
 
@@ -58,12 +58,12 @@ class JournalOptions:
     max_attempts: int
 
 
-class _Tally:
+class _FailureCounter:
     """What ``--halt`` counts in this process. Any thread; its Lock, a leaf, guards the fields."""
 
-    def __init__(self, halt: Halt | None) -> None:
+    def __init__(self, limit: FailureLimit | None) -> None:
         self._lock = threading.Lock()
-        self._halt = halt
+        self._limit = limit
         self.finished = 0
         self.failures = 0
 
@@ -72,8 +72,8 @@ class _Tally:
         with self._lock:
             self.finished += finished
             self.failures += failures
-            halt = self._halt
-            return halt is not None and halt.reached(self.failures, self.finished)
+            limit = self._limit
+            return limit is not None and limit.reached(self.failures, self.finished)
 
 
 class JournalJob:
@@ -107,29 +107,29 @@ class JournalJob:
         self._loop = state.loop
         self._reporter = reporter
         self._size = source.size
-        self._tally = _Tally(options.halt)
+        self._failures = _FailureCounter(options.halt)
         self._bridge = RxPyLangGraphBridge(max_concurrency=options.max_concurrency, name="run")
-        self._steering = Steering(self._stop, self._cancel, self._in_flight)
-        patience = Patience()
-        self._watch = Watch(state, patience)
-        self._crew = Crew(
+        self._supervisor = Supervisor(self._stop, self._cancel, self._in_flight)
+        retry = JournalRetry()
+        self._monitor = ProgressMonitor(state, retry)
+        self._workers = WorkerPool(
             state,
             run,
             bridge=self._bridge,
             graph=graph,
             options=options,
             lease=sharing.lease,
-            patience=patience,
+            retry=retry,
             on_answer=self._note_answer,
         )
-        self._adder = Adder(
+        self._ingester = Ingester(
             state.sync,
             run,
             source,
             max_attempts=sharing.max_attempts,
-            patience=patience,
-            on_broken=lambda count: self._count(count, count),
-            on_end=partial(self._steering.tell, self._part_ended, "adder"),
+            retry=retry,
+            on_invalid=lambda count: self._count(count, count),
+            on_end=partial(self._supervisor.post, self._part_ended, "ingester"),
         )
         self._writer = None
         if output is not None:
@@ -140,18 +140,18 @@ class JournalJob:
                 output=output,
                 errors=errors,
                 ordered=options.ordered,
-                progress=lambda: self._watch.progress,
-                patience=patience,
-                on_end=partial(self._steering.tell, self._part_ended, "writer"),
+                progress=lambda: self._monitor.progress,
+                retry=retry,
+                on_end=partial(self._supervisor.post, self._part_ended, "writer"),
             )
         # Confined to the loop of the journal, and read by the main thread when that has done:
         self._answered = 0
         # Confined to the main thread:
         self._working: Future[None] | None = None
-        self._parts = {"adder", "crew"} | ({"writer"} if self._writer is not None else set())
+        self._parts = {"ingester", "workers"} | ({"writer"} if self._writer is not None else set())
         self._crash: Exception | None = None
 
-    def run(self) -> Outcome:
+    def run(self) -> JobResult:
         """Run until every line is answered and written, or to the first thing that ends it early.
 
         The main thread, which handles SIGINT and SIGTERM meanwhile, as `Job.run` does. Blocks.
@@ -164,54 +164,54 @@ class JournalJob:
         """
         started = time.monotonic()
         try:
-            self._steering.run(self._start, self._report)
+            self._supervisor.run(self._start, self._report)
         finally:
             self._stop()
             self._close_bridge()
-            self._steering.release()
+            self._supervisor.release()
             self._reporter.close()
         if self._crash is not None:
             raise self._crash
-        account = self._watch.progress.account(self._size)
-        status = self._steering.cause
+        counts = self._monitor.progress.counts(self._size)
+        status = self._supervisor.cause
         if status is None:
-            status = ExitStatus.OK if account.ok == account.read else ExitStatus.SOME_FAILED
+            status = ExitStatus.OK if counts.ok == counts.read else ExitStatus.SOME_FAILED
         seconds = time.monotonic() - started
-        return Outcome(status, account, "", self._steering.reason, seconds, self._answered)
+        return JobResult(status, counts, "", self._supervisor.reason, seconds, self._answered)
 
     def _start(self) -> None:
-        self._adder.start()
+        self._ingester.start()
         if self._writer is not None:
             self._writer.start()
         self._working = asyncio.run_coroutine_threadsafe(self._work(), self._loop)
         self._working.add_done_callback(
-            lambda done: self._steering.tell(self._part_ended, "crew", _error_of(done))
+            lambda done: self._supervisor.post(self._part_ended, "workers", _error_of(done))
         )
 
     async def _work(self) -> None:
         """On the loop of the journal."""
-        working = asyncio.ensure_future(self._crew.work())
-        watching = asyncio.ensure_future(self._watch.wait_finished())
+        working = asyncio.ensure_future(self._workers.work())
+        watching = asyncio.ensure_future(self._monitor.wait_finished())
         try:
             await asyncio.wait([working, watching], return_when=asyncio.FIRST_COMPLETED)
-            self._crew.stop()
+            self._workers.stop()
             await working
-            await (watching if watching.done() else self._watch.look())
+            await (watching if watching.done() else self._monitor.refresh())
         finally:
             for task in (working, watching):
                 task.cancel()
             await asyncio.wait([working, watching])
 
     def _report(self) -> None:
-        if self._watch.looked:
-            self._reporter.update(self._watch.progress.account(self._size), self._in_flight())
+        if self._monitor.has_read:
+            self._reporter.update(self._monitor.progress.counts(self._size), self._in_flight())
 
     def _in_flight(self) -> int:
         return self._bridge.statistics().in_flight
 
     def _close_bridge(self) -> None:
         for run in self._bridge.close(0, cancel_timeout=_CLOSE_SECONDS).stuck:
-            say(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
+            print_stderr(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
 
     # -- other threads -----------------------------------------------------------------------
 
@@ -222,9 +222,9 @@ class JournalJob:
 
     def _count(self, finished: int, failures: int) -> None:
         """Any thread."""
-        if self._tally.note(finished, failures):
-            self._on_loop(self._crew.stop)  # at once, before much more is claimed
-            self._steering.tell(self._halt_reached)
+        if self._failures.note(finished, failures):
+            self._on_loop(self._workers.stop)  # at once, before much more is claimed
+            self._supervisor.post(self._halt_reached)
 
     def _on_loop(self, call: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(call)
@@ -233,47 +233,47 @@ class JournalJob:
 
     def _stop(self) -> None:
         """Claim nothing more. What has been claimed is answered, what is answered is written."""
-        self._adder.end()
-        self._on_loop(self._crew.stop)
+        self._ingester.end()
+        self._on_loop(self._workers.stop)
 
     def _cancel(self) -> None:
         """Cancel what is in flight: it stays in the journal, unanswered."""
         if self._writer is not None:
             self._writer.stop()
-        self._on_loop(self._crew.cancelling)
+        self._on_loop(self._workers.cancelling)
         self._bridge.cleanup_tasks(_CANCEL_SECONDS)
         if self._working is not None:  # a journal that gives no answer is not waited for
             self._on_loop(partial(self._loop.call_later, _CLOSE_SECONDS, self._working.cancel))
 
     def _halt_reached(self) -> None:
-        tally = self._tally
-        failures = f"{tally.failures:,} of {tally.finished:,} messages failed"
-        self._steering.stop(ExitStatus.HALTED, f"halted: {failures}")
+        counter = self._failures
+        failures = f"{counter.failures:,} of {counter.finished:,} messages failed"
+        self._supervisor.stop(ExitStatus.HALTED, f"halted: {failures}")
 
     def _part_ended(self, part: str, error: Exception | None) -> None:
         self._parts.discard(part)
         if isinstance(error, StateUnavailableError):
-            self._steering.stop(
+            self._supervisor.stop(
                 ExitStatus.JOURNAL_FAILED,
                 f"the journal gives no answer: {error}; when it is back, go on with --resume",
             )
         elif isinstance(error, InvalidArgumentError):
-            self._steering.stop(
+            self._supervisor.stop(
                 ExitStatus.JOURNAL_FAILED,
                 f"the journal refuses what it is asked for: {error}; when that is mended, go on "
                 "with --resume",
             )
         elif isinstance(error, CommandError):
-            self._steering.stop(error.status, str(error))
+            self._supervisor.stop(error.status, str(error))
         elif error is not None:
             self._crash = self._crash or error
             self._stop()
-        if self._writer is not None and "crew" not in self._parts:
+        if self._writer is not None and "workers" not in self._parts:
             # What was claimed is answered; nothing more will come from here.
-            complete = self._watch.progress.finished and self._crash is None
+            complete = self._monitor.progress.finished and self._crash is None
             self._writer.end(complete=complete)
         if not self._parts:
-            self._steering.end()
+            self._supervisor.end()
 
 
 def _error_of(done: Future[None]) -> Exception | None:

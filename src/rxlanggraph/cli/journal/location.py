@@ -10,11 +10,17 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from rxlanggraph.cli.errors import CommandError
-from rxlanggraph.cli.stderr import say
+from rxlanggraph.cli.stderr import print_stderr
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.state.addresses import check_address, has_password, masked, with_password
 
-__all__ = ["Place", "journal_password", "make_private", "place_of", "warn_of_password"]
+__all__ = [
+    "JournalLocation",
+    "journal_password",
+    "make_private",
+    "parse_location",
+    "warn_of_password",
+]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _FILE_URL = re.compile(r"sqlite(\+aiosqlite)?:///")
@@ -27,7 +33,7 @@ _VARIABLE = "RXLANGGRAPH_JOURNAL_PASSWORD"
 _OF_FILE = f"{_VARIABLE}_FILE"
 
 
-class Place(NamedTuple):
+class JournalLocation(NamedTuple):
     """Where a journal is.
 
     Attributes:
@@ -35,17 +41,17 @@ class Place(NamedTuple):
         url: For `open_state`.
         namespace: For `open_state`.
         path: The SQLite file; None where it is on a server.
-        tells: Whether the name that was given has a password in it.
+        exposes_password: Whether the name that was given has a password in it.
     """
 
     name: str
     url: str
     namespace: str
     path: Path | None
-    tells: bool = False
+    exposes_password: bool = False
 
     @property
-    def beside(self) -> tuple[str, ...]:
+    def companion_files(self) -> tuple[str, ...]:
         """The files that SQLite keeps beside that one, whether they are there now or not."""
         if self.path is None:
             return ()
@@ -53,8 +59,8 @@ class Place(NamedTuple):
         return tuple(f"{file}-{kind}" for kind in ("journal", "wal", "shm"))
 
 
-def place_of(where: str) -> Place:
-    """Return the place that a path, or the address of a server, names.
+def parse_location(where: str) -> JournalLocation:
+    """Return the location that a path, or the address of a server, names.
 
     Raises:
         CommandError: It can be neither.
@@ -79,7 +85,7 @@ def place_of(where: str) -> Place:
     return _file(where, where)
 
 
-def _on_server(where: str) -> Place:
+def _on_server(where: str) -> JournalLocation:
     # What follows the # names one of several journals on one server.
     url, _, run = where.partition("#")
     name = masked(where)
@@ -92,17 +98,19 @@ def _on_server(where: str) -> Place:
         raise CommandError(
             f"{name} names no journal: after # come up to 56 letters, digits and . _ : -"
         )
-    tells = has_password(url)
-    if not tells and (password := journal_password()):
+    exposes_password = has_password(url)
+    if not exposes_password and (password := journal_password()):
         url = with_password(url, quote(password, safe=""))
-    return Place(name, url, f"journal:{run or 'run'}", None, tells)
+    return JournalLocation(name, url, f"journal:{run or 'run'}", None, exposes_password)
 
 
-def _file(name: str, path: str) -> Place:
+def _file(name: str, path: str) -> JournalLocation:
     if not path:
         raise CommandError(f"{name!r} names no journal: give the path of a file")
     absolute = Path(path).absolute()
-    return Place(name, f"sqlite:///{quote(os.fsencode(absolute))}", "journal:run", absolute)
+    return JournalLocation(
+        name, f"sqlite:///{quote(os.fsencode(absolute))}", "journal:run", absolute
+    )
 
 
 # -- secrets --------------------------------------------------------------------------------------
@@ -126,10 +134,10 @@ def journal_password() -> str | None:
         raise CommandError(f"cannot read {file}, which {_OF_FILE} names: {reason}") from None
 
 
-def warn_of_password(*, tells: bool) -> None:
-    """Say so if the command line tells a password to everybody on this machine."""
-    if tells:
-        say(
+def warn_of_password(*, exposes_password: bool) -> None:
+    """Print a warning if the command line shows a password to everybody on this machine."""
+    if exposes_password:
+        print_stderr(
             "others can see the password of the journal in the list of processes; leave it out of "
             f"the URL, and put it into {_VARIABLE}, or into a file that {_OF_FILE} names"
         )

@@ -3,7 +3,7 @@
 A journal is a namespace of shared state (`rxlanggraph.state`), and holds
 
     the value "run"       which graph, which input: written once, by whoever begins
-    the value "intake"    how far the input was taken over, and how many lines were broken
+    the value "ingest"    how far the input was taken over, and how many lines were invalid
     the queue "lines"     a task for each message, its key the number of its line. Completed: it
                           is ok, and the result is its record. Dead with a record as its error: it
                           has failed. Dead without: every worker that had it died.
@@ -24,16 +24,16 @@ from typing import Any, Final
 
 from uuid_utils import uuid7
 
-from rxlanggraph.cli.errors import OtherRunError
-from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.errors import JournalMismatchError
+from rxlanggraph.cli.formats.lines import InputLine
 from rxlanggraph.cli.formats.records import Record
 from rxlanggraph.state import DeadLetter, SyncState, Task
 
 __all__ = [
-    "INTAKE",
+    "INGEST",
     "QUEUE",
     "RUN",
-    "Intake",
+    "IngestProgress",
     "JournalLine",
     "RunIdentity",
     "begin",
@@ -41,7 +41,7 @@ __all__ = [
     "dead_record",
     "find",
     "graph_names",
-    "intake_from",
+    "ingest_progress_from",
     "kept",
     "line_from",
     "message_id",
@@ -49,7 +49,7 @@ __all__ = [
     "task_of",
 ]
 
-QUEUE, RUN, INTAKE = "lines", "run", "intake"
+QUEUE, RUN, INGEST = "lines", "run", "ingest"
 
 # Of what a journal keeps: raised by every change of it. Each value and each line carries it, so
 # that a journal of another release is told as one, whatever its fields are.
@@ -61,13 +61,13 @@ def _checked(what: str, kept: Any) -> dict[str, Any]:
     """Return what was kept, without its format.
 
     Raises:
-        OtherRunError: It is of another format.
+        JournalMismatchError: It is of another format.
     """
     fields = dict(kept) if isinstance(kept, dict) else {}
     version = fields.pop("version", None)
     if version != FORMAT:
         wrote = "before there were numbers of formats" if version is None else f"format {version}"
-        raise OtherRunError(
+        raise JournalMismatchError(
             f"the journal was written by another version of rxlanggraph (its {what}: {wrote}; this "
             f"one reads format {FORMAT}); go on with the version that began it, or begin a new "
             "journal"
@@ -110,10 +110,10 @@ def graph_names(target: str) -> tuple[str, str]:
 
     Its code is not part of it: a graph that was mended may go on with what failed.
     """
-    place, _, name = target.rpartition(":")
-    if not os.path.isfile(place):
+    source, _, name = target.rpartition(":")
+    if not os.path.isfile(source):
         return target, target
-    return f"{os.path.relpath(place)}:{name}", f"{Path(place).resolve()}:{name}"
+    return f"{os.path.relpath(source)}:{name}", f"{Path(source).resolve()}:{name}"
 
 
 def find(state: SyncState) -> RunIdentity | None:
@@ -126,7 +126,7 @@ def run_from(value: Any) -> RunIdentity:
     """Return the run that is kept as ``value``.
 
     Raises:
-        OtherRunError: It was kept by another version.
+        JournalMismatchError: It was kept by another version.
     """
     return RunIdentity(**_checked("run", value))
 
@@ -141,7 +141,7 @@ def check_same(name: str, known: RunIdentity, run: RunIdentity) -> None:
     """Refuse a run that is not the known one.
 
     Raises:
-        OtherRunError: It has another graph, input, format or thread key.
+        JournalMismatchError: It has another graph, input, format or thread key.
     """
     differences = [
         f"{what} is {theirs}, not {ours}"
@@ -169,7 +169,7 @@ def check_same(name: str, known: RunIdentity, run: RunIdentity) -> None:
         if not same
     ]
     if differences:
-        raise OtherRunError(
+        raise JournalMismatchError(
             f"the journal {name} is that of another run: {'; '.join(differences)}; name another "
             "journal, or run what it was begun with"
         )
@@ -183,33 +183,35 @@ def _described(run: RunIdentity) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class IngestProgress:
     """How far the input was taken over.
 
     Attributes:
         line: The last line that was.
         messages: How many were added to the queue.
-        broken: How many were no message.
+        invalid: How many were no message.
         complete: Whether that is all.
     """
 
     line: int = 0
     messages: int = 0
-    broken: int = 0
+    invalid: int = 0
     complete: bool = False
 
 
-def intake_from(value: Any) -> Intake:
-    """Return the intake that is kept as ``value``; None: nothing was taken over yet.
+def ingest_progress_from(value: Any) -> IngestProgress:
+    """Return the progress that is kept as ``value``; None: nothing was taken over yet.
 
     Raises:
-        OtherRunError: It was kept by another version.
+        JournalMismatchError: It was kept by another version.
     """
-    return Intake() if value is None else Intake(**_checked("intake", value))
+    return (
+        IngestProgress() if value is None else IngestProgress(**_checked("ingest progress", value))
+    )
 
 
-def kept(value: RunIdentity | Intake) -> dict[str, Any]:
-    """Return what is kept of a run or an intake."""
+def kept(value: RunIdentity | IngestProgress) -> dict[str, Any]:
+    """Return what is kept of a run or of its ingest progress."""
     return {**asdict(value), "version": FORMAT}
 
 
@@ -232,7 +234,7 @@ def line_from(item: Any) -> JournalLine:
     """Return the line that a task is.
 
     Raises:
-        OtherRunError: It was added by another version.
+        JournalMismatchError: It was added by another version.
     """
     return JournalLine(**_checked("lines", item))
 
@@ -242,7 +244,7 @@ def message_id(run: RunIdentity, line: int) -> str:
     return f"{run.id}-{line}"
 
 
-def task_of(line: Line, thread_id: str | None, form: str) -> Task:
+def task_of(line: InputLine, thread_id: str | None, form: str) -> Task:
     """Return the task for a line that is a message."""
     # What json.loads has taken goes as it is: as text it may say what JSON may not (NaN).
     text = line.raw if form == "jsonl" else json.dumps(line.content)

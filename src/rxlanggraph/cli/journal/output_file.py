@@ -15,13 +15,13 @@ import stat
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TextIO
 
-from rxlanggraph.cli.errors import OtherRunError, OutputError
+from rxlanggraph.cli.errors import JournalMismatchError, OutputError
 from rxlanggraph.cli.formats.sinks import Sink, open_sink
 
-__all__ = ["Found", "LineSet", "Output", "open_output"]
+__all__ = ["ExistingRecord", "LineBitmap", "Output", "open_output"]
 
 
-class Found(NamedTuple):
+class ExistingRecord(NamedTuple):
     """A record found in an output, and where its line ends."""
 
     record: dict[str, Any]
@@ -59,7 +59,7 @@ class Output:
             ) from error
         return True
 
-    def found(self) -> Iterator[Found]:
+    def existing_records(self) -> Iterator[ExistingRecord]:
         """Yield the records that are there, up to the first line that is not whole, or is none."""
         if self._file is None:
             return
@@ -73,7 +73,7 @@ class Output:
                 record = _parsed(line)
                 if record is None:
                     return
-                yield Found(record, end)
+                yield ExistingRecord(record, end)
         finally:
             reader.detach()
 
@@ -128,11 +128,11 @@ def open_output(path: str, stdout: TextIO | None, *, again: bool) -> Output:
 
     Raises:
         OutputError: It cannot be opened.
-        OtherRunError: It is standard output at the end of a file: nobody could tell what of it is
-            there.
+        JournalMismatchError: It is standard output at the end of a file: what of it is there
+            already could not be told.
     """
     if path == "-" and again and stdout is not None and _appends(stdout):
-        raise OtherRunError(
+        raise JournalMismatchError(
             "standard output goes to the end of a file, where answers may be already; name the "
             "file with --output, so that only what it lacks is added"
         )
@@ -158,7 +158,7 @@ def _appends(stdout: TextIO) -> bool:
     return stat.S_ISREG(status.st_mode) and bool(flags & os.O_APPEND) and status.st_size > 0
 
 
-class LineSet:
+class LineBitmap:
     """Numbers of lines: a byte for each up to the highest, as there may be millions."""
 
     def __init__(self) -> None:

@@ -18,29 +18,29 @@ from pathlib import Path
 from typing import cast
 
 from rxlanggraph.cli.errors import InputError, JournalError
-from rxlanggraph.cli.formats.lines import Line, thread_or_problem
+from rxlanggraph.cli.formats.lines import InputLine, thread_or_problem
 from rxlanggraph.cli.formats.readers import Format, Source, format_of, open_source
 from rxlanggraph.cli.journal.model import (
-    INTAKE,
+    INGEST,
     QUEUE,
-    Intake,
+    IngestProgress,
     RunIdentity,
-    intake_from,
+    ingest_progress_from,
     kept,
     task_of,
 )
-from rxlanggraph.cli.journal.retry import Patience
+from rxlanggraph.cli.journal.retry import JournalRetry
 from rxlanggraph.errors import InvalidArgumentError, LeaseLostError, LockTimeoutError
 from rxlanggraph.state import Lease, SyncState, Task
 
-__all__ = ["Adder", "InputFile", "intake_of"]
+__all__ = ["Ingester", "InputFile", "read_ingest_progress"]
 
 # Bounds of one step: a few milliseconds on every backend, and no more than it likes in one message.
 _BATCH_LINES = 200
 _BATCH_CHARACTERS = 1_000_000
 # Short, as it is what a process that goes on for a killed one has to wait for.
 _LOCK_SECONDS = 2.0
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 class InputFile:
@@ -89,7 +89,7 @@ class InputFile:
         if _stamp(source.stream.fileno()) != self._stamp:
             raise InputError(self._changed())
 
-    def check_known(self, line: Line) -> None:
+    def check_known(self, line: InputLine) -> None:
         """Raise if a line goes on behind what the digest was taken of.
 
         Raises:
@@ -112,36 +112,36 @@ def _stamp(descriptor: int) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def intake_of(state: SyncState) -> tuple[Intake, int]:
+def read_ingest_progress(state: SyncState) -> tuple[IngestProgress, int]:
     """Return how far the input was taken over, and the version of that."""
-    value, version = state.get(INTAKE)
-    return intake_from(value), version
+    value, version = state.get(INGEST)
+    return ingest_progress_from(value), version
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Consecutive lines: the tasks of the good ones, and how many were broken."""
+    """Consecutive lines: the tasks of the good ones, and how many were invalid."""
 
     last: int = 0
-    broken: int = 0
+    invalid: int = 0
     characters: int = 0
     tasks: list[Task] = field(default_factory=list)
 
-    def take(self, line: Line, run: RunIdentity) -> None:
+    def take(self, line: InputLine, run: RunIdentity) -> None:
         thread_id, problem = thread_or_problem(line, run.thread_key)
         self.last = line.number
         self.characters += len(line.raw)
         if problem is None:
             self.tasks.append(task_of(line, thread_id, run.format))
         else:
-            self.broken += 1
+            self.invalid += 1
 
     @property
     def full(self) -> bool:
         return len(self.tasks) >= _BATCH_LINES or self.characters >= _BATCH_CHARACTERS
 
 
-class Adder:
+class Ingester:
     """Takes the input over into the journal, in a thread of its own.
 
     Args:
@@ -149,8 +149,8 @@ class Adder:
         run: Whose journal it is.
         source: The input.
         max_attempts: How many workers may die of a message.
-        patience: With a journal that gives no answer.
-        on_broken: Told, in that thread, how many more lines are broken.
+        retry: With a journal that gives no answer.
+        on_invalid: Told, in that thread, how many more lines are invalid.
         on_end: Told, in that thread, that it has ended, and by which error.
     """
 
@@ -161,16 +161,16 @@ class Adder:
         source: InputFile,
         *,
         max_attempts: int,
-        patience: Patience,
-        on_broken: Callable[[int], None],
+        retry: JournalRetry,
+        on_invalid: Callable[[int], None],
         on_end: Callable[[Exception | None], None],
     ) -> None:
         self._state = state
         self._run = run
         self._input = source
         self._max_attempts = max_attempts
-        self._patience = patience
-        self._on_broken = on_broken
+        self._retry = retry
+        self._on_invalid = on_invalid
         self._on_end = on_end
         self._ended = threading.Event()
 
@@ -187,44 +187,44 @@ class Adder:
     def _main(self) -> None:
         crash: Exception | None = None
         try:
-            self._patience.call(self._take_over)
+            self._retry.call(self._take_over)
         except Exception as error:
             crash = error
         self._on_end(crash)
 
     def _take_over(self) -> None:
-        while not self._ended.is_set() and not intake_of(self._state)[0].complete:
+        while not self._ended.is_set() and not read_ingest_progress(self._state)[0].complete:
             self._take_turn()
 
     def _take_turn(self) -> None:
         try:
-            with self._state.lock("intake", _LOCK_SECONDS, wait=_LOOK_SECONDS) as lease:
+            with self._state.lock("ingest", _LOCK_SECONDS, wait=_POLL_SECONDS) as lease:
                 self._add_rest(lease)
         except (LockTimeoutError, LeaseLostError):
             pass  # somebody else has it, or has taken it
 
     def _add_rest(self, lease: Lease) -> None:
-        intake, version = intake_of(self._state)
-        if intake.complete:
+        ingest, version = read_ingest_progress(self._state)
+        if ingest.complete:
             return
         source = self._input.open()
         with source.stream:
-            for batch in self._batches(source, intake.line):
+            for batch in self._batches(source, ingest.line):
                 if self._ended.is_set() or lease.lost:
                     return
-                self._add(batch, intake.line + 1)
-                intake = replace(
-                    intake,
+                self._add(batch, ingest.line + 1)
+                ingest = replace(
+                    ingest,
                     line=batch.last,
-                    messages=intake.messages + len(batch.tasks),
-                    broken=intake.broken + batch.broken,
+                    messages=ingest.messages + len(batch.tasks),
+                    invalid=ingest.invalid + batch.invalid,
                 )
-                if not self._note(intake, version, lease):
+                if not self._note(ingest, version, lease):
                     return
-                version = self._state.get(INTAKE).version
-                self._on_broken(batch.broken)
+                version = self._state.get(INGEST).version
+                self._on_invalid(batch.invalid)
             self._input.check_unchanged(source)
-        self._note(replace(intake, complete=True), version, lease)
+        self._note(replace(ingest, complete=True), version, lease)
 
     def _add(self, batch: _Batch, first: int) -> None:
         try:
@@ -235,10 +235,10 @@ class Adder:
                 f"{refusal}"
             ) from refusal
 
-    def _note(self, intake: Intake, version: int, lease: Lease) -> bool:
+    def _note(self, ingest: IngestProgress, version: int, lease: Lease) -> bool:
         # Only behind what is noted: a server that came back without its last second would have
         # a gap otherwise.
-        return self._state.compare_and_set(INTAKE, kept(intake), version, token=lease)
+        return self._state.compare_and_set(INGEST, kept(ingest), version, token=lease)
 
     def _batches(self, source: Source, after: int) -> Iterator[_Batch]:
         batch = _Batch()

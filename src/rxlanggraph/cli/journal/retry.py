@@ -17,8 +17,8 @@ from tenacity import (
 )
 
 from rxlanggraph.cli.errors import CommandError, JournalError
-from rxlanggraph.cli.journal.location import Place
-from rxlanggraph.cli.stderr import say
+from rxlanggraph.cli.journal.location import JournalLocation
+from rxlanggraph.cli.stderr import print_stderr
 from rxlanggraph.errors import (
     InvalidArgumentError,
     LoopUnavailableError,
@@ -26,15 +26,15 @@ from rxlanggraph.errors import (
     StateUnavailableError,
 )
 
-__all__ = ["Patience", "journal_errors"]
+__all__ = ["JournalRetry", "journal_errors"]
 
 _T = TypeVar("_T")
 
 # Seconds: long enough for a server to be started again by whatever watches over it.
-_PATIENCE = 60.0
+_RETRY_SECONDS = 60.0
 
 
-class Patience:
+class JournalRetry:
     """Asks a journal that gives no answer again, for a while. Any thread; one for all of a job.
 
     That the journal is away is said once, however many wait for it.
@@ -74,17 +74,19 @@ class Patience:
         def too_long(_: RetryCallState) -> bool:
             # Not since the call began: what waits for work may have done so for hours.
             failed_at.append(time.monotonic())
-            return failed_at[-1] - failed_at[0] >= _PATIENCE
+            return failed_at[-1] - failed_at[0] >= _RETRY_SECONDS
 
-        def tell(attempts: RetryCallState) -> None:
+        def announce(attempts: RetryCallState) -> None:
             if attempts.attempt_number == 1 and self._note(away=True):
-                say(f"the journal gives no answer; trying again for {_PATIENCE:.0f} s")
+                print_stderr(
+                    f"the journal gives no answer; trying again for {_RETRY_SECONDS:.0f} s"
+                )
 
         return {
             "stop": too_long,
             "wait": wait_random_exponential(multiplier=0.2, max=3),
             "retry": retry_if_exception_type(StateUnavailableError),
-            "before_sleep": tell,
+            "before_sleep": announce,
             "reraise": True,
         }
 
@@ -96,11 +98,13 @@ class Patience:
 
 
 @contextmanager
-def journal_errors(place: Place, remedy: str = "go on with --resume") -> Iterator[None]:
+def journal_errors(
+    location: JournalLocation, remedy: str = "go on with --resume"
+) -> Iterator[None]:
     """Say what is wrong with a journal in the terms of the command.
 
     Args:
-        place: The journal.
+        location: The journal.
         remedy: What to do when its server is back.
 
     Raises:
@@ -111,9 +115,9 @@ def journal_errors(place: Place, remedy: str = "go on with --resume") -> Iterato
         yield
     except StateUnavailableError as error:
         raise JournalError(
-            f"the journal {place.name} gives no answer: {error}; when it is back, {remedy}"
+            f"the journal {location.name} gives no answer: {error}; when it is back, {remedy}"
         ) from error
     except LoopUnavailableError as error:
-        raise JournalError(f"the journal {place.name} was closed: {error}") from error
+        raise JournalError(f"the journal {location.name} was closed: {error}") from error
     except (InvalidArgumentError, MissingExtraError) as error:
-        raise CommandError(f"cannot open the journal {place.name}: {error}") from error
+        raise CommandError(f"cannot open the journal {location.name}: {error}") from error

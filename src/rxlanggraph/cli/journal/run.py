@@ -8,46 +8,51 @@ from dataclasses import dataclass
 from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.cli.errors import OtherRunError
+from rxlanggraph.cli.errors import JournalMismatchError
 from rxlanggraph.cli.journal.job import JournalJob, JournalOptions
-from rxlanggraph.cli.journal.location import Place, make_private, place_of, warn_of_password
+from rxlanggraph.cli.journal.location import (
+    JournalLocation,
+    make_private,
+    parse_location,
+    warn_of_password,
+)
 from rxlanggraph.cli.journal.model import QUEUE, RunIdentity, begin, check_same, find, graph_names
 from rxlanggraph.cli.journal.output_file import Output, open_output
 from rxlanggraph.cli.journal.reader import InputFile
 from rxlanggraph.cli.journal.retry import journal_errors
 from rxlanggraph.cli.loading import keeps_in_memory
-from rxlanggraph.cli.pipeline.job import Files, JobOptions
+from rxlanggraph.cli.pipeline.job import IOPaths, JobOptions
 from rxlanggraph.cli.pipeline.progress import reporter_for
-from rxlanggraph.cli.pipeline.summary import Outcome
-from rxlanggraph.cli.stderr import say
+from rxlanggraph.cli.pipeline.summary import JobResult
+from rxlanggraph.cli.stderr import print_stderr
 from rxlanggraph.state import State, SyncState, open_state_threadsafe
 
 __all__ = ["durable_run", "open_journal"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class RunRequest:
     """What the command line asks for.
 
     Args:
-        place: Where the journal is.
+        location: Where the journal is.
         target: The graph's name.
-        files: What to read and write.
+        paths: What to read and write.
         options: How to run.
         resume: Whether to go on with a run that was begun.
         resume_failed: Whether to put back what has failed.
     """
 
-    place: Place
+    location: JournalLocation
     target: str
-    files: Files
+    paths: IOPaths
     options: JobOptions
     resume: bool
     resume_failed: bool
 
 
 @contextlib.contextmanager
-def open_journal(place: Place) -> Iterator[State]:
+def open_journal(location: JournalLocation) -> Iterator[State]:
     """Open a journal, on a loop of its own, for the length of a block. Blocks.
 
     Raises:
@@ -55,8 +60,8 @@ def open_journal(place: Place) -> Iterator[State]:
         JournalError: Its server gives no answer.
     """
     with RxPyLangGraphBridge(name="journal") as home, contextlib.ExitStack() as stack:
-        with journal_errors(place):
-            opening = open_state_threadsafe(home, place.url, namespace=place.namespace)
+        with journal_errors(location):
+            opening = open_state_threadsafe(home, location.url, namespace=location.namespace)
             state = stack.enter_context(opening)
         yield state
 
@@ -64,7 +69,7 @@ def open_journal(place: Place) -> Iterator[State]:
 def durable_run(
     graph: Any,
     target: str,
-    files: Files,
+    paths: IOPaths,
     options: JobOptions,
     *,
     journal: str,
@@ -74,24 +79,24 @@ def durable_run(
     lease: float,
     max_attempts: int,
     quiet: bool,
-) -> Outcome:
+) -> JobResult:
     """Run ``graph`` as the command line asks for. The main thread; blocks.
 
     Raises:
         CommandError: It cannot begin; its class says why.
     """
-    assert not no_output or files.output is None
-    wanted = _Wanted(
-        place_of(journal), target, files, options, resume or resume_failed, resume_failed
+    assert not no_output or paths.output is None
+    wanted = RunRequest(
+        parse_location(journal), target, paths, options, resume or resume_failed, resume_failed
     )
-    warn_of_password(tells=wanted.place.tells)
-    source = InputFile(files.input, files.form)
-    make_private(wanted.place.path)
-    with open_journal(wanted.place) as state:
-        with journal_errors(wanted.place):
+    warn_of_password(exposes_password=wanted.location.exposes_password)
+    source = InputFile(paths.input, paths.form)
+    make_private(wanted.location.path)
+    with open_journal(wanted.location) as state:
+        with journal_errors(wanted.location):
             run, output, errors = _begin(wanted, _identity(wanted, source), state.sync)
         if keeps_in_memory(graph):
-            say(
+            print_stderr(
                 "the graph's checkpointer keeps what threads remember in memory, where it is lost "
                 "with this process and unknown to others; give it one that survives"
             )
@@ -102,7 +107,7 @@ def durable_run(
             source,
             output=output,
             errors=errors,
-            reporter=reporter_for(source.size, quiet=quiet, output_on_terminal=files.on_terminal),
+            reporter=reporter_for(source.size, quiet=quiet, output_on_terminal=paths.on_terminal),
             options=options,
             sharing=JournalOptions(lease, max_attempts),
         )
@@ -110,7 +115,7 @@ def durable_run(
 
 
 def _begin(
-    wanted: _Wanted, run: RunIdentity, state: SyncState
+    wanted: RunRequest, run: RunIdentity, state: SyncState
 ) -> tuple[RunIdentity, Output | None, Output | None]:
     """Begin the run, or join it; open the outputs."""
     known = _admitted(wanted, run, state)
@@ -118,17 +123,17 @@ def _begin(
     with contextlib.ExitStack() as opened:
         output, errors = (
             _opened(path, wanted, again=known is not None, stack=opened)
-            for path in (wanted.files.output, wanted.files.errors)
+            for path in (wanted.paths.output, wanted.paths.errors)
         )
         known = known or begin(state, run) or _admitted(wanted, run, state)
         assert known is not None, "nobody takes a run out of a journal"
         if wanted.resume_failed:
-            _put_back(state)
+            _requeue_failed(state)
         opened.pop_all()  # closed by the writer thread from now on
     return known, output, errors
 
 
-def _identity(wanted: _Wanted, source: InputFile) -> RunIdentity:
+def _identity(wanted: RunRequest, source: InputFile) -> RunIdentity:
     graph, graph_at = graph_names(wanted.target)
     return RunIdentity(
         graph=graph,
@@ -141,30 +146,30 @@ def _identity(wanted: _Wanted, source: InputFile) -> RunIdentity:
     )
 
 
-def _admitted(wanted: _Wanted, run: RunIdentity, state: SyncState) -> RunIdentity | None:
+def _admitted(wanted: RunRequest, run: RunIdentity, state: SyncState) -> RunIdentity | None:
     """Return the run of the journal, if this one may go on with it; None if there is none."""
     known = find(state)
     if known is None:
         return None
-    check_same(wanted.place.name, known, run)
+    check_same(wanted.location.name, known, run)
     if not wanted.resume:
-        raise OtherRunError(
-            f"the journal {wanted.place.name} has a run already, begun {known.begun}; add --resume "
-            "to go on with it, or to work on it together with others"
+        raise JournalMismatchError(
+            f"the journal {wanted.location.name} has a run already, begun {known.begun}; add "
+            "--resume to go on with it, or to work on it together with others"
         )
     return known
 
 
 def _opened(
-    path: str | None, wanted: _Wanted, *, again: bool, stack: contextlib.ExitStack
+    path: str | None, wanted: RunRequest, *, again: bool, stack: contextlib.ExitStack
 ) -> Output | None:
     if path is None:
         return None
-    output = open_output(path, wanted.files.stdout, again=again)
+    output = open_output(path, wanted.paths.stdout, again=again)
     stack.callback(output.close)
     return output
 
 
-def _put_back(state: SyncState) -> None:
+def _requeue_failed(state: SyncState) -> None:
     count = state.requeue(QUEUE)
-    say(f"put back: {count:,} that had failed")
+    print_stderr(f"put back: {count:,} that had failed")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from rxlanggraph.cli.errors import CommandError, OtherRunError
-from rxlanggraph.cli.journal.location import Place, place_of, warn_of_password
+from rxlanggraph.cli.errors import CommandError, JournalMismatchError
+from rxlanggraph.cli.journal.location import JournalLocation, parse_location, warn_of_password
 from rxlanggraph.cli.journal.model import QUEUE, RUN, RunIdentity, dead_record, run_from
-from rxlanggraph.cli.journal.progress import Progress, look
+from rxlanggraph.cli.journal.progress import RunProgress, read_progress
 from rxlanggraph.cli.journal.retry import journal_errors
 from rxlanggraph.state import DeadLetter, open_state
 from rxlanggraph.state.open import is_prepared
@@ -36,27 +36,27 @@ def status_of(where: str, shown: int | None = None) -> Status:
 
     Args:
         where: The journal.
-        shown: How many of the lines that have failed or died it tells of; None: of all. The others
-            are counted, and not read.
+        shown: How many of the lines that have failed or died to list; None: all. The others are
+            counted, and not read.
 
     Raises:
         CommandError: There is none, or it cannot be opened.
         JournalError: Its server gives no answer.
     """
-    place = place_of(where)
-    warn_of_password(tells=place.tells)
-    with journal_errors(place, "ask again"):
-        if not asyncio.run(is_prepared(place.url)):
-            raise _none(place)
-        with _readable(place) as url:
-            return asyncio.run(_status_of(place, url, shown))
+    location = parse_location(where)
+    warn_of_password(exposes_password=location.exposes_password)
+    with journal_errors(location, "ask again"):
+        if not asyncio.run(is_prepared(location.url)):
+            raise _none(location)
+        with _readable(location) as url:
+            return asyncio.run(_status_of(location, url, shown))
 
 
 @contextlib.contextmanager
-def _readable(place: Place) -> Iterator[str]:
+def _readable(location: JournalLocation) -> Iterator[str]:
     """Yield the URL of a journal, or of a copy: SQLite reads where it may write alone."""
-    if place.path is None or os.access(place.path.parent, os.W_OK):
-        yield place.url
+    if location.path is None or os.access(location.path.parent, os.W_OK):
+        yield location.url
         return
     # As above: comes with an extra, which is there by now.
     from rxlanggraph.state.backends.sql.sqlite.file import read_only  # noqa: PLC0415
@@ -65,58 +65,61 @@ def _readable(place: Place) -> Iterator[str]:
         copy = Path(folder, "journal")
         try:
             with (
-                contextlib.closing(read_only(place.path)) as source,
+                contextlib.closing(read_only(location.path)) as source,
                 contextlib.closing(sqlite3.connect(copy)) as target,
             ):
                 source.backup(target)
         except sqlite3.Error as error:
             raise CommandError(
-                f"cannot read the journal {place.name} where it is: {error}; copy it, and what "
+                f"cannot read the journal {location.name} where it is: {error}; copy it, and what "
                 "stands beside it under its name, to a folder that can be written to"
             ) from error
         yield f"sqlite:///{quote(str(copy))}"
 
 
-async def _status_of(place: Place, url: str, shown: int | None) -> Status:
-    async with open_state(url, namespace=place.namespace) as state:
+async def _status_of(location: JournalLocation, url: str, shown: int | None) -> Status:
+    async with open_state(url, namespace=location.namespace) as state:
         value = (await state.get(RUN)).value
         if value is None:
-            raise _none(place)
-        progress = await look(state)
+            raise _none(location)
+        progress = await read_progress(state)
         letters = []
         async for letter in state.iter_dead_letters(QUEUE):
             letters.append(letter)
             if len(letters) == shown:
                 break
-    return _described(place, run_from(value), progress, letters)
+    return _described(location, run_from(value), progress, letters)
 
 
-def _none(place: Place) -> OtherRunError:
-    return OtherRunError(
-        f"{place.name} is no journal; name one that 'rxlanggraph run --journal' has begun"
+def _none(location: JournalLocation) -> JournalMismatchError:
+    return JournalMismatchError(
+        f"{location.name} is no journal; name one that 'rxlanggraph run --journal' has begun"
     )
 
 
 def _described(
-    place: Place, run: RunIdentity, progress: Progress, letters: Sequence[DeadLetter]
+    location: JournalLocation,
+    run: RunIdentity,
+    progress: RunProgress,
+    letters: Sequence[DeadLetter],
 ) -> Status:
     failures = [_failure(run, letter) for letter in letters]
     failed = [failure for failure in failures if failure["status"] != "dead"]
     dead = [failure for failure in failures if failure["status"] == "dead"]
-    account, stats = progress.account(None), progress.stats
+    counts, stats = progress.counts(None), progress.stats
     return {
-        "journal": place.name,
+        "journal": location.name,
         "graph": run.graph,
         "input": {"path": run.input, "bytes": run.size, "sha256": run.sha256},
         "begun": run.begun,
         "finished": progress.finished,
-        "input_complete": progress.intake.complete,
-        "lines": account.read,
-        "answered": account.finished,
-        "ok": account.ok,
+        "input_complete": progress.ingest.complete,
+        "lines": counts.read,
+        "answered": counts.finished,
+        "ok": counts.ok,
         "failed": stats.dead - stats.expired,
         "dead": stats.expired,
-        "broken": account.broken,
+        "invalid": counts.invalid,
         "in_flight": stats.claimed,
         "waiting": stats.waiting + stats.delayed,
         "workers": dict(sorted(stats.by_worker.items())),
@@ -169,7 +172,7 @@ def _answered(status: Status) -> str:
     share = status["answered"] / status["lines"] if status["lines"] else 1.0
     return (
         f"{status['answered']:,} ({share:.0%}): {status['ok']:,} ok, {status['failed']:,} failed, "
-        f"{status['dead']:,} dead, {status['broken']:,} broken"
+        f"{status['dead']:,} dead, {status['invalid']:,} invalid"
     )
 
 

@@ -15,21 +15,21 @@ from collections.abc import Callable
 from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
-from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.formats.lines import InputLine
 from rxlanggraph.cli.formats.records import Record, result_record, to_line, without_content
 from rxlanggraph.cli.journal.model import QUEUE, RunIdentity, line_from, message_id
-from rxlanggraph.cli.journal.retry import Patience
+from rxlanggraph.cli.journal.retry import JournalRetry
 from rxlanggraph.cli.pipeline.job import JobOptions
 from rxlanggraph.errors import InvalidArgumentError, LeaseLostError
 from rxlanggraph.state import Claim, State
 
-__all__ = ["Crew"]
+__all__ = ["WorkerPool"]
 
 # How many may ask the journal for work at a time: more than one, since a server may be far away.
 _ASKING = 4
 
 
-class Crew:
+class WorkerPool:
     """Workers on one journal, as many as may run at a time.
 
     Args:
@@ -39,7 +39,7 @@ class Crew:
         graph: What answers each message.
         options: How to run.
         lease: Seconds after which a worker that is silent has lost its message.
-        patience: With a journal that gives no answer.
+        retry: With a journal that gives no answer.
         on_answer: Told, on the loop, of each message that was answered here, and whether well.
     """
 
@@ -52,7 +52,7 @@ class Crew:
         graph: Any,
         options: JobOptions,
         lease: float,
-        patience: Patience,
+        retry: JournalRetry,
         on_answer: Callable[[bool], None],
     ) -> None:
         self._state = state
@@ -61,7 +61,7 @@ class Crew:
         self._graph = graph
         self._options = options
         self._lease = lease
-        self._patiently = patience.acall
+        self._retrying = retry.acall
         self._on_answer = on_answer
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         # With a rate one after another, or the rate would be that of each.
@@ -118,7 +118,7 @@ class Crew:
     async def _ask(self) -> Claim | None:
         if self._options.rate is not None:
             await asyncio.sleep(self._options.rate.reserve())
-        return await self._patiently(
+        return await self._retrying(
             lambda: self._state.claim_task(
                 QUEUE, worker=self._name, lease=self._lease, wait=math.inf
             )
@@ -128,9 +128,9 @@ class Crew:
         try:
             result = await self._result(claim)
             if result is None or (result.status == "cancelled" and self._cancelling):
-                await self._patiently(claim.release)
+                await self._retrying(claim.release)
                 return
-            record = result_record(Line(line_from(claim.item).line, "", 0), result)
+            record = result_record(InputLine(line_from(claim.item).line, "", 0), result)
             try:
                 is_ok = await self._keep(claim, record)
             except InvalidArgumentError as refusal:  # it is longer than the server takes
@@ -149,10 +149,10 @@ class Crew:
         encoded, record = to_line(record)
         text = encoded.decode().rstrip("\n")
         if record["status"] == "ok":
-            await self._patiently(lambda: claim.complete(text))
+            await self._retrying(lambda: claim.complete(text))
             return True
         # An answer, if no good one: the same line again would most likely fail again.
-        await self._patiently(lambda: claim.fail(text, final=True))
+        await self._retrying(lambda: claim.fail(text, final=True))
         return False
 
     async def _result(self, claim: Claim) -> StreamMessage | None:

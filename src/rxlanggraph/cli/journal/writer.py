@@ -23,18 +23,18 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from rxlanggraph.cli.errors import JournalError
-from rxlanggraph.cli.formats.lines import Line, thread_or_problem
-from rxlanggraph.cli.formats.records import broken_record, to_line
+from rxlanggraph.cli.formats.lines import InputLine, thread_or_problem
+from rxlanggraph.cli.formats.records import invalid_record, to_line
 from rxlanggraph.cli.journal.model import QUEUE, RunIdentity, dead_record, line_from, message_id
-from rxlanggraph.cli.journal.output_file import Found, LineSet, Output
-from rxlanggraph.cli.journal.progress import Progress
+from rxlanggraph.cli.journal.output_file import ExistingRecord, LineBitmap, Output
+from rxlanggraph.cli.journal.progress import RunProgress
 from rxlanggraph.cli.journal.reader import InputFile
-from rxlanggraph.cli.journal.retry import Patience
+from rxlanggraph.cli.journal.retry import JournalRetry
 from rxlanggraph.cli.pipeline.line_tracker import line_ranges
 from rxlanggraph.errors import encodable
 from rxlanggraph.state import DeadLetter, SyncState
 
-__all__ = ["Answer", "Answers", "JournalWriter"]
+__all__ = ["JournalWriter", "LineResult", "ResultReader"]
 
 # How many lines are looked for at a time, and how many may wait for their answer (as lines, and as
 # characters of those that --errors will quote). Guesses.
@@ -46,35 +46,35 @@ _PAUSE = 0.05
 _LONGEST_PAUSE = 0.25
 
 
-class Answer(NamedTuple):
+class LineResult(NamedTuple):
     """The record of a line, without the end of the line."""
 
     ok: bool
     text: str
 
 
-class Answers:
-    """Reads answers from a journal, patiently: while the server is away, it is asked again.
+class ResultReader:
+    """Reads the answers to lines from a journal; while its server is away, it is asked again.
 
     For any thread but that of the journal's loop; its methods block.
 
     Args:
         state: The journal.
         run: Whose journal it is.
-        patience: With a journal that gives no answer.
+        retry: With a journal that gives no answer.
     """
 
-    def __init__(self, state: SyncState, run: RunIdentity, patience: Patience) -> None:
+    def __init__(self, state: SyncState, run: RunIdentity, retry: JournalRetry) -> None:
         self._state = state
         self._run = run
-        self._patiently = patience.call
+        self._retrying = retry.call
 
-    def any_open(self) -> bool:
+    def any_pending(self) -> bool:
         """Whether a message waits for its answer at this moment."""
-        stats = self._patiently(lambda: self._state.stats(QUEUE))
+        stats = self._retrying(lambda: self._state.stats(QUEUE))
         return stats.waiting + stats.delayed + stats.claimed > 0
 
-    def look_up(self, numbers: Sequence[int], *, any_failed: bool) -> dict[int, Answer]:
+    def read(self, numbers: Sequence[int], *, any_failed: bool) -> dict[int, LineResult]:
         """Look for the answers to these lines.
 
         Args:
@@ -84,19 +84,19 @@ class Answers:
         if not numbers:
             return {}
         keys = [str(number) for number in numbers]
-        good = self._patiently(lambda: self._state.results(QUEUE, keys=keys))
-        answers = {int(key): Answer(True, text) for key, text in good.items()}
+        good = self._retrying(lambda: self._state.results(QUEUE, keys=keys))
+        results = {int(key): LineResult(True, text) for key, text in good.items()}
         rest = [key for key in keys if key not in good]
         if rest and any_failed:
-            dead = self._patiently(lambda: self._state.dead_letters(QUEUE, keys=rest))
-            answers |= {line_from(letter.item).line: self._failure(letter) for letter in dead}
-        return answers
+            dead = self._retrying(lambda: self._state.dead_letters(QUEUE, keys=rest))
+            results |= {line_from(letter.item).line: self._failure(letter) for letter in dead}
+        return results
 
-    def _failure(self, letter: DeadLetter) -> Answer:
+    def _failure(self, letter: DeadLetter) -> LineResult:
         if isinstance(letter.error, str):
-            return Answer(False, letter.error)  # the record, as a worker left it
+            return LineResult(False, letter.error)  # the record, as a worker left it
         encoded, _ = to_line(dead_record(self._run, letter))
-        return Answer(False, encoded.decode().rstrip("\n"))
+        return LineResult(False, encoded.decode().rstrip("\n"))
 
 
 class JournalWriter:
@@ -110,7 +110,7 @@ class JournalWriter:
         errors: Where records that are not ok go, with the raw line; None: to ``output``.
         ordered: Whether the order is that of the input.
         progress: How far the run is.
-        patience: With a journal that gives no answer.
+        retry: With a journal that gives no answer.
         on_end: Told, in that thread, that it has ended, and by which error.
     """
 
@@ -123,11 +123,11 @@ class JournalWriter:
         output: Output,
         errors: Output | None,
         ordered: bool,
-        progress: Callable[[], Progress],
-        patience: Patience,
+        progress: Callable[[], RunProgress],
+        retry: JournalRetry,
         on_end: Callable[[Exception | None], None],
     ) -> None:
-        self._answers = Answers(state, run, patience)
+        self._results = ResultReader(state, run, retry)
         self._run = run
         self._input = source
         self._output = output
@@ -141,7 +141,7 @@ class JournalWriter:
         # Confined to the thread: lines whose record is in the outputs; those that failed, with the
         # hash of what the journal said of them; those that wait for their record, with their text
         # where it may be quoted; those whose answer is not known; records.
-        self._written = LineSet()
+        self._written = LineBitmap()
         self._failed: dict[int, int] = {}
         self._window: dict[int, str] = {}
         self._unanswered: deque[int] = deque()
@@ -200,20 +200,20 @@ class JournalWriter:
         """Whether a line that failed has another answer by now; none yet is no other."""
         numbers = iter(list(self._failed))
         while chunk := list(islice(numbers, _CHUNK)):
-            for number, answer in self._answers.look_up(chunk, any_failed=True).items():
-                if answer.ok or hash(answer.text) != self._failed[number]:
+            for number, result in self._results.read(chunk, any_failed=True).items():
+                if result.ok or hash(result.text) != self._failed[number]:
                     return True
         return False
 
     # -- what is there already ---------------------------------------------------------------
 
     def _repair(self) -> None:
-        self._written, self._failed = LineSet(), {}
+        self._written, self._failed = LineBitmap(), {}
         for output in self._outputs():
             output.cut(self._keep(output, None))
         gap = self._first_gap() if self._ordered else None
         if gap is not None and self._written.highest > gap:
-            self._written, self._failed = LineSet(), {}
+            self._written, self._failed = LineBitmap(), {}
             for output in self._outputs():
                 output.cut(self._keep(output, gap))
 
@@ -225,34 +225,36 @@ class JournalWriter:
             before: Keep only lines before this one.
         """
         end, last = 0, 0
-        found = output.found()
+        found = output.existing_records()
         while chunk := list(islice(found, _CHUNK)):
-            answers = self._answers.look_up(_failed_lines(chunk), any_failed=True)
+            results = self._results.read(_failed_lines(chunk), any_failed=True)
             for record, behind in chunk:
                 number = record.get("line")
                 if not isinstance(number, int) or not 0 < number <= self._input.size + 1:
                     return end
-                if not self._is_right(output, record, answers):
+                if not self._is_right(output, record, results):
                     return end
                 if (self._ordered and number <= last) or (before is not None and number >= before):
                     return end
                 self._written.add(number)
-                if number in answers:
-                    self._failed[number] = hash(answers[number].text)
+                if number in results:
+                    self._failed[number] = hash(results[number].text)
                 end, last = behind, number
         return end
 
-    def _is_right(self, output: Output, record: dict[str, Any], answers: dict[int, Answer]) -> bool:
+    def _is_right(
+        self, output: Output, record: dict[str, Any], results: dict[int, LineResult]
+    ) -> bool:
         number, status = record["line"], record.get("status")
         if record.get("id") != message_id(self._run, number) or number in self._written:
             return False
         if output is not self._output_for(status == "ok"):
             return False
-        if status in ("ok", "broken"):
+        if status in ("ok", "invalid"):
             return True  # is so for ever
-        answer = answers.get(number)
+        result = results.get(number)
         said = {key: value for key, value in record.items() if key != "raw"}
-        return answer is not None and not answer.ok and json.loads(answer.text) == said
+        return result is not None and not result.ok and json.loads(result.text) == said
 
     def _output_for(self, ok: bool) -> Output:
         return self._output if ok or self._errors is None else self._errors
@@ -278,7 +280,7 @@ class JournalWriter:
                 if not self._window:
                     self._input.check_unchanged(source)
                     return True
-                found = self._look()
+                found = self._poll()
                 if found:
                     looked, pause, in_vain = 0, _PAUSE, 0
                 looked += _CHUNK
@@ -287,7 +289,7 @@ class JournalWriter:
                 ):
                     continue  # there is more where these came from, or may be
                 if not found and self._ending.is_set():
-                    if not self._complete or self._answers.any_open():
+                    if not self._complete or self._results.any_pending():
                         return False  # they come when somebody goes on
                     in_vain += 1
                     self._check_lost(in_vain)
@@ -307,7 +309,7 @@ class JournalWriter:
                 "what it kept; begin a new one"
             )
 
-    def _fill(self, missing: Iterator[Line]) -> None:
+    def _fill(self, missing: Iterator[InputLine]) -> None:
         held = sum(map(len, self._window.values())) if self._errors is not None else 0
         while len(self._window) < _WINDOW and held < _WINDOW_CHARACTERS:
             line = next(missing, None)
@@ -319,7 +321,7 @@ class JournalWriter:
             if problem is None:
                 self._unanswered.append(line.number)
             else:
-                record = broken_record(Line(line.number, line.raw, line.end, None, problem))
+                record = invalid_record(InputLine(line.number, line.raw, line.end, None, problem))
                 record["id"] = message_id(self._run, line.number)
                 self._put(line.number, False, to_line(record)[0])
 
@@ -338,27 +340,27 @@ class JournalWriter:
             output.write(encoded)
             del self._window[number]
 
-    def _look(self) -> int:
+    def _poll(self) -> int:
         """Look for answers to some of the lines that wait; return how many there were."""
         waiting = self._unanswered
         chunk = [waiting.popleft() for _ in range(min(_CHUNK, len(waiting)))]
         any_failed = self._progress().stats.dead > 0 or self._ending.is_set()
-        answers = self._answers.look_up(chunk, any_failed=any_failed)
-        rest = [number for number in chunk if number not in answers]
+        results = self._results.read(chunk, any_failed=any_failed)
+        rest = [number for number in chunk if number not in results]
         if self._ordered:
             waiting.extendleft(reversed(rest))  # nothing else helps before these
         else:
             waiting.extend(rest)
-        for number, answer in answers.items():
-            if not answer.ok:
-                self._failed[number] = hash(answer.text)
-            self._put(number, answer.ok, answer.text.encode() + b"\n")
-        return len(answers)
+        for number, result in results.items():
+            if not result.ok:
+                self._failed[number] = hash(result.text)
+            self._put(number, result.ok, result.text.encode() + b"\n")
+        return len(results)
 
 
-def _failed_lines(chunk: Iterable[Found]) -> list[int]:
+def _failed_lines(chunk: Iterable[ExistingRecord]) -> list[int]:
     """Return the numbers of records that hold only as long as the journal says the same."""
     numbers = (
-        record.get("line") for record, _ in chunk if record.get("status") not in ("ok", "broken")
+        record.get("line") for record, _ in chunk if record.get("status") not in ("ok", "invalid")
     )
     return [number for number in numbers if isinstance(number, int)]

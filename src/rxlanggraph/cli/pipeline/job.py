@@ -1,12 +1,12 @@
-"""Job: the pipeline behind ``rxlanggraph run``, and what steers it.
+"""Job: the pipeline behind ``rxlanggraph run``, and its supervisor.
 
-    reader thread         loop's thread                  writer thread
-    Feed ── messages ──> bridge.invoke ── results ──> Writer ── records ──> Sink
-      ^                                                 │
-      └──────────── a slot for each record written ─────┘
+    reader thread               loop's thread                writer thread
+    InputReader ── messages ──> bridge.invoke ── results ──> Writer ── records ──> Sink
+         ^                                                     │
+         └──────────── a slot for each record written ─────────┘
 
-Bounded by one window: no more lines are read than may be without a record. Steered by the main
-thread alone (`Steering`).
+Bounded by one window: no more lines are read than may be without a record. Its end is decided
+in the main thread alone (`Supervisor`).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any, NamedTuple, TextIO
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import ExitStatus, OutputError
-from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.formats.lines import InputLine
 from rxlanggraph.cli.formats.readers import Format, Source
 from rxlanggraph.cli.formats.sinks import Sink
-from rxlanggraph.cli.pipeline.limits import Halt, Rate
-from rxlanggraph.cli.pipeline.line_tracker import Account, Ledger, line_ranges
+from rxlanggraph.cli.pipeline.limits import FailureLimit, RateLimiter
+from rxlanggraph.cli.pipeline.line_tracker import LineCounts, LineTracker, line_ranges
 from rxlanggraph.cli.pipeline.progress import Reporter
-from rxlanggraph.cli.pipeline.reader import Feed
-from rxlanggraph.cli.pipeline.summary import Outcome
-from rxlanggraph.cli.pipeline.supervisor import Steering
+from rxlanggraph.cli.pipeline.reader import InputReader
+from rxlanggraph.cli.pipeline.summary import JobResult
+from rxlanggraph.cli.pipeline.supervisor import Supervisor
 from rxlanggraph.cli.pipeline.writer import Writer
-from rxlanggraph.cli.stderr import say
+from rxlanggraph.cli.stderr import print_stderr
 
-__all__ = ["WINDOW_PER_RUN", "Files", "Job", "JobOptions"]
+__all__ = ["WINDOW_PER_RUN", "IOPaths", "Job", "JobOptions"]
 
 WINDOW_PER_RUN = 4
 """Lines taken in for each run that may be under way: enough that a few busy threads do not starve
@@ -39,7 +39,7 @@ _CANCEL_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
 
 
-class Files(NamedTuple):
+class IOPaths(NamedTuple):
     """What a job reads and writes, as the command line says.
 
     Attributes:
@@ -81,8 +81,8 @@ class JobOptions:
     timeout: float | None = None
     retries: int = 0
     ordered: bool = False
-    halt: Halt | None = None
-    rate: Rate | None = None
+    halt: FailureLimit | None = None
+    rate: RateLimiter | None = None
 
 
 class Job:
@@ -110,33 +110,35 @@ class Job:
         self._graph = graph
         self._reporter = reporter
         self._options = options
-        self._ledger = Ledger()
+        self._tracker = LineTracker()
         self._bridge = RxPyLangGraphBridge(max_concurrency=options.max_concurrency, name="run")
-        self._feed = Feed(
+        self._reader = InputReader(
             source,
-            self._ledger,
+            self._tracker,
             window=WINDOW_PER_RUN * options.max_concurrency,
             thread_key=options.thread_key,
             rate=options.rate,
-            on_broken=self._line_broken,
-            on_failure=lambda error: self._tell(self._input_failed, source.name, error),
+            on_invalid=self._line_invalid,
+            on_failure=lambda error: self._post(self._input_failed, source.name, error),
         )
         self._writer = Writer(
-            self._ledger,
+            self._tracker,
             output,
             errors,
             ordered=options.ordered,
             on_record=self._record_written,
             on_failure=self._writing_failed,
-            on_end=lambda crash: self._tell(self._writer_ended, crash),
+            on_end=lambda crash: self._post(self._writer_ended, crash),
         )
         # Confined to the writer thread:
         self._halted = False
         # Confined to the main thread:
         self._crash: Exception | None = None
-        self._steering = Steering(self._feed.end, self._cancel, lambda: self._ledger.account().open)
+        self._supervisor = Supervisor(
+            self._reader.end, self._cancel, lambda: self._tracker.counts().open
+        )
 
-    def run(self) -> Outcome:
+    def run(self) -> JobResult:
         """Run to the end, or to the first thing that ends it early.
 
         The main thread, which handles SIGINT and SIGTERM meanwhile: the first drains, the second
@@ -150,18 +152,18 @@ class Job:
         """
         started = time.monotonic()
         try:
-            self._steering.run(self._start, self._report)
+            self._supervisor.run(self._start, self._report)
         finally:
-            self._feed.end()
+            self._reader.end()
             self._close_bridge()
-            self._steering.release()
+            self._supervisor.release()
             self._reporter.close()
         if self._crash is not None:
             raise self._crash
-        account = self._ledger.account()
-        numbers = line_ranges(line.number for line in self._ledger.open_lines())
+        counts = self._tracker.counts()
+        numbers = line_ranges(line.number for line in self._tracker.open_lines())
         seconds = time.monotonic() - started
-        return Outcome(self._status(account), account, numbers, self._steering.reason, seconds)
+        return JobResult(self._status(counts), counts, numbers, self._supervisor.reason, seconds)
 
     def _start(self) -> None:
         self._writer.start()
@@ -169,7 +171,7 @@ class Job:
 
     def _subscribe(self) -> None:
         options = self._options
-        results = self._feed.messages().pipe(
+        results = self._reader.messages().pipe(
             self._bridge.invoke(
                 self._graph,
                 ordered=options.ordered,
@@ -180,70 +182,70 @@ class Job:
         )
         results.subscribe(
             on_next=self._writer.put,
-            on_error=lambda error: self._tell(self._crashed, error),
+            on_error=lambda error: self._post(self._crashed, error),
             on_completed=self._writer.end,
         )
 
     def _close_bridge(self) -> None:
         # Normally nothing is left but sync functions that run on beyond their timeout.
         for run in self._bridge.close(0, cancel_timeout=_CLOSE_SECONDS).stuck:
-            say(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
+            print_stderr(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
 
     def _report(self) -> None:
-        self._reporter.update(self._ledger.account(), self._bridge.statistics().in_flight)
+        self._reporter.update(self._tracker.counts(), self._bridge.statistics().in_flight)
 
-    def _status(self, account: Account) -> ExitStatus:
-        if self._steering.cause is not None:
-            return self._steering.cause
-        return ExitStatus.OK if account.ok == account.read else ExitStatus.SOME_FAILED
+    def _status(self, counts: LineCounts) -> ExitStatus:
+        if self._supervisor.cause is not None:
+            return self._supervisor.cause
+        return ExitStatus.OK if counts.ok == counts.read else ExitStatus.SOME_FAILED
 
     # -- other threads ---------------------------------------------------------------------------
 
-    def _tell(self, what: Callable[..., None], *about: Any) -> None:
-        self._steering.tell(what, *about)
+    def _post(self, what: Callable[..., None], *about: Any) -> None:
+        self._supervisor.post(what, *about)
 
-    def _line_broken(self, line: Line) -> None:
+    def _line_invalid(self, line: InputLine) -> None:
         """In the reader thread."""
         self._writer.put(line)
 
     def _record_written(self) -> None:
         """In the writer thread: a line has come to its end."""
-        halt = self._options.halt
-        if halt is not None and not self._halted:
-            account = self._ledger.account()
-            if halt.reached(account.failures, account.finished):
+        limit = self._options.halt
+        if limit is not None and not self._halted:
+            counts = self._tracker.counts()
+            if limit.reached(counts.failures, counts.finished):
                 self._halted = True
-                self._feed.end()  # at once, before the slot lets another line in
-                self._tell(self._halt_reached, account)
-        self._feed.give_back_slot()
+                self._reader.end()  # at once, before the slot lets another line in
+                self._post(self._halt_reached, counts)
+        self._reader.give_back_slot()
 
     def _writing_failed(self, error: OutputError) -> None:
         """In the writer thread: whatever runs from now on would run for nothing."""
-        self._feed.end()
-        self._tell(self._output_failed, error)
+        self._reader.end()
+        self._post(self._output_failed, error)
 
     # -- what the main thread does about it -----------------------------------------------------
 
-    def _halt_reached(self, account: Account) -> None:
-        failures = f"{account.failures:,} of {account.finished:,} messages failed"
-        self._steering.stop(ExitStatus.HALTED, f"halted: {failures}")
+    def _halt_reached(self, counts: LineCounts) -> None:
+        failures = f"{counts.failures:,} of {counts.finished:,} messages failed"
+        self._supervisor.stop(ExitStatus.HALTED, f"halted: {failures}")
 
     def _input_failed(self, name: str, error: Exception) -> None:
         text = getattr(error, "strerror", None) or str(error)
-        self._steering.stop(ExitStatus.USAGE, f"reading {name} failed: {text}")
+        self._supervisor.stop(ExitStatus.USAGE, f"reading {name} failed: {text}")
 
     def _output_failed(self, error: OutputError) -> None:
-        self._steering.stop(error.status, str(error))
-        self._steering.cancel()
+        self._supervisor.stop(error.status, str(error))
+        self._supervisor.cancel()
 
     def _crashed(self, error: Exception) -> None:
         self._crash = error
-        self._feed.end()
+        self._reader.end()
         self._writer.end()
 
     def _writer_ended(self, crash: Exception | None) -> None:
         self._crash = self._crash or crash
-        self._steering.end()
+        self._supervisor.end()
 
     def _cancel(self) -> None:
         """Cancel what is in flight; give up what does not end even so."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rxlanggraph.errors import InvalidArgumentError
 
-__all__ = ["MINIMUM_FOR_PERCENT", "Halt", "Rate"]
+__all__ = ["MINIMUM_FOR_PERCENT", "FailureLimit", "RateLimiter"]
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _RATE = re.compile(r"(?P<count>\d+(\.\d+)?)/(?P<unit>[smh])")
@@ -22,7 +22,7 @@ MINIMUM_FOR_PERCENT = 20
 _SLACK = 0.05
 
 
-class Rate:
+class RateLimiter:
     """At most so many messages per second, minute or hour, evenly spaced.
 
     Confined to one thread, the one that takes messages in.
@@ -38,7 +38,7 @@ class Rate:
         self._next = clock()
 
     @classmethod
-    def parse(cls, text: str) -> Rate:
+    def parse(cls, text: str) -> RateLimiter:
         """Return the rate that ``5/s``, ``90/m`` or ``1000/h`` says.
 
         Raises:
@@ -53,11 +53,11 @@ class Rate:
         return cls(interval)
 
     def reserve(self) -> float:
-        """Take the next turn; return how many seconds from now that is."""
+        """Take the next slot; return how many seconds from now that is."""
         now = self._clock()
-        turn = max(self._next, now - _SLACK)
-        self._next = turn + self.interval
-        return max(0.0, turn - now)
+        slot = max(self._next, now - _SLACK)
+        self._next = slot + self.interval
+        return max(0.0, slot - now)
 
     def wait(self, ended: threading.Event) -> bool:
         """Block until the next message may go, or until ``ended`` is set.
@@ -70,8 +70,8 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Halt:
-    """Stop after so many failures, broken lines included, or once they are such a share.
+class FailureLimit:
+    """Stop after so many failures, invalid lines included, or once they are such a share.
 
     Args:
         failures: How many failures stop the command; None for no such bound.
@@ -83,7 +83,7 @@ class Halt:
     percent: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Halt:
+    def parse(cls, text: str) -> FailureLimit:
         """Return the bound that ``3`` or ``10%`` says.
 
         Raises:

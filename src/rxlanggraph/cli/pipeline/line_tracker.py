@@ -1,4 +1,4 @@
-"""The account of a job: every line that was read, and what became of it.
+"""Every line that a job has read, and what became of it.
 
 The lines that have no record yet are held here, by number, until their record is written; what is
 left at the end is what the summary has to own up to.
@@ -11,22 +11,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from rxlanggraph.cli.formats.lines import Line
+from rxlanggraph.cli.formats.lines import InputLine
 
-__all__ = ["Account", "Fate", "Ledger", "line_ranges"]
+__all__ = ["LineCounts", "LineOutcome", "LineTracker", "line_ranges"]
 
-Fate = Literal["ok", "failed", "broken", "cancelled"]
+LineOutcome = Literal["ok", "failed", "invalid", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class LineCounts:
     """What became of the lines so far: ``read`` is the sum of the others.
 
     Args:
         read: Lines read that were not blank.
         ok: Their result is in the output.
         failed: Their run failed, timed out or was interrupted, and the record says so.
-        broken: They are no message, and the record says so.
+        invalid: They are no message, and the record says so.
         cancelled: Their run was cancelled, and the record says so.
         open: They have no record: still on their way or, at the end, never run or not written.
         bytes_read: Bytes of the input up to the last line read.
@@ -35,7 +35,7 @@ class Account:
     read: int = 0
     ok: int = 0
     failed: int = 0
-    broken: int = 0
+    invalid: int = 0
     cancelled: int = 0
     open: int = 0
     bytes_read: int = 0
@@ -43,7 +43,7 @@ class Account:
     @property
     def failures(self) -> int:
         """What ``--halt`` counts."""
-        return self.failed + self.broken
+        return self.failed + self.invalid
 
     @property
     def finished(self) -> int:
@@ -51,7 +51,7 @@ class Account:
         return self.read - self.open
 
 
-class Ledger:
+class LineTracker:
     """Counts lines in and records out. Any thread but a signal handler; never blocks.
 
     Its Lock, a leaf, guards the fields below and nothing else. A plain Lock will do: neither a
@@ -63,22 +63,24 @@ class Ledger:
         # Guarded by _lock:
         self._read = 0
         self._bytes_read = 0
-        self._settled: dict[Fate, int] = {"ok": 0, "failed": 0, "broken": 0, "cancelled": 0}
-        self._open: dict[int, Line] = {}
+        self._finished: dict[LineOutcome, int] = dict.fromkeys(
+            ("ok", "failed", "invalid", "cancelled"), 0
+        )
+        self._open: dict[int, InputLine] = {}
 
-    def enter(self, line: Line) -> None:
+    def add(self, line: InputLine) -> None:
         """Take in a line that has just been read."""
         with self._lock:
             self._open[line.number] = line
             self._read += 1
             self._bytes_read = line.end
 
-    def line(self, number: int) -> Line | None:
+    def get(self, number: int) -> InputLine | None:
         """Return the line of this number, or None if its record has been written."""
         with self._lock:
             return self._open.get(number)
 
-    def settle(self, number: int, fate: Fate) -> None:
+    def finish(self, number: int, outcome: LineOutcome) -> None:
         """Note that a line's record has been written.
 
         Raises:
@@ -86,24 +88,24 @@ class Ledger:
         """
         with self._lock:
             del self._open[number]
-            self._settled[fate] += 1
+            self._finished[outcome] += 1
 
-    def account(self) -> Account:
-        """Return the account as of now."""
+    def counts(self) -> LineCounts:
+        """Return the counts as of now."""
         with self._lock:
-            return Account(
+            return LineCounts(
                 read=self._read,
                 open=len(self._open),
                 bytes_read=self._bytes_read,
-                **self._settled,
+                **self._finished,
             )
 
-    def is_oldest(self, line: Line) -> bool:
+    def is_oldest(self, line: InputLine) -> bool:
         """Whether no line before this one is open."""
         with self._lock:
             return next(iter(self._open), None) == line.number
 
-    def open_lines(self) -> tuple[Line, ...]:
+    def open_lines(self) -> tuple[InputLine, ...]:
         """Return the lines that have no record yet, in the order of the input."""
         with self._lock:
             return tuple(self._open.values())

@@ -20,8 +20,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from rxlanggraph.cli.pipeline.line_tracker import Account
-from rxlanggraph.cli.stderr import say
+from rxlanggraph.cli.pipeline.line_tracker import LineCounts
+from rxlanggraph.cli.stderr import print_stderr
 
 __all__ = ["Reporter", "reporter_for"]
 
@@ -33,7 +33,7 @@ _SPEED_OVER = 10.0
 class Reporter(Protocol):
     """Shows how far a job is. For the main thread; never blocks longer than writing does."""
 
-    def update(self, account: Account, in_flight: int) -> None:
+    def update(self, counts: LineCounts, in_flight: int) -> None:
         """Show the state of things; called several times a second."""
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ def reporter_for(size: int | None, *, quiet: bool, output_on_terminal: bool) -> 
 
 
 class _Silence:
-    def update(self, account: Account, in_flight: int) -> None:
+    def update(self, counts: LineCounts, in_flight: int) -> None:
         pass
 
     def close(self) -> None:
@@ -105,14 +105,14 @@ class _Bar:
         )
         self._progress.start()
 
-    def update(self, account: Account, in_flight: int) -> None:
+    def update(self, counts: LineCounts, in_flight: int) -> None:
         self._progress.update(
             self._task,
-            completed=account.bytes_read,
-            finished=account.finished,
-            speed=self._speed.at(account.finished),
+            completed=counts.bytes_read,
+            finished=counts.finished,
+            speed=self._speed.at(counts.finished),
             in_flight=in_flight,
-            failed=account.failures,
+            failed=counts.failures,
             refresh=True,
         )
 
@@ -126,15 +126,15 @@ class _Lines:
         self._speed = _Speed()
         self._started = self._said = time.monotonic()
 
-    def update(self, account: Account, in_flight: int) -> None:
-        now, speed = time.monotonic(), self._speed.at(account.finished)
+    def update(self, counts: LineCounts, in_flight: int) -> None:
+        now, speed = time.monotonic(), self._speed.at(counts.finished)
         if now - self._said < LINE_EVERY:
             return
         self._said = now
-        say(
-            f"{account.finished:,} done ({speed:,.0f}/s), "
-            f"{in_flight} in flight, {account.failures:,} failed"
-            + self._left(account.bytes_read, now - self._started)
+        print_stderr(
+            f"{counts.finished:,} done ({speed:,.0f}/s), "
+            f"{in_flight} in flight, {counts.failures:,} failed"
+            + self._left(counts.bytes_read, now - self._started)
         )
 
     def _left(self, bytes_read: int, elapsed: float) -> str:

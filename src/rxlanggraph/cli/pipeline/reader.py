@@ -1,11 +1,11 @@
-"""Feed: the input as an Observable of messages, bounded, and possible to end at any time.
+"""InputReader: the input as an Observable of messages, bounded, and possible to end at any time.
 
 A thread of its own reads, because reading a pipe may block for ever while Ctrl-C has to end the
 stream at once. So two threads may want to emit: the reader its next message, another the end. The
 rule that keeps Rx's grammar (invariant 7) with no lock held while observers run (invariant 4):
 
-F1. The reader marks under the lock that it emits, and emits only if the feed has not ended.
-F2. Whoever ends the feed marks that under the lock, once, and completes it only if the reader does
+R1. The reader marks under the lock that it emits, and emits only if the stream has not ended.
+R2. What ends the stream marks that under the lock, once, and completes it only if the reader does
     not emit; otherwise the reader completes it as soon as it comes back.
 """
 
@@ -18,46 +18,46 @@ import reactivex as rx
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rxlanggraph.cli.formats.lines import Line, thread_or_problem
+from rxlanggraph.cli.formats.lines import InputLine, thread_or_problem
 from rxlanggraph.cli.formats.readers import Source
-from rxlanggraph.cli.pipeline.limits import Rate
-from rxlanggraph.cli.pipeline.line_tracker import Ledger
+from rxlanggraph.cli.pipeline.limits import RateLimiter
+from rxlanggraph.cli.pipeline.line_tracker import LineTracker
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Feed"]
+__all__ = ["InputReader"]
 
 
-class Feed:
+class InputReader:
     """Reads lines, and emits those that are messages.
 
     Args:
         source: Where the lines come from; iterated in the reader thread alone.
-        ledger: Where every line that was read is entered.
+        tracker: Where every line that was read is added.
         window: How many lines may be without a record at a time. This is the only bound that the
             pipeline needs: nothing behind it can hold more.
         thread_key: The field of a message's content that names its thread.
         rate: How fast to take lines in.
-        on_broken: Told, in the reader thread, of each line that is no message.
+        on_invalid: Told, in the reader thread, of each line that is no message.
         on_failure: Told, in the reader thread, of what ended the reading early.
     """
 
     def __init__(
         self,
         source: Source,
-        ledger: Ledger,
+        tracker: LineTracker,
         *,
         window: int,
         thread_key: str | None,
-        rate: Rate | None,
-        on_broken: Callable[[Line], None],
+        rate: RateLimiter | None,
+        on_invalid: Callable[[InputLine], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._source = source
-        self._ledger = ledger
+        self._tracker = tracker
         self._slots = threading.Semaphore(window)
         self._thread_key = thread_key
         self._rate = rate
-        self._on_broken = on_broken
+        self._on_invalid = on_invalid
         self._on_failure = on_failure
         self._ended = threading.Event()
         # A leaf; a plain Lock, since neither signal handlers nor finalizers come here. Guards the
@@ -71,7 +71,7 @@ class Feed:
     def messages(self) -> Observable[StreamMessage]:
         """Return the Observable, for one subscription: it starts the reader thread.
 
-        A message has its line's number as ``metadata["line"]``. Disposing ends the feed.
+        A message has its line's number as ``metadata["line"]``. Disposing ends the stream.
         """
 
         def subscribe(
@@ -89,7 +89,7 @@ class Feed:
         Any thread but a signal handler; does not wait for the reader, which may be blocked in a
         read and is left there. Idempotent.
         """
-        with self._lock:  # F2
+        with self._lock:  # R2
             if self._ending:
                 return
             self._ending = True
@@ -111,7 +111,7 @@ class Feed:
                 line = next(self._source.lines, None)
                 if line is None:
                     break
-                self._ledger.enter(line)
+                self._tracker.add(line)
                 self._pass_on(line)
         except Exception as error:
             self._on_failure(error)
@@ -123,10 +123,10 @@ class Feed:
         self._slots.acquire()
         return not self._ended.is_set()
 
-    def _pass_on(self, line: Line) -> None:
+    def _pass_on(self, line: InputLine) -> None:
         thread_id, problem = thread_or_problem(line, self._thread_key)
         if problem is not None:
-            self._on_broken(Line(line.number, line.raw, line.end, None, problem))
+            self._on_invalid(InputLine(line.number, line.raw, line.end, None, problem))
             return
         if self._rate is not None and not self._rate.wait(self._ended):
             return
@@ -135,7 +135,7 @@ class Feed:
 
     def _emit(self, message: StreamMessage) -> None:
         assert self._observer is not None
-        with self._lock:  # F1
+        with self._lock:  # R1
             if self._ending:
                 return
             self._emitting = True
@@ -144,7 +144,7 @@ class Feed:
             self._complete()
 
     def _emitted(self) -> bool:
-        """Note that the reader emits no more; return whether it has to complete (F2)."""
+        """Note that the reader emits no more; return whether it has to complete (R2)."""
         with self._lock:
             self._emitting = False
             return self._ending

@@ -5,52 +5,52 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rxlanggraph.cli.errors import ExitStatus
-from rxlanggraph.cli.pipeline.line_tracker import Account
+from rxlanggraph.cli.pipeline.line_tracker import LineCounts
 
-__all__ = ["Outcome", "summary"]
+__all__ = ["JobResult", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobResult:
     """How a job ended.
 
     Args:
         status: The exit status.
-        account: What became of each line.
+        counts: What became of each line.
         without_record: Line numbers that have no record, as text; empty if each has one.
         reason: Why the job ended before its input did, or None.
         seconds: How long it took.
-        here: How many lines this process has answered of a run that several may share; None: all.
+        answered_here: How many lines of a shared run this process has answered; None: all.
     """
 
     status: ExitStatus
-    account: Account
+    counts: LineCounts
     without_record: str
     reason: str | None
     seconds: float
-    here: int | None = None
+    answered_here: int | None = None
 
 
-def summary(outcome: Outcome, output: str | None, errors: str | None) -> str:
+def summary(result: JobResult, output: str | None, errors: str | None) -> str:
     """Return what became of every line, where the records are, and how fast it went.
 
     Args:
-        outcome: How the job ended.
+        result: How the job ended.
         output: What to call the output; None where there is none.
         errors: What to call the file of the failures; None where there is none.
     """
-    account = outcome.account
-    cancelled = f", {account.cancelled:,} cancelled" if account.cancelled else ""
+    counts = result.counts
+    cancelled = f", {counts.cancelled:,} cancelled" if counts.cancelled else ""
     # Of a run with a journal, what has no record in the output has one there.
-    unwritten = outcome.status is ExitStatus.OUTPUT_FAILED and outcome.here is None
-    rest = f"{account.open:,} {'without a record' if unwritten else 'not run'}"
+    unwritten = result.status is ExitStatus.OUTPUT_FAILED and result.answered_here is None
+    rest = f"{counts.open:,} {'without a record' if unwritten else 'not run'}"
     elsewhere = f", failures in {errors}" if errors else ""
-    finished = account.finished if outcome.here is None else outcome.here
-    shared = "" if outcome.here is None else f" ({finished:,} answered here)"
+    finished = counts.finished if result.answered_here is None else result.answered_here
+    shared = "" if result.answered_here is None else f" ({finished:,} answered here)"
     results = f"results in {output}{elsewhere}" if output else "no results written here"
     return (
-        f"read {account.read:,}: {account.ok:,} ok, {account.failed:,} failed, "
-        f"{account.broken:,} broken{cancelled}, {rest}; "
-        f"{outcome.seconds:.1f} s, {finished / max(outcome.seconds, 1e-9):,.0f}/s{shared}; "
+        f"read {counts.read:,}: {counts.ok:,} ok, {counts.failed:,} failed, "
+        f"{counts.invalid:,} invalid{cancelled}, {rest}; "
+        f"{result.seconds:.1f} s, {finished / max(result.seconds, 1e-9):,.0f}/s{shared}; "
         f"{results}"
     )

@@ -1,4 +1,4 @@
-"""Steering: what a job's main thread does while the other threads work.
+"""Supervisor: what a job's main thread does while the other threads work.
 
 Signal handlers and the other threads put what happened into one queue (a `SimpleQueue`, whose
 ``put`` may interrupt itself), and the main thread acts on it: so whatever decides how a job ends is
@@ -15,19 +15,19 @@ from types import FrameType
 from typing import Any
 
 from rxlanggraph.cli.errors import ExitStatus
-from rxlanggraph.cli.stderr import say
+from rxlanggraph.cli.stderr import print_stderr
 
-__all__ = ["Steering"]
+__all__ = ["Supervisor"]
 
 _REFRESH = 0.2
 _HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
-class Steering:
-    """Takes signals and news, until it is told that the job has ended.
+class Supervisor:
+    """Handles signals and events, until the job is noted to have ended.
 
     The first SIGINT or SIGTERM drains, the second cancels, the third is left to the system. All
-    methods but `tell` are for the main thread.
+    methods but `post` are for the main thread.
 
     Args:
         stop: Take in nothing more; what has been taken in goes on. May be called again.
@@ -51,7 +51,7 @@ class Steering:
         self.cause: ExitStatus | None = None
         self.reason: str | None = None
 
-    def tell(self, what: Callable[..., None], *about: Any) -> None:
+    def post(self, what: Callable[..., None], *about: Any) -> None:
         """Have the main thread call ``what``. Any thread, also a signal handler; never blocks."""
         self._events.put(partial(what, *about))
 
@@ -99,11 +99,11 @@ class Steering:
         self._signals += 1
         if self._signals > 1:
             _leave_signals_to_system()  # at once: the third one must not wait in the queue
-        self.tell(self._handle_signal, number, self._signals)
+        self.post(self._handle_signal, number, self._signals)
 
     def _handle_signal(self, number: int, count: int) -> None:
         if count > 1:
-            say("cancelling what is in flight")
+            print_stderr("cancelling what is in flight")
             self.cancel()
             return
         # Stopped before it is said, so that the figure is the last one.
@@ -113,7 +113,7 @@ class Steering:
         else:
             self.stop(ExitStatus.TERMINATED, "ended by SIGTERM")
             hint = ""
-        say(f"draining: {self._open_lines():,} still on the way{hint}")
+        print_stderr(f"draining: {self._open_lines():,} still on the way{hint}")
 
 
 def _leave_signals_to_system() -> None:

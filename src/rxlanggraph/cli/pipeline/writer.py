@@ -1,7 +1,7 @@
-"""Writer: from results and broken lines to records, in a thread of its own.
+"""Writer: from results and invalid lines to records, in a thread of its own.
 
-The loop's thread must not wait for a disk, so it only puts results into a queue, which the feed's
-window bounds. All that decides about the records is confined to the writer thread.
+The loop's thread must not wait for a disk, so it only puts results into a queue, which the
+reader's window bounds. All that decides about the records is confined to the writer thread.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from rxlanggraph.cli.errors import OutputError
-from rxlanggraph.cli.formats.lines import Line
-from rxlanggraph.cli.formats.records import Record, broken_record, result_record, to_line
+from rxlanggraph.cli.formats.lines import InputLine
+from rxlanggraph.cli.formats.records import Record, invalid_record, result_record, to_line
 from rxlanggraph.cli.formats.sinks import Sink
-from rxlanggraph.cli.pipeline.line_tracker import Fate, Ledger
+from rxlanggraph.cli.pipeline.line_tracker import LineOutcome, LineTracker
 from rxlanggraph.errors import encodable
 from rxlanggraph.messages import StreamMessage
 
 __all__ = ["Writer"]
 
-_FATES: dict[str, Fate] = {"ok": "ok", "broken": "broken", "cancelled": "cancelled"}
+_OUTCOMES: dict[str, LineOutcome] = {"ok": "ok", "invalid": "invalid", "cancelled": "cancelled"}
 
 
 class _End:
@@ -29,13 +29,13 @@ class _End:
 
 
 class Writer:
-    """Writes a record for every result and every broken line.
+    """Writes a record for every result and every invalid line.
 
     Args:
-        ledger: Where each written record is noted.
+        tracker: Where each written record is noted.
         output: Where results go.
         errors: Where records that are not ok go, with the raw line; None: to ``output``.
-        ordered: Whether a broken line waits for the results of the lines before it.
+        ordered: Whether an invalid line waits for the results of the lines before it.
         on_record: Told, in the writer thread, of each line that has come to its end.
         on_failure: Told, once and in the writer thread, why nothing more can be written.
         on_end: Told, in the writer thread, that it is done.
@@ -43,7 +43,7 @@ class Writer:
 
     def __init__(
         self,
-        ledger: Ledger,
+        tracker: LineTracker,
         output: Sink,
         errors: Sink | None,
         *,
@@ -52,24 +52,24 @@ class Writer:
         on_failure: Callable[[OutputError], None],
         on_end: Callable[[Exception | None], None],
     ) -> None:
-        self._ledger = ledger
+        self._tracker = tracker
         self._output = output
         self._errors = errors
         self._ordered = ordered
         self._on_record = on_record
         self._on_failure = on_failure
         self._on_end = on_end
-        self._queue: SimpleQueue[StreamMessage | Line | _End] = SimpleQueue()
+        self._queue: SimpleQueue[StreamMessage | InputLine | _End] = SimpleQueue()
         # Confined to the writer thread:
-        self._held: deque[Line] = deque()
+        self._held: deque[InputLine] = deque()
         self._failed = False
 
     def start(self) -> None:
         """Start the thread."""
         threading.Thread(target=self._run, name="rxlanggraph-writer", daemon=True).start()
 
-    def put(self, item: StreamMessage | Line) -> None:
-        """Hand over a result, or a broken line. Any thread; never blocks."""
+    def put(self, item: StreamMessage | InputLine) -> None:
+        """Hand over a result, or an invalid line. Any thread; never blocks."""
         self._queue.put(item)
 
     def end(self) -> None:
@@ -88,20 +88,20 @@ class Writer:
         self._close()
         self._on_end(crash)
 
-    def _take(self, item: StreamMessage | Line) -> None:
+    def _take(self, item: StreamMessage | InputLine) -> None:
         if isinstance(item, StreamMessage):
-            line = self._ledger.line(item.metadata["line"])
+            line = self._tracker.get(item.metadata["line"])
             if line is not None:
                 self._write(line, result_record(line, item))
         elif self._ordered:
             self._held.append(item)
         else:
-            self._write(item, broken_record(item))
-        while self._held and self._ledger.is_oldest(self._held[0]):
-            broken = self._held.popleft()
-            self._write(broken, broken_record(broken))
+            self._write(item, invalid_record(item))
+        while self._held and self._tracker.is_oldest(self._held[0]):
+            invalid = self._held.popleft()
+            self._write(invalid, invalid_record(invalid))
 
-    def _write(self, line: Line, record: Record) -> None:
+    def _write(self, line: InputLine, record: Record) -> None:
         encoded, record = to_line(record)
         sink = self._output
         if self._errors is not None and record["status"] != "ok":
@@ -110,7 +110,7 @@ class Writer:
         if not self._failed:
             try:
                 sink.write(encoded)
-                self._ledger.settle(line.number, _FATES.get(record["status"], "failed"))
+                self._tracker.finish(line.number, _OUTCOMES.get(record["status"], "failed"))
             except OutputError as error:
                 self._failed = True
                 self._on_failure(error)
