@@ -45,6 +45,15 @@ Feature: rxlanggraph run can be stopped at any time without losing what has been
       | INT    | 130    |
       | TERM   | 143    |
 
+  Scenario Outline: What SIG<signal> says to be on the way is counted after the input has been stopped
+    When a run that takes in a line whenever something is printed gets SIG<signal>
+    Then the lines that it says to be on the way are all that it has taken in
+
+    Examples:
+      | signal |
+      | INT    |
+      | TERM   |
+
   Scenario: The second Ctrl-C cancels what is in flight, which has a record too
     Given "rxlanggraph run graphs.py:endless --input -" is running on lines that stay open
       """

@@ -9,7 +9,9 @@ import sys
 from behave import given, then, when
 from behave.runner import Context
 
+from rxlanggraph.cli.pipeline import supervisor
 from support import command
+from support.patching import patch
 
 HASTY = (
     "import sys; from rxlanggraph.cli import main; from rxlanggraph.cli.pipeline import job;"
@@ -160,3 +162,32 @@ def step_impl(context: Context) -> None:
 @then('it has said "{one}", "{other}" and nothing else')
 def step_impl(context: Context, one: str, other: str) -> None:
     assert context.err.split("\n") == [one, "", other, ""], context.err
+
+
+@when("a run that takes in a line whenever something is printed gets SIG{name}")
+def step_a_run_that_takes_in_lines_gets_a_signal(context: Context, name: str) -> None:
+    context.taken, context.printed, stopped = 2, [], []
+
+    def print_and_take_in(text: str) -> None:
+        context.printed.append(text)
+        if not stopped:
+            context.taken += 1
+
+    def work() -> None:
+        signal.raise_signal(signal.Signals[f"SIG{name}"])
+        supervised.post(supervised.end)
+
+    patch(context, supervisor, "print_stderr", print_and_take_in)
+    supervised = supervisor.Supervisor(
+        stop=lambda: stopped.append(True), cancel=lambda: None, open_lines=lambda: context.taken
+    )
+    try:
+        supervised.run(work, update=lambda: None)
+    finally:
+        supervised.release()
+
+
+@then("the lines that it says to be on the way are all that it has taken in")
+def step_the_lines_that_it_says_are_all(context: Context) -> None:
+    (text,) = context.printed
+    assert text.startswith(f"draining: {context.taken} still on the way"), text
