@@ -1,4 +1,4 @@
-Feature: rxlanggraph demo shows what is lost today, and that the bridge loses nothing
+Feature: rxlanggraph demo shows what plain asyncio loses, and that the bridge loses nothing
 
   The demo counts the airports of each state: a message for each airport, a thread for each state, the
   running count in LangGraph's checkpoints. It needs nothing but the installed package.
@@ -6,7 +6,7 @@ Feature: rxlanggraph demo shows what is lost today, and that the bridge loses no
   Scenario: Today's way loses updates, the bridge none, and each result is compared
     When the demo runs over 600 airports
     Then its exit status is 0
-    And it reports lost updates for today's way
+    And it reports lost updates for plain asyncio
     And it reports "lost updates   0 of 600" and "wrong results  0 of 600" for the bridge
     And it reports the speed of both
 

@@ -300,7 +300,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then the exit status is 1
     And "out.jsonl" is as it was
     When I run "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --ordered --journal j --resume-failed"
-    Then standard error says "put back: 1 that had failed"
+    Then standard error says "requeued 1 failed message"
     And "out.jsonl" has these records in any order
       | line | status  | content  |
       | 1    | ok      | 12       |
@@ -455,29 +455,29 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And standard error says "<remedy>"
 
     Examples:
-      | arguments                                                     | status | object                         | remedy              |
-      | run graphs.py:double -i good.jsonl --resume                   | 2 | --resume needs a --journal     | say where           |
-      | run graphs.py:double -i good.jsonl --resume-failed            | 2 | --resume-failed needs          | say where           |
-      | run graphs.py:double -i good.jsonl --no-output                | 2 | --no-output needs              | say where           |
-      | run graphs.py:double -i good.jsonl --no-output --errors e --journal j | 2 | --errors               | leave it out        |
-      | run graphs.py:double -i good.jsonl --journal good.jsonl       | 2 | --journal and --input are both | name another file   |
-      | run graphs.py:double -i good.jsonl -o j --journal j           | 2 | --journal and --output are both | name another file  |
-      | run graphs.py:double -i good.jsonl --journal text             | 2 | cannot open the journal text   | not a database      |
-      | run graphs.py:double -i good.jsonl --journal no/where         | 2 | cannot open the journal no/where | unable to open    |
-      | run graphs.py:double -i good.jsonl --journal memory:          | 2 | would die with the command     | name a file         |
-      | run graphs.py:double -i good.jsonl --journal gopher://here    | 2 | cannot open the journal gopher://here | must begin with |
-      | run graphs.py:double -i good.jsonl --journal redis://here#a/b | 2 | redis://here#a/b names no journal | up to 56 letters    |
-      | run graphs.py:double -i good.jsonl --journal sqlite:///j?k    | 2 | j?k names no journal           | is %3F              |
-      | run graphs.py:double -i good.jsonl --journal /dev/null        | 2 | cannot open the journal        | no regular file     |
-      | run graphs.py:double -i good.jsonl --journal redis://here/jobs | 2 | cannot open the journal       | number of a database |
-      | run graphs.py:double -i - --journal j                         | 2 | journal of standard input      | write it to a file  |
-      | run graphs.py:double -i /dev/null --journal j                 | 2 | journal of /dev/null           | write it to a file  |
-      | run graphs.py:double -i nowhere --journal j                   | 2 | cannot read nowhere            | give a readable     |
-      | run graphs.py:double -i good.jsonl -o no/where --journal j    | 4 | cannot write no/where          | name a file         |
-      | run graphs.py:double -i good.jsonl --journal redis://u:pass@127.0.0.1:1/ | 5 | redis://u:***@127.0.0.1:1/ gives no answer | --resume |
-      | status nowhere                                                | 2 | nowhere is no journal          | run --journal       |
-      | status text                                                   | 2 | cannot open the journal text   | not a database      |
-      | status redis://127.0.0.1:1/                                   | 5 | gives no answer                | ask again           |
+      | arguments                                                                | status | object                                     | remedy               |
+      | run graphs.py:double -i good.jsonl --resume                              | 2      | --resume needs a --journal                 | say where            |
+      | run graphs.py:double -i good.jsonl --resume-failed                       | 2      | --resume-failed needs                      | say where            |
+      | run graphs.py:double -i good.jsonl --no-output                           | 2      | --no-output needs                          | say where            |
+      | run graphs.py:double -i good.jsonl --no-output --errors e --journal j    | 2      | --errors                                   | leave it out         |
+      | run graphs.py:double -i good.jsonl --journal good.jsonl                  | 2      | --journal and --input are both             | name another file    |
+      | run graphs.py:double -i good.jsonl -o j --journal j                      | 2      | --journal and --output are both            | name another file    |
+      | run graphs.py:double -i good.jsonl --journal text                        | 2      | cannot open the journal text               | not a database       |
+      | run graphs.py:double -i good.jsonl --journal no/where                    | 2      | cannot open the journal no/where           | unable to open       |
+      | run graphs.py:double -i good.jsonl --journal memory:                     | 2      | would die with the command                 | name a file          |
+      | run graphs.py:double -i good.jsonl --journal gopher://here               | 2      | cannot open the journal gopher://here      | must begin with      |
+      | run graphs.py:double -i good.jsonl --journal redis://here#a/b            | 2      | redis://here#a/b does not name a journal   | up to 56 letters     |
+      | run graphs.py:double -i good.jsonl --journal sqlite:///j?k               | 2      | j?k does not name a journal                | is %3F               |
+      | run graphs.py:double -i good.jsonl --journal /dev/null                   | 2      | cannot open the journal                    | no regular file      |
+      | run graphs.py:double -i good.jsonl --journal redis://here/jobs           | 2      | cannot open the journal                    | number of a database |
+      | run graphs.py:double -i - --journal j                                    | 2      | journal of standard input                  | write it to a file   |
+      | run graphs.py:double -i /dev/null --journal j                            | 2      | journal of /dev/null                       | write it to a file   |
+      | run graphs.py:double -i nowhere --journal j                              | 2      | cannot read nowhere                        | give a readable      |
+      | run graphs.py:double -i good.jsonl -o no/where --journal j               | 4      | cannot write no/where                      | name a file          |
+      | run graphs.py:double -i good.jsonl --journal redis://u:pass@127.0.0.1:1/ | 5      | redis://u:***@127.0.0.1:1/ gives no answer | --resume             |
+      | status nowhere                                                           | 2      | nowhere is not a journal                   | run --journal        |
+      | status text                                                              | 2      | cannot open the journal text               | not a database       |
+      | status redis://127.0.0.1:1/                                              | 5      | gives no answer                            | ask again            |
 
   Scenario: A journal that gives no answer any more ends the command, and costs no answer
     Given the journal gives no answer when one is to be kept

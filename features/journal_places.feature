@@ -23,7 +23,7 @@ Feature: A journal is where its name says, and what is none stays as it is
     Given <what>, called "other"
     When I run "rxlanggraph status <name>"
     Then the exit status is 2
-    And standard error says "is no journal"
+    And standard error says "is not a journal"
     And the folder is as it was
 
     Examples:
@@ -37,7 +37,7 @@ Feature: A journal is where its name says, and what is none stays as it is
   Scenario: status makes no tables in PostgreSQL
     When I ask for the status of an empty database of PostgreSQL
     Then the exit status is 2
-    And standard error says "is no journal"
+    And standard error says "is not a journal"
     And the database is still empty
 
   Scenario: status shows a journal in a folder that cannot be written to
@@ -98,12 +98,12 @@ Feature: A journal is where its name says, and what is none stays as it is
     And standard error says "<why>"
 
     Examples:
-      | what      | arguments                                                            | status | why              |
-      | --journal | run graphs.py:double -i good.jsonl -o out.jsonl --journal {journal}  | 2      | cannot be opened |
-      | status    | status {journal}                                                     | 2      | is no journal    |
-      | --output  | run graphs.py:double -i good.jsonl -o {journal} --journal j          | 4      | cannot write     |
-      | --input   | run graphs.py:double -i {journal} -o out.jsonl --journal j           | 2      | cannot read      |
-      | a graph   | run {journal}.py:double -i good.jsonl -o out.jsonl                   | 2      | no file          |
+      | what      | arguments                                                           | status | why              |
+      | --journal | run graphs.py:double -i good.jsonl -o out.jsonl --journal {journal} | 2      | cannot be opened |
+      | status    | status {journal}                                                    | 2      | is not a journal |
+      | --output  | run graphs.py:double -i good.jsonl -o {journal} --journal j         | 4      | cannot write     |
+      | --input   | run graphs.py:double -i {journal} -o out.jsonl --journal j          | 2      | cannot read      |
+      | a graph   | run {journal}.py:double -i good.jsonl -o out.jsonl                  | 2      | no file          |
 
   Scenario: A path is taken as it is, with a % or a ? in it too
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal k%41?.db"

@@ -294,7 +294,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | 6    | invalid | null      |
       | 7    | invalid | null      |
     And the output's record of line 3 is "invalid": "--thread-key t" and "no such field"
-    And the output's record of line 6 is "invalid": "--thread-key t" and "no JSON object"
+    And the output's record of line 6 is "invalid": "--thread-key t" and "not a JSON object"
 
   Scenario: A graph that is bound to a thread needs no --thread-key, and every record tells the thread
     Given the file "in.jsonl"
@@ -428,39 +428,39 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And "out.jsonl" still says "kept"
 
     Examples: the graph
-      | arguments                                | object                         | remedy                   |
-      | graphs.py -i in.jsonl                    | 'graphs.py' names no graph     | MODULE_OR_FILE:GRAPH     |
-      | nowhere.py:graph -i in.jsonl             | no file 'nowhere.py'           | give the path            |
-      | a_module_that_is_not:g -i in.jsonl       | no module 'a_module_that_is_not' | check its name         |
-      | graphs:doubble -i in.jsonl               | 'graphs' has no 'doubble'      | did you mean double      |
-      | graphs.py:qqq -i in.jsonl                | has no 'qqq'                   | did you mean compiled or |
-      | graphs.py:number -i in.jsonl             | 'graphs.py:number' is no graph | pass a compiled          |
-      | graphs.py:State -i in.jsonl              | 'graphs.py:State' is a class   | name a graph             |
-      | graphs.py:builder -i in.jsonl            | is not compiled                | .compile()               |
-      | graphs.py:compiled -i in.jsonl           | graphs.py:compiled has a checkpointer | --thread-key      |
-      | graphs.py:on_thread -i in.jsonl --thread-key n | graphs.py:on_thread is bound to the thread 'all' | does not go with --thread-key |
-      | graphs.py:on_thread -i in.jsonl --journal j.sqlite | graphs.py:on_thread is bound to the thread 'all' | does not go with --journal |
-      | graphs.py:on_number -i in.jsonl        | 'graphs.py:on_number' cannot run | convert it with str() |
-      | failing.py:graph -i in.jsonl             | LookupError: no such model     | failing.py, line 1       |
-      | failing:graph -i in.jsonl                | LookupError: no such model     | failing.py, line 1       |
-      | needy:graph -i in.jsonl                  | a_package_that_nobody_has      | needy.py, line 1         |
-      | wrong.py:f -i in.jsonl                   | SyntaxError                    | wrong.py, line 1         |
-      | ./graphs:double -i in.jsonl              | no file './graphs'             | give the path            |
-      | ./in.jsonl:double -i in.jsonl            | './in.jsonl' is no Python file | must end in .py          |
+      | arguments                                          | object                                           | remedy                        |
+      | graphs.py -i in.jsonl                              | 'graphs.py' does not name a graph                | MODULE_OR_FILE:GRAPH          |
+      | nowhere.py:graph -i in.jsonl                       | no file 'nowhere.py'                             | give the path                 |
+      | a_module_that_is_not:g -i in.jsonl                 | no module 'a_module_that_is_not'                 | check its name                |
+      | graphs:doubble -i in.jsonl                         | 'graphs' has no 'doubble'                        | did you mean double           |
+      | graphs.py:qqq -i in.jsonl                          | has no 'qqq'                                     | did you mean compiled or      |
+      | graphs.py:number -i in.jsonl                       | 'graphs.py:number' is not a graph                | pass a compiled               |
+      | graphs.py:State -i in.jsonl                        | 'graphs.py:State' is a class                     | name a graph                  |
+      | graphs.py:builder -i in.jsonl                      | is not compiled                                  | .compile()                    |
+      | graphs.py:compiled -i in.jsonl                     | graphs.py:compiled has a checkpointer            | --thread-key                  |
+      | graphs.py:on_thread -i in.jsonl --thread-key n     | graphs.py:on_thread is bound to the thread 'all' | does not go with --thread-key |
+      | graphs.py:on_thread -i in.jsonl --journal j.sqlite | graphs.py:on_thread is bound to the thread 'all' | does not go with --journal    |
+      | graphs.py:on_number -i in.jsonl                    | 'graphs.py:on_number' cannot run                 | convert it with str()         |
+      | failing.py:graph -i in.jsonl                       | LookupError: no such model                       | failing.py, line 1            |
+      | failing:graph -i in.jsonl                          | LookupError: no such model                       | failing.py, line 1            |
+      | needy:graph -i in.jsonl                            | a_package_that_nobody_has                        | needy.py, line 1              |
+      | wrong.py:f -i in.jsonl                             | SyntaxError                                      | wrong.py, line 1              |
+      | ./graphs:double -i in.jsonl                        | no file './graphs'                               | give the path                 |
+      | ./in.jsonl:double -i in.jsonl                      | './in.jsonl' is not a Python file                | must end in .py               |
 
     Examples: the input and the options
-      | arguments                                | object                         | remedy                   |
-      | graphs.py:double -i nowhere.jsonl        | nowhere.jsonl: No such file    | give a readable file     |
-      | graphs.py:double -i .                    | cannot read .: Is a directory  | give a readable file     |
-      | graphs.py:double -i out.jsonl            | would overwrite the input      | name another file        |
-      | graphs.py:double -i in.jsonl --errors in.jsonl  | would overwrite the input | name another file      |
-      | graphs.py:double -i in.jsonl --errors out.jsonl | are both out.jsonl      | leave out --errors       |
-      | graphs.py:double -i in.jsonl --halt 0    | '0' is no bound                | such as 3                |
-      | graphs.py:double -i in.jsonl --halt 101% | '101%' is no bound             | such as 3                |
-      | graphs.py:double -i in.jsonl --rate 5    | '5' is no rate                 | 5/s                      |
-      | graphs.py:double -i in.jsonl --rate 0/s  | '0/s' is no rate               | 5/s                      |
-      | graphs.py:double -i in.jsonl -j 0        | --max-concurrency              | x>=1                     |
-      | graphs.py:double -i in.jsonl -j 10001    | '-j': 10,001 runs at a time    | give 10,000 at most      |
+      | arguments                                       | object                        | remedy               |
+      | graphs.py:double -i nowhere.jsonl               | nowhere.jsonl: No such file   | give a readable file |
+      | graphs.py:double -i .                           | cannot read .: Is a directory | give a readable file |
+      | graphs.py:double -i out.jsonl                   | would overwrite the input     | name another file    |
+      | graphs.py:double -i in.jsonl --errors in.jsonl  | would overwrite the input     | name another file    |
+      | graphs.py:double -i in.jsonl --errors out.jsonl | are both out.jsonl            | leave out --errors   |
+      | graphs.py:double -i in.jsonl --halt 0           | '0' is not a bound            | such as 3            |
+      | graphs.py:double -i in.jsonl --halt 101%        | '101%' is not a bound         | such as 3            |
+      | graphs.py:double -i in.jsonl --rate 5           | '5' is not a rate             | 5/s                  |
+      | graphs.py:double -i in.jsonl --rate 0/s         | '0/s' is not a rate           | 5/s                  |
+      | graphs.py:double -i in.jsonl -j 0               | --max-concurrency             | x>=1                 |
+      | graphs.py:double -i in.jsonl -j 10001           | '-j': 10,001 runs at a time   | give 10,000 at most  |
 
   Scenario: A CSV whose header names a column twice cannot be read
     Given the file "in.csv"

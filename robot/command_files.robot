@@ -149,10 +149,10 @@ What A Graph Prints Is Not Among The Records
 A Graph That Is Not There Is Named With A Remedy, And No File Is Touched
     [Template]    Command Refuses
     ${GRAPHS}:dubble    has no 'dubble'    did you mean double
-    ${GRAPHS}    names no graph    MODULE_OR_FILE:GRAPH
+    ${GRAPHS}    does not name a graph    MODULE_OR_FILE:GRAPH
     nowhere.py:graph    no file 'nowhere.py'    give the path
     nowhere:graph    no module 'nowhere'    check its name
-    ${GRAPHS}:number    is no graph    pass a compiled LangGraph graph
+    ${GRAPHS}:number    is not a graph    pass a compiled LangGraph graph
     ${GRAPHS}:remembering    has a checkpointer    --thread-key
 
 An Input That Cannot Be Read Is Named With A Remedy, And No File Is Touched

@@ -31,7 +31,9 @@ def step_impl(context: Context, count: int) -> None:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         context.status = main(["demo", "--messages", str(count)])
     context.err = err.getvalue()
-    _, context.today, context.bridge = re.split("Today's way:|Through the bridge:", out.getvalue())
+    _, context.plain, context.bridge = re.split(
+        "Plain asyncio:|Through the bridge:", out.getvalue()
+    )
 
 
 @then("its exit status is {status:d}")
@@ -39,10 +41,10 @@ def step_impl(context: Context, status: int) -> None:
     assert context.status == status, context.bridge
 
 
-@then("it reports lost updates for today's way")
+@then("it reports lost updates for plain asyncio")
 def step_impl(context: Context) -> None:
-    match = re.search(r"lost updates   ([\d,]+) of", context.today)
-    assert match and int(match[1].replace(",", "")) > 0, context.today
+    match = re.search(r"lost updates   ([\d,]+) of", context.plain)
+    assert match and int(match[1].replace(",", "")) > 0, context.plain
 
 
 @then('it reports "{one}" and "{other}" for the bridge')
@@ -52,7 +54,7 @@ def step_impl(context: Context, one: str, other: str) -> None:
 
 @then("it reports the speed of both")
 def step_impl(context: Context) -> None:
-    for text in (context.today, context.bridge):
+    for text in (context.plain, context.bridge):
         assert re.search(r"[\d,]+ messages/s \(\d+\.\d s\)", text), text
 
 

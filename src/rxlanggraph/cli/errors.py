@@ -4,7 +4,7 @@ Continues the tree of `rxlanggraph.errors`:
 
     RxLangGraphError
     └── CommandError               the command cannot go on; `status` becomes its exit status
-        ├── TargetError            MODULE_OR_FILE:GRAPH names no graph
+        ├── TargetError            MODULE_OR_FILE:GRAPH does not name a graph
         ├── InputError             the input cannot be read, or is not CSV at all
         ├── OutputError            a record could not be written
         ├── JournalError           the journal gives no answer

@@ -35,11 +35,13 @@ def load_graph(target: str) -> Any:
         A compiled LangGraph graph, another Runnable, or a function of the content.
 
     Raises:
-        TargetError: It has no ``:``, cannot be imported, has no such name, or that is no graph.
+        TargetError: It has no ``:``, cannot be imported, has no such name, or that is not a graph.
     """
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
-        raise TargetError(f"{target!r} names no graph: write MODULE_OR_FILE:GRAPH, {_EXAMPLE}")
+        raise TargetError(
+            f"{target!r} does not name a graph: write MODULE_OR_FILE:GRAPH, {_EXAMPLE}"
+        )
     is_file = place.endswith(".py") or "/" in place or "\\" in place
     module = _import_file(place) if is_file else _import_module(place)
     graph = _attribute(module, name, place)
@@ -56,7 +58,7 @@ def bound_thread(graph: Any, target: str) -> str | None:
     """The one thread that ``with_config`` has bound the graph to, if any.
 
     Raises:
-        TargetError: It is no string, or there are two.
+        TargetError: It is not a string, or there are two.
     """
     try:
         named = one_thread(threads_of(graph, None))
@@ -81,7 +83,7 @@ def _import_file(place: str) -> ModuleType:
     name = path.stem if path.stem not in sys.modules else f"_rxlanggraph_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TargetError(f"{place!r} is no Python file: its name must end in .py")
+        raise TargetError(f"{place!r} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     # LangGraph reads the annotations of a state class through its module's entry here.
     sys.modules[name] = module
@@ -154,4 +156,4 @@ def _check_graph(graph: Any, target: str) -> None:
     try:
         adapt_graph(graph)
     except InvalidTypeError as error:
-        raise TargetError(f"{target!r} is no graph: {error}") from error
+        raise TargetError(f"{target!r} is not a graph: {error}") from error

@@ -82,7 +82,7 @@ class _Seconds(click.FloatRange):
     ) -> float:
         seconds: float = super().convert(value, param, ctx)
         if math.isnan(seconds):
-            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
         return seconds
 
 
@@ -103,7 +103,7 @@ class _Seconds(click.FloatRange):
     "--errors",
     metavar="FILE",
     help="Failed results and invalid lines, with the raw line and the reason. Without it they "
-    "stand among the results.",
+    "are among the results.",
 )
 @click.option(
     "--format",
@@ -158,25 +158,27 @@ class _Seconds(click.FloatRange):
 @click.option(
     "--journal",
     metavar="FILE|URL",
-    help="Keep in this SQLite file, or on a server (postgresql://..., redis://...; #NAME behind it "
-    "for several), what was answered: killed at any moment, the run goes on with --resume. "
-    "--output is then completed instead of overwritten. A server's password is read from "
+    help="Checkpoint progress in this SQLite file, or on a server (postgresql://..., redis://...; "
+    "#NAME after it for several runs); after a kill, continue with --resume. --output is then "
+    "completed instead of overwritten. A server's password is read from "
     "RXLANGGRAPH_JOURNAL_PASSWORD, or from the file that RXLANGGRAPH_JOURNAL_PASSWORD_FILE names.",
 )
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on with the run of the journal, or begin it. Several processes, on several machines, "
-    "may work on one journal, each with a copy of the input.",
+    help="Continue the run of the journal, or begin it. Several processes, on several machines, "
+    "may share one journal, each with a copy of the input.",
 )
 @click.option(
     "--resume-failed",
     is_flag=True,
-    help="As --resume, and run again what has failed or killed its workers. Its records are "
+    help="As --resume, and requeue the messages that have failed or are dead. Their records are "
     "replaced.",
 )
 @click.option(
-    "--no-output", is_flag=True, help="With --journal: work only; another process writes."
+    "--no-output",
+    is_flag=True,
+    help="With --journal: run a worker that writes no results; another process writes them.",
 )
 @click.option(
     "--lease",
@@ -184,7 +186,7 @@ class _Seconds(click.FloatRange):
     metavar="SECONDS",
     default=15.0,
     show_default=True,
-    help="With --journal: after so long others take over what a process had that died.",
+    help="With --journal: how long a process may be silent before others take over its messages.",
 )
 @click.option(
     "--max-attempts",
@@ -192,9 +194,9 @@ class _Seconds(click.FloatRange):
     metavar="N",
     default=10,
     show_default=True,
-    help="With --journal: how many workers may die of a message before it is given up (dead). "
-    "What is in flight beside one that kills its worker loses an attempt too: --resume-failed "
-    "-j 1, and --resume -j 1 after each death, run one at a time, so that only that one dies.",
+    help="With --journal: worker crashes before a message is dead-lettered (status dead). Messages "
+    "in flight beside the one that crashes the worker lose an attempt too: --resume-failed -j 1, "
+    "and --resume -j 1 after each crash, run one at a time, so that only the culprit is given up.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
 def run(

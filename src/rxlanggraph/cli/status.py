@@ -12,15 +12,15 @@ __all__ = ["status"]
 
 
 @click.command(
-    epilog="Exit status: 0; 2 if it is no journal; 5 if the journal gives no answer.",
+    epilog="Exit status: 0; 2 if it is not a journal; 5 if the journal gives no answer.",
 )
 @click.argument("journal", metavar="JOURNAL")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def status(journal: str, *, as_json: bool) -> int:
-    """Show how far a run is, who works on how much, and what has failed or died.
+    """Show how far a run is, which worker has how much in flight, and what failed or is dead.
 
-    JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. What a worker had
-    that died counts as in flight until its lease is over.
+    JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. What a dead
+    worker had counts as in flight until its lease expires.
     """
     # Databases take their time to import: nothing that --help has to wait for.
     from rxlanggraph.cli.journal.status_report import SHOWN, status_of, table_of  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``rxlanggraph demo``: updates that are lost today, and none lost through the bridge.
+"""``rxlanggraph demo``: updates lost with plain asyncio, and none through the bridge.
 
 A map; each imports only from those above it.
 
@@ -33,7 +33,7 @@ __all__ = ["demo"]
     help="How many of the 3,376 airports; all take half a minute on a slow machine.",
 )
 def demo(count: int) -> int:
-    """Count the airports of each state, today's way and through the bridge.
+    """Count the airports of each state, with plain asyncio and through the bridge.
 
     Each airport is a message, each state a LangGraph thread with a running count in its
     checkpoints. Offline, without a key; takes less than half a minute.
@@ -48,15 +48,15 @@ def demo(count: int) -> int:
         f"{len(messages):,} messages on {threads} threads. Each reads its thread's count from the\n"
         f"checkpoint, awaits {pause:.0f} ms in place of a model, and writes count + 1."
     )
-    click.echo("\nToday's way: flat_map + run_coroutine_threadsafe(graph.ainvoke(...))")
-    before = workload.todays_way(messages)
+    click.echo("\nPlain asyncio: flat_map + run_coroutine_threadsafe(graph.ainvoke(...))")
+    before = workload.through_asyncio(messages)
     _show(before)
     click.echo("\nThrough the bridge: bridge.invoke(graph)")
     after = workload.through_bridge(messages)
     _show(after)
     held = after.lost == after.wrong == 0 and after.results == after.messages
     click.echo(
-        f"\nThe bridge lost {after.lost:,} updates where today's way lost {before.lost:,}, in "
+        f"\nThe bridge lost {after.lost:,} updates where plain asyncio lost {before.lost:,}, in "
         f"{after.seconds / max(before.seconds, 1e-9):.2f} times its time."
     )
     if not held:

@@ -24,7 +24,7 @@ from reactivex import operators as ops
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 
-__all__ = ["MODEL_SECONDS", "Airport", "Tally", "airports", "through_bridge", "todays_way"]
+__all__ = ["MODEL_SECONDS", "Airport", "Tally", "airports", "through_asyncio", "through_bridge"]
 
 MODEL_SECONDS = 0.005
 """How long the stand-in for a model call takes."""
@@ -88,8 +88,8 @@ class Tally:
         return self.messages / max(self.seconds, 1e-9)
 
 
-def todays_way(messages: Sequence[Airport]) -> Tally:
-    """Run them as people do today: ``flat_map`` and ``run_coroutine_threadsafe``.
+def through_asyncio(messages: Sequence[Airport]) -> Tally:
+    """Run them with plain asyncio: ``flat_map`` and ``run_coroutine_threadsafe``.
 
     Any thread without a running loop; blocks until the last result is out.
     """

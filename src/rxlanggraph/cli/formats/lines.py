@@ -19,7 +19,7 @@ class InputLine:
 
     Args:
         number: Its first line in the input, counted from 1, blank lines and a CSV header too.
-        raw: Its text without the newline; bytes that are no UTF-8 as surrogate escapes.
+        raw: Its text without the newline; bytes that are not UTF-8 as surrogate escapes.
         end: Bytes of the input up to and including it.
         content: The message; None where ``problem`` says why there is none.
         problem: Why the line is invalid, or None.
@@ -85,7 +85,7 @@ def _encoding_problem(text: str) -> str | None:
 
 
 def thread_or_problem(line: InputLine, key: str | None) -> tuple[str | None, str | None]:
-    """Return the thread of a line that is a message, or else why it is none."""
+    """Return the thread of a line that is a message, or else why it is not one."""
     if line.problem is not None or key is None:
         return None, line.problem
     return _thread_of(line.content, key)
@@ -94,12 +94,15 @@ def thread_or_problem(line: InputLine, key: str | None) -> tuple[str | None, str
 def _thread_of(content: object, key: str) -> tuple[str | None, str | None]:
     """Return the thread that ``content`` belongs to, or else why it has none."""
     if not isinstance(content, dict):
-        return None, f"--thread-key {key}: the line is no JSON object"
+        return None, f"--thread-key {key}: the line is not a JSON object"
     if key not in content:
         return None, f"--thread-key {key}: the line has no such field"
     value = content[key]
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        return None, f"--thread-key {key}: {value!r} names no thread; a string or an integer does"
+        return (
+            None,
+            f"--thread-key {key}: {value!r} cannot name a thread; a string or an integer can",
+        )
     try:
         return str(value).encode().decode(), None
     except UnicodeEncodeError:

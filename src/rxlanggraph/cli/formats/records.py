@@ -32,7 +32,7 @@ def result_record(line: InputLine, result: StreamMessage) -> Record:
 
 
 def invalid_record(line: InputLine) -> Record:
-    """Return the record of a line that is no message, and never ran."""
+    """Return the record of a line that is not a message, and never ran."""
     return {
         "line": line.number,
         "id": None,

@@ -51,7 +51,7 @@ class JournalOptions:
 
     Args:
         lease: Seconds after which a worker that is silent has lost its messages.
-        max_attempts: How many workers may die of a message.
+        max_attempts: Worker crashes before a message is dead-lettered.
     """
 
     lease: float

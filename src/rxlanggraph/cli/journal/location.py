@@ -1,4 +1,4 @@
-"""Where a journal is, and what of it is not for everybody: its server's password, its file."""
+"""Where a journal is, and what of it is private: its server's password, its file."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def parse_location(where: str) -> JournalLocation:
     if begin := _FILE_URL.match(where):
         if "?" in where:
             raise CommandError(
-                f"{masked(where)} names no journal: a ? in the name of a file is %3F"
+                f"{masked(where)} does not name a journal: a ? in the name of a file is %3F"
             )
         return _file(where, unquote(where[begin.end() :], errors="surrogateescape"))
     if _URL.match(where):
         return _on_server(where)
     if _NO_FILE.match(where):
         raise CommandError(
-            f"{masked(where)} names no journal: a server's URL begins with postgresql:// or "
+            f"{masked(where)} does not name a journal: a server's URL begins with postgresql:// or "
             "redis://, that of a file with sqlite:///; for a file of that name write ./ before it"
         )
     return _file(where, where)
@@ -93,10 +93,10 @@ def _on_server(where: str) -> JournalLocation:
         # A # in a password is as wrong there as a second @.
         check_address(where.replace("#", "@", 1) if "@" in run else url)
     except InvalidArgumentError as error:
-        raise CommandError(f"{name} names no journal: {error}") from None
+        raise CommandError(f"{name} does not name a journal: {error}") from None
     if run and not _NAME.fullmatch(run):
         raise CommandError(
-            f"{name} names no journal: after # come up to 56 letters, digits and . _ : -"
+            f"{name} does not name a journal: after # come up to 56 letters, digits and . _ : -"
         )
     exposes_password = has_password(url)
     if not exposes_password and (password := journal_password()):
@@ -106,7 +106,7 @@ def _on_server(where: str) -> JournalLocation:
 
 def _file(name: str, path: str) -> JournalLocation:
     if not path:
-        raise CommandError(f"{name!r} names no journal: give the path of a file")
+        raise CommandError(f"{name!r} does not name a journal: give the path of a file")
     absolute = Path(path).absolute()
     return JournalLocation(
         name, f"sqlite:///{quote(os.fsencode(absolute))}", "journal:run", absolute
@@ -130,7 +130,7 @@ def journal_password() -> str | None:
     try:
         return Path(file).read_text("utf-8").rstrip("\r\n")
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise CommandError(f"cannot read {file}, which {_OF_FILE} names: {reason}") from None
 
 

@@ -2,11 +2,11 @@
 
 A journal is a namespace of shared state (`rxlanggraph.state`), and holds
 
-    the value "run"       which graph, which input: written once, by whoever begins
+    the value "run"       which graph, which input: written once, by the process that begins
     the value "ingest"    how far the input was taken over, and how many lines were invalid
     the queue "lines"     a task for each message, its key the number of its line. Completed: it
                           is ok, and the result is its record. Dead with a record as its error: it
-                          has failed. Dead without: every worker that had it died.
+                          has failed. Dead without: every worker that had it crashed.
 
 So a line is answered when its task is completed or dead, and the backend sees to it that this
 happens once. What the output holds is a copy, which can always be made again.
@@ -132,7 +132,7 @@ def run_from(value: Any) -> RunIdentity:
 
 
 def begin(state: SyncState, run: RunIdentity) -> RunIdentity | None:
-    """Make ``run`` that of the journal; None if somebody else has begun one just now."""
+    """Make ``run`` that of the journal; None if another process has begun one just now."""
     begun = replace(run, id=str(uuid7()), begun=datetime.now(UTC).isoformat(timespec="seconds"))
     return begun if state.set_if_not_exists(RUN, kept(begun), None) else None
 
@@ -260,7 +260,7 @@ def _lane(thread_id: str) -> str:
 
 
 def dead_record(run: RunIdentity, letter: DeadLetter) -> Record:
-    """Return the record of a message that nobody lived to answer."""
+    """Return the record of a message whose workers all crashed."""
     line = line_from(letter.item)
     return {
         "line": line.line,

@@ -42,7 +42,7 @@ class Output:
         self._file = file
 
     def try_lock(self) -> bool:
-        """Lock the file; False if another process has it. A pipe is nobody else's.
+        """Lock the file; False if another process has it. A pipe has no lock.
 
         Raises:
             OutputError: The file system has no locks.

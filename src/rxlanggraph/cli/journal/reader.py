@@ -1,8 +1,8 @@
-"""From the lines of an input to tasks of the journal: each once, in order, whoever is killed.
+"""From the lines of an input to tasks of the journal: each once, in order, despite kills.
 
 Several processes may take over the same input. A lock keeps them from doing it at the same time,
 and only saves work: a line that is known is not added again, since its number is its key. So a
-process that adds on although it has lost the lock, having been stopped for a while, harms nobody:
+process that adds on although it has lost the lock, having been stopped for a while, does no harm:
 each process adds in the order of the input, without a gap, from where the input was taken over.
 """
 
@@ -148,7 +148,7 @@ class Ingester:
         state: The journal.
         run: Whose journal it is.
         source: The input.
-        max_attempts: How many workers may die of a message.
+        max_attempts: Worker crashes before a message is dead-lettered.
         retry: With a journal that gives no answer.
         on_invalid: Told, in that thread, how many more lines are invalid.
         on_end: Told, in that thread, that it has ended, and by which error.

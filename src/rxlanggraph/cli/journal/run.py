@@ -40,7 +40,7 @@ class RunRequest:
         paths: What to read and write.
         options: How to run.
         resume: Whether to go on with a run that was begun.
-        resume_failed: Whether to put back what has failed.
+        resume_failed: Whether to requeue what has failed.
     """
 
     location: JournalLocation
@@ -126,7 +126,7 @@ def _begin(
             for path in (wanted.paths.output, wanted.paths.errors)
         )
         known = known or begin(state, run) or _admitted(wanted, run, state)
-        assert known is not None, "nobody takes a run out of a journal"
+        assert known is not None, "a run is never taken out of a journal"
         if wanted.resume_failed:
             _requeue_failed(state)
         opened.pop_all()  # closed by the writer thread from now on
@@ -172,4 +172,4 @@ def _opened(
 
 def _requeue_failed(state: SyncState) -> None:
     count = state.requeue(QUEUE)
-    print_stderr(f"put back: {count:,} that had failed")
+    print_stderr(f"requeued {count:,} failed message{'' if count == 1 else 's'}")

@@ -32,7 +32,7 @@ SHOWN: Final = 20
 def status_of(where: str, shown: int | None = None) -> Status:
     """Return the status of a journal, as data. Blocks; no loop may run in this thread.
 
-    What is no journal stays as it is: nothing is made in it.
+    What is not a journal stays as it is: nothing is made in it.
 
     Args:
         where: The journal.
@@ -93,7 +93,7 @@ async def _status_of(location: JournalLocation, url: str, shown: int | None) -> 
 
 def _none(location: JournalLocation) -> JournalMismatchError:
     return JournalMismatchError(
-        f"{location.name} is no journal; name one that 'rxlanggraph run --journal' has begun"
+        f"{location.name} is not a journal; name one that 'rxlanggraph run --journal' has begun"
     )
 
 

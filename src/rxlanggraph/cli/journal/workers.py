@@ -90,7 +90,7 @@ class WorkerPool:
             task.cancel()
 
     def cancelling(self) -> None:
-        """Note that runs are about to be cancelled: what is so has no answer. On the loop."""
+        """Note that runs are about to be cancelled: they stay unanswered. On the loop."""
         self._cancelling = True
         self.stop()
 
@@ -156,7 +156,7 @@ class WorkerPool:
         return False
 
     async def _result(self, claim: Claim) -> StreamMessage | None:
-        """Run the graph; None if somebody has cancelled that: there is no answer yet."""
+        """Run the graph; None if that was cancelled from outside: there is no answer yet."""
         line = line_from(claim.item)
         message = StreamMessage(
             json.loads(line.content),

@@ -290,7 +290,7 @@ class JournalWriter:
                     continue  # there is more where these came from, or may be
                 if not found and self._ending.is_set():
                     if not self._complete or self._results.any_pending():
-                        return False  # they come when somebody goes on
+                        return False  # they come when the run is resumed
                     in_vain += 1
                     self._check_lost(in_vain)
                 self._ending.wait(pause)
@@ -298,7 +298,7 @@ class JournalWriter:
         return False
 
     def _check_lost(self, in_vain: int) -> None:
-        """Raise if nobody will ever answer what is looked for.
+        """Raise if what is looked for will never be answered.
 
         Twice in vain, since the first look may have begun before all was answered.
         """

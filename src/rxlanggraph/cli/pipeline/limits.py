@@ -49,7 +49,7 @@ class RateLimiter:
         interval = _SECONDS[match["unit"]] / count if match and count else 0.0
         # Neither none at all nor more than a thread can wait.
         if not 0 < interval <= threading.TIMEOUT_MAX:
-            raise InvalidArgumentError(f"{text!r} is no rate: write 5/s, 90/m or 1000/h")
+            raise InvalidArgumentError(f"{text!r} is not a rate: write 5/s, 90/m or 1000/h")
         return cls(interval)
 
     def reserve(self) -> float:
@@ -96,7 +96,7 @@ class FailureLimit:
         if match and not match["percent"] and count >= 1 and count.is_integer():
             return cls(failures=int(count))
         raise InvalidArgumentError(
-            f"{text!r} is no bound: write a number of failures from 1 on, such as 3, or a "
+            f"{text!r} is not a bound: write a number of failures from 1 on, such as 3, or a "
             "percentage up to 100, such as 10%"
         )
 

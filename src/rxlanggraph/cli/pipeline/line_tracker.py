@@ -26,7 +26,7 @@ class LineCounts:
         read: Lines read that were not blank.
         ok: Their result is in the output.
         failed: Their run failed, timed out or was interrupted, and the record says so.
-        invalid: They are no message, and the record says so.
+        invalid: They are not messages, and the record says so.
         cancelled: Their run was cancelled, and the record says so.
         open: They have no record: still on their way or, at the end, never run or not written.
         bytes_read: Bytes of the input up to the last line read.

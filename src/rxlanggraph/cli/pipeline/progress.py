@@ -26,7 +26,7 @@ from rxlanggraph.cli.stderr import print_stderr
 __all__ = ["Reporter", "reporter_for"]
 
 LINE_EVERY = 5.0
-"""Seconds from one line to the next where standard error is no terminal."""
+"""Seconds from one line to the next where standard error is not a terminal."""
 _SPEED_OVER = 10.0
 
 
@@ -44,13 +44,13 @@ def reporter_for(size: int | None, *, quiet: bool, output_on_terminal: bool) -> 
     """Return the reporter that suits standard error.
 
     Args:
-        size: Bytes of the input, or None where nobody knows.
+        size: Bytes of the input, or None where that is unknown.
         quiet: Show nothing.
         output_on_terminal: The results go to a terminal: a bar would be torn apart by them.
     """
     if quiet:
         return _Silence()
-    if sys.stderr is None:  # closed by whoever started the command
+    if sys.stderr is None:  # closed by the parent process
         return _Silence()
     if sys.stderr.isatty() and not output_on_terminal:
         return _Bar(size)

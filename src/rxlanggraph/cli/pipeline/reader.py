@@ -37,7 +37,7 @@ class InputReader:
             pipeline needs: nothing behind it can hold more.
         thread_key: The field of a message's content that names its thread.
         rate: How fast to take lines in.
-        on_invalid: Told, in the reader thread, of each line that is no message.
+        on_invalid: Told, in the reader thread, of each line that is not a message.
         on_failure: Told, in the reader thread, of what ended the reading early.
     """
 

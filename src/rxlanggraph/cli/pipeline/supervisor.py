@@ -76,7 +76,7 @@ class Supervisor:
             update()
 
     def release(self) -> None:
-        """Give the signals back to whoever had them before `run`."""
+        """Restore the signal handlers from before `run`."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
