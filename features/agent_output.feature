@@ -78,21 +78,21 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | the queue        |
       | an asyncio.Queue |
 
-  Scenario: A consumer that stops costs the others one wait of patience, and no more
-    Given turns with a patience of 1 second, by a clock of our own
+  Scenario: A consumer that stops costs the others one fairness timeout, and no more
+    Given turns with a fairness timeout of 1 second, by a clock of our own
     And two who were served, and were quick to ask again
     When one of them asks on, and the other does not
     Then it waits until 1 second after the other was served
     And from then on it waits for nobody
 
   Scenario: A consumer that was slow is waited for again once it has been quick
-    Given turns with a patience of 1 second, by a clock of our own
+    Given turns with a fairness timeout of 1 second, by a clock of our own
     And two who were served, and were quick to ask again
     When one comes back after 3 seconds, and then after no time
     Then it is not waited for after the first, and is after the second
 
   Scenario: Who comes new and new starves nobody
-    Given turns with a patience of 1 second, by a clock of our own
+    Given turns with a fairness timeout of 1 second, by a clock of our own
     When one asks again and again, and before each of its turns 3 come new
     Then it has its turn after those 3 at the latest, each time
 
@@ -184,7 +184,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
 
   Scenario: A loop that stands still keeps nobody waiting after the end
     Given an output queue
-    And a promise is taken back soon from a loop that stands still
+    And a reservation is taken back soon from a loop that stands still
     When an item goes to one whose loop stands still, and the run ends while another waits
     Then the other has got it
 
@@ -279,7 +279,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
 
   Scenario: A loop that stands still does not keep a bounded queue full
     Given a bounded output queue
-    And a promise is taken back soon from a loop that stands still
+    And a reservation is taken back soon from a loop that stands still
     When two items go to two whose loop stands still, as one more waits to get, and one to put
     Then both have done what they waited for
 
@@ -392,15 +392,15 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
     Then that output queue is refused with InvalidArgumentError, which is a ValueError
 
     Examples:
-      | argument         |
-      | maxsize=-1       |
-      | maxsize=1.5      |
-      | maxsize=True     |
-      | maxsize=None     |
-      | patience=-1      |
-      | patience=nan     |
-      | patience=inf     |
-      | patience='1'     |
+      | argument             |
+      | maxsize=-1           |
+      | maxsize=1.5          |
+      | maxsize=True         |
+      | maxsize=None         |
+      | fairness_timeout=-1  |
+      | fairness_timeout=nan |
+      | fairness_timeout=inf |
+      | fairness_timeout='1' |
 
   Scenario Outline: A time limit of <value> is refused at the call
     Given an output queue

@@ -146,7 +146,7 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | IDLE     | FINISHED |
 
   Scenario: The table of legal transitions is what is done, for every pair of states
-    Then a block enters exactly what LEGAL says, from each state that can be had
+    Then a block enters exactly what LEGAL_TRANSITIONS says, from each state that can be had
 
   Scenario Outline: <thing> is no state
     Given a state machine

@@ -231,7 +231,7 @@ def a_run_leaves_something_behind(context: Context, ended: str, kind: str) -> No
     async def main() -> list[Any]:
         agent.leaves = leftover.start
         if kind == "a task that waits for room":
-            agent.output_queue._room.size = 1
+            agent.output_queue._capacity.size = 1
             agent.output_queue.put_nowait("full")
             await agent.run(None)
         else:
@@ -453,14 +453,14 @@ def the_stream_is_refused(context: Context, error: str, text: str) -> None:
 def it_has_run_while_the_collector_does_not(context: Context) -> None:
     context.alive = weakref.WeakSet()
 
-    class Known(run_module.Run):
+    class Known(run_module.AgentRun):
         __slots__ = ("__weakref__",)
 
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             context.alive.add(self)
 
-    patch(context, agent_module, "Run", Known)
+    patch(context, agent_module, "AgentRun", Known)
 
     async def main() -> None:
         await context.agent.run("hello")

@@ -127,7 +127,9 @@ def a_pool_which_keeps_in_the_same_checkpointer(context: Context) -> None:
         context.agents.append(BaseAgent(thread_id, graph=context.shown.graph))
         return context.agents[-1]
 
-    context.pools = [AgentPool(make, keep_in=context.shown.graph.checkpointer) for _ in range(2)]
+    context.pools = [
+        AgentPool(make, persistence=context.shown.graph.checkpointer) for _ in range(2)
+    ]
 
 
 @when(
@@ -248,7 +250,7 @@ def a_pool_which_clears_its_memory(context: Context, how: str) -> None:
         agent.asks_first = how.startswith("once")
         return agent
 
-    context.pool = AgentPool(make, max_agents=1, keep_in=context.store)
+    context.pool = AgentPool(make, max_agents=1, persistence=context.store)
 
 
 @when('"one" is asked, "clear it" once others had the place, and "two" once they had it again')

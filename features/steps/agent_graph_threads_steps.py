@@ -157,7 +157,7 @@ def its_thread_and_its_memory_hold_what_they_held_each_time(context: Context) ->
 def it_is_cancelled_while_its_answer_waits(context: Context) -> None:
     async def cancel_at_the_end(asked: Asked) -> None:
         queue: OutputQueue[Any] = asked.agents[-1].output_queue
-        queue._room.size = 1
+        queue._capacity.size = 1
         task = asyncio.create_task(asked.ask("hello?"))
         for _ in range(10_000):
             if len(await asked.said()) == len(BEFORE) + 2:
@@ -168,7 +168,7 @@ def it_is_cancelled_while_its_answer_waits(context: Context) -> None:
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled(), task
-        queue._room.size = 0
+        queue._capacity.size = 0
 
     async def fill(asked: Asked) -> None:
         queue: OutputQueue[Any] = asked.agents[-1].output_queue

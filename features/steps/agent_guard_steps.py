@@ -8,7 +8,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.agent import AgentPool, run_lock
-from rxlanggraph.agent.line import Line
+from rxlanggraph.concurrency.waiters import WaiterQueue
 from rxlanggraph.errors import AgentBusyError
 from support.agent_runs import AGENTS, call_from, outcome
 from support.patching import patch
@@ -25,10 +25,10 @@ def begin_lost_run(context: Context) -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def in_line(line: Line, count: int) -> None:
+async def in_line(waiting: WaiterQueue, count: int) -> None:
     """Return when so many callers wait for their turn."""
     async with asyncio.timeout(LIMIT):
-        while len(line._places) < count:  # noqa: ASYNC110 - a line tells nobody
+        while len(waiting) < count:  # noqa: ASYNC110 - a queue tells nobody
             await asyncio.sleep(0)
 
 
@@ -63,7 +63,7 @@ def step_impl(context: Context) -> None:
     agent = context.agent
     loop = begin_lost_run(context)
     waiting = thread(call_from, "tasks", 1, lambda _: agent.run("next", on_busy="enqueue"))
-    loop.run_until_complete(in_line(agent._guard._line, 1))
+    loop.run_until_complete(in_line(agent._run_lock._queue, 1))
     loop.close()
     (context.answer,) = waiting.result(LIMIT)
 
@@ -81,7 +81,7 @@ def step_impl(context: Context) -> None:
     context.loop = asyncio.new_event_loop()
     context.asleep = context.loop.create_task(agent.run("asleep", LIMIT, on_busy="enqueue"))
     context.add_cleanup(context.loop.close)
-    context.loop.run_until_complete(in_line(agent._guard._line, 1))
+    context.loop.run_until_complete(in_line(agent._run_lock._queue, 1))
 
 
 @when("the gate opens once two more have come, of whom one waits and one does not")
@@ -90,7 +90,7 @@ def step_impl(context: Context) -> None:
 
     async def main() -> None:
         waiting = asyncio.create_task(agent.run("waits", LIMIT, on_busy="enqueue"))
-        await in_line(agent._guard._line, 2)
+        await in_line(agent._run_lock._queue, 2)
         context.refused = await outcome(agent.run("does not wait"))
         agent.gate.open()
         context.waited = await waiting
@@ -138,9 +138,9 @@ def step_impl(context: Context) -> None:
     async def main() -> None:
         tasks = [asyncio.create_task(ask("in"))]
         await asyncio.to_thread(agent.log.wait_for, 1)
-        await asyncio.to_thread(loop.run_until_complete, in_line(pool._line, 1))
+        await asyncio.to_thread(loop.run_until_complete, in_line(pool._queue, 1))
         tasks += [asyncio.create_task(ask(name)) for name in ("one", "two")]
-        await in_line(pool._line, 3)
+        await in_line(pool._queue, 3)
         agent.gate.open()
         context.answers = await asyncio.gather(*tasks)
 
@@ -179,7 +179,7 @@ def step_impl(context: Context) -> None:
 
 @given("a guard with a caller in whose loop is being closed, and one in line")
 def step_impl(context: Context) -> None:
-    context.guard = run_lock.RunGuard(AgentBusyError)
+    context.guard = run_lock.RunLock(AgentBusyError)
     context.inside = []
 
 

@@ -99,13 +99,13 @@ def send_one_more(context: Context) -> None:
 
 @when("the thread is deleted from the checkpointer, and is sent another request")
 def step_impl(context: Context) -> None:
-    context.talking.keep_in.delete_thread("thread")
+    context.talking.persistence.delete_thread("thread")
     send_one_more(context)
 
 
 @when("the thread is deleted from the checkpointer")
 def step_impl(context: Context) -> None:
-    context.talking.keep_in.delete_thread("thread")
+    context.talking.persistence.delete_thread("thread")
 
 
 @when("another agent takes the place of its agent")
@@ -119,12 +119,14 @@ def step_impl(context: Context) -> None:
 
 @then("each run but the first has written {count:d} messages, and has removed none")
 def step_impl(context: Context, count: int) -> None:
-    assert context.talking.keep_in.updates == [(count, 0)] * 29, context.talking.keep_in.updates
+    assert context.talking.persistence.updates == [(count, 0)] * 29, (
+        context.talking.persistence.updates
+    )
 
 
 @then("each run from the third on has written {count:d} messages, and has removed {removed:d}")
 def step_impl(context: Context, count: int, removed: int) -> None:
-    second, *later = context.talking.keep_in.updates
+    second, *later = context.talking.persistence.updates
     assert second == (count, 0), second
     assert later == [(count, removed)] * 28, later
 
@@ -159,7 +161,7 @@ def step_impl(context: Context) -> None:
 
 def found_by_another_pool(context: Context) -> tuple[Message, ...]:
     """As another process would find it."""
-    later = Talking(context.talking.keep_in)
+    later = Talking(context.talking.persistence)
     return run(later.found_by_another(later.pool()))
 
 
@@ -243,7 +245,7 @@ def step_impl(context: Context) -> None:
     builder.add_node("answer", answer)
     builder.add_edge(START, "answer")
     graph = builder.compile(checkpointer=saver)
-    context.pool = AgentPool(make, max_agents=1, keep_in=saver)
+    context.pool = AgentPool(make, max_agents=1, persistence=saver)
 
 
 @when('requests are sent on the threads "a", "a", "b" and "a", the second of which fails')

@@ -17,7 +17,7 @@ from mcp.server.auth.provider import AccessToken
 from rxlanggraph.agent import AgentPool, BaseAgent, Memory
 from rxlanggraph.agent.mcp import conversations, mcp_server
 from rxlanggraph.agent.mcp import server as mcp_module
-from rxlanggraph.agent.mcp.conversations import Conversations
+from rxlanggraph.agent.mcp.conversations import ConversationTable
 from rxlanggraph.concurrency.tasks import silence_pending_warning
 from rxlanggraph.errors import InvalidArgumentError
 from support.listening import listening
@@ -36,11 +36,11 @@ def serve(context: Context, whom: str, **options: Any) -> None:
         served.agent = target
     naive = not isinstance(target, BaseAgent | AgentPool)
 
-    def make(*arguments: Any) -> Conversations:
-        context.conversations = Conversations(*arguments)
+    def make(*arguments: Any) -> ConversationTable:
+        context.conversations = ConversationTable(*arguments)
         return context.conversations
 
-    patch(context, mcp_module, "Conversations", make)
+    patch(context, mcp_module, "ConversationTable", make)
     context.server = target if naive else mcp_server(target, **options)
 
 
@@ -235,7 +235,7 @@ def leaves_before_the_answer(context: Context, text: str, how: str) -> None:
 def remembered(context: Context) -> list[Any]:
     """What is kept outside of the agent's own memory."""
     served = context.served
-    kept = served.pool._keeper._kept if served.pool else []
+    kept = served.pool._store._kept if served.pool else []
     return [*served.saver.storage, *kept]
 
 
@@ -318,7 +318,7 @@ def is_gone(context: Context) -> None:
 
 @given("a call that has begun a conversation")
 def call_has_begun(context: Context) -> None:
-    context.conversations = Conversations(1, 60.0)
+    context.conversations = ConversationTable(1, 60.0)
     home, request = conversations._Home(), SimpleNamespace(scope={})
     ctx: Any = SimpleNamespace(session=None, lifespan_context=home, request=request)
 
@@ -410,7 +410,7 @@ def says_to_all_of_them(context: Context, text: str) -> None:
 def others_have_forgotten(context: Context) -> None:
     assert any("could not be forgotten everywhere" in text for text in context.log), context.log
     assert context.left == ["checkpointer" in context.forgetless, False], context.left
-    assert not context.pools[-1]._keeper._kept
+    assert not context.pools[-1]._store._kept
 
 
 @when('a client says "{text}" {how}, and leaves while another is answered')

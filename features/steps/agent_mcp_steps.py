@@ -7,7 +7,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import errors
-from rxlanggraph.agent.conversation.mcp_text import text_of
+from rxlanggraph.agent.conversation.mcp_text import extract_text
 from support.mcp_agents import IMAGE, Mail, Naive, Obedient, noting
 from support.mcp_forms import FORMS
 from support.mcp_virtual import in_virtual_time
@@ -17,7 +17,7 @@ from support.mcp_virtual import in_virtual_time
 
 @when("the text is taken out of {form}")
 def step_impl(context: Context, form: str) -> None:
-    noting(context, lambda: text_of(FORMS[form]()))
+    noting(context, lambda: extract_text(FORMS[form]()))
 
 
 @then('the text is "{expected}"')

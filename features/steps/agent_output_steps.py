@@ -13,7 +13,7 @@ from behave.runner import Context
 
 from rxlanggraph.agent import OutputQueue
 from rxlanggraph.agent.output import capacity, reservations
-from rxlanggraph.agent.output.fairness import Rounds
+from rxlanggraph.agent.output.fairness import RoundRobin
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 from support import output_naive
 from support.bridges import LentLoop
@@ -24,8 +24,8 @@ from support.waiting import LIMIT
 
 # Whoever is expected is waited for until it comes: no verdict depends on how busy the machine is.
 KINDS: dict[str, Callable[[], Any]] = {
-    "an output queue": lambda: OutputQueue(patience=LIMIT),
-    "a bounded output queue": lambda: OutputQueue(2, patience=LIMIT),
+    "an output queue": lambda: OutputQueue(fairness_timeout=LIMIT),
+    "a bounded output queue": lambda: OutputQueue(2, fairness_timeout=LIMIT),
     "an asyncio.Queue": output_naive.PlainQueue,
     "a queue that serves whoever is first": output_naive.FirstComeQueue,
     "a queue that is looked at": output_naive.CheckedQueue,
@@ -56,13 +56,13 @@ def step_impl(context: Context) -> None:
     context.queue = OutputQueue()
 
 
-@given("turns with a patience of 1 second, by a clock of our own")
+@given("turns with a fairness timeout of 1 second, by a clock of our own")
 def step_impl(context: Context) -> None:
     context.now = 0.0
-    context.rounds = Rounds(1.0, lambda: context.now)
+    context.rounds = RoundRobin(1.0, lambda: context.now)
 
 
-@given("a promise is taken back soon from a loop that stands still")
+@given("a reservation is taken back soon from a loop that stands still")
 def step_impl(context: Context) -> None:
     for module in (reservations, capacity):
         patch(context, module, "STUCK_SECONDS", 0.01)
@@ -233,20 +233,20 @@ def step_impl(context: Context) -> None:
     context.one, context.other = map(context.rounds.consumer, context.people)
     for _ in range(2):
         for consumer in (context.one, context.other):
-            context.rounds.ask(consumer, consumer)
+            context.rounds.enqueue(consumer, consumer)
         assert {context.rounds.next(), context.rounds.next()} == {context.one, context.other}
 
 
 @when("one of them asks on, and the other does not")
 def step_impl(context: Context) -> None:
-    context.rounds.ask(context.one, context.one)
+    context.rounds.enqueue(context.one, context.one)
 
 
 @then("it waits until 1 second after the other was served")
 def step_impl(context: Context) -> None:
     rounds, one = context.rounds, context.one
     assert rounds.next() is one, "in a new round everybody has a turn"
-    rounds.ask(one, one)
+    rounds.enqueue(one, one)
     for now in (0.0, 0.5, 0.99):
         context.now = now
         assert rounds.next() is None, now
@@ -258,7 +258,7 @@ def step_impl(context: Context) -> None:
 @then("from then on it waits for nobody")
 def step_impl(context: Context) -> None:
     for _ in range(5):
-        context.rounds.ask(context.one, context.one)
+        context.rounds.enqueue(context.one, context.one)
         assert context.rounds.next() is context.one
 
 
@@ -268,16 +268,16 @@ def step_impl(context: Context, first: int) -> None:
     context.expected = []
     for seconds in (first, 0):
         context.now += seconds
-        rounds.ask(one, one)
-        rounds.ask(other, other)
+        rounds.enqueue(one, one)
+        rounds.enqueue(other, other)
         assert {rounds.next(), rounds.next()} == {one, other}
         context.expected.append(waits_within(rounds, other, asks=3))
 
 
-def waits_within(rounds: Rounds[Any], consumer: Any, *, asks: int) -> bool:
+def waits_within(rounds: RoundRobin[Any], consumer: Any, *, asks: int) -> bool:
     """Whether it has to wait for somebody, if it asks so often."""
     for _ in range(asks):
-        rounds.ask(consumer, consumer)
+        rounds.enqueue(consumer, consumer)
         if rounds.next() is None:
             return rounds.leave(consumer, consumer)
     return False
@@ -295,11 +295,11 @@ def step_impl(context: Context, count_: int) -> None:
     one = rounds.consumer(people[0])
     context.waits = []
     for _ in range(20):
-        rounds.ask(one, one)
+        rounds.enqueue(one, one)
         for _ in range(count_):
             people.append(_Someone())
             new = rounds.consumer(people[-1])
-            rounds.ask(new, new)
+            rounds.enqueue(new, new)
         waited = 0
         while rounds.next() is not one:
             context.now += 1.0  # nobody who came once comes again
@@ -359,7 +359,7 @@ def step_impl(context: Context, items: int) -> None:
 
 @then("hardly any of those tasks is remembered")
 def step_impl(context: Context) -> None:
-    remembered = len(context.queue._promises._rounds._served)
+    remembered = len(context.queue._reservations._round_robin._served)
     assert remembered < 200, remembered
 
 

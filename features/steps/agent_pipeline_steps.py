@@ -46,8 +46,8 @@ def step_impl(context: Context) -> None:
 @given("a pool of at most {count:d} agents that keeps memories in {place}")
 def step_impl(context: Context, count: int, place: str) -> None:
     context.made = Made()
-    context.keep_in = open_place(context, place)
-    context.pool = context.made.pool(count, context.keep_in)
+    context.persistence = open_place(context, place)
+    context.pool = context.made.pool(count, context.persistence)
     context.count = count
 
 
@@ -127,7 +127,7 @@ def step_impl(context: Context) -> None:
 
 @when("another pool with the same checkpointer takes its place")
 def step_impl(context: Context) -> None:
-    context.pool = Made().pool(context.count, context.keep_in)
+    context.pool = Made().pool(context.count, context.persistence)
 
 
 @then("the last answer tells of {count:d} earlier requests")
@@ -331,7 +331,7 @@ def step_impl(context: Context, what: str) -> None:
     options: dict[str, Any] = {
         "no agents": {"max_agents": 0},
         "no factory": {"agent_factory": None},
-        "a dict as its place": {"keep_in": {}},
+        "a dict as its place": {"persistence": {}},
     }[what]
     try:
         context.error = AgentPool(**{"agent_factory": Made(), **options})

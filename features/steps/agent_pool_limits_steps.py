@@ -85,13 +85,13 @@ def the_threads_are_asked_at_once(context: Context) -> None:
 
     async def main() -> None:
         store.gate.open()
-        await ask(AgentPool(context.make, keep_in=store), "stuck", "first")
-        store.gate, pool = Gate(), AgentPool(context.make, keep_in=store)
+        await ask(AgentPool(context.make, persistence=store), "stuck", "first")
+        store.gate, pool = Gate(), AgentPool(context.make, persistence=store)
         asked = [("stuck", "lost"), ("stuck", "lost"), ("other", "other")]
         context.answers = await asyncio.gather(*(outcome(ask(pool, *each)) for each in asked))
         store.gate.open()
         await asyncio.wait(store.hanging)
-        context.last = await ask(AgentPool(context.make, keep_in=store), "stuck", "last")
+        context.last = await ask(AgentPool(context.make, persistence=store), "stuck", "last")
 
     run(main())
 
@@ -110,7 +110,7 @@ def stuck_is_answered(context: Context) -> None:
 
 @when('"{thread}" is to be forgotten within {seconds:f} s')
 def it_is_to_be_forgotten_within(context: Context, thread: str, seconds: float) -> None:
-    pool = AgentPool(context.make, keep_in=context.store)
+    pool = AgentPool(context.make, persistence=context.store)
     context.error = run(outcome(pool.forget(thread, seconds)))
 
 
@@ -144,7 +144,7 @@ def a_pool_whose_store_fails(context: Context, lost: str) -> None:
         context.agent = BaseAgent(thread_id, graph=context.graph)
         return context.agent
 
-    context.pool = AgentPool(make, keep_in=context.store)
+    context.pool = AgentPool(make, persistence=context.store)
 
 
 @when('"first" is asked, "lost" in vain, and "last"')
@@ -203,7 +203,7 @@ def a_pool_whose_store_and_checkpointer_fail(context: Context) -> None:
         context.agent = BaseAgent(thread_id, graph=context.graph)
         return context.agent
 
-    context.pool = AgentPool(make, keep_in=context.store)
+    context.pool = AgentPool(make, persistence=context.store)
 
 
 @when('"first" is asked, "lost" in vain, and "last" when both work again')
@@ -240,7 +240,7 @@ class Waiting(InMemoryStore):
 @given('a pool of agents, whose store tells when it has kept "lost", and waits')
 def a_pool_whose_store_waits(context: Context) -> None:
     context.store = Waiting()
-    context.pool = AgentPool(Telling, keep_in=context.store)
+    context.pool = AgentPool(Telling, persistence=context.store)
 
 
 @when('"first" is asked, "lost" is cancelled once it is kept, and "last" is asked by another pool')
@@ -252,7 +252,7 @@ def lost_is_cancelled_once_it_is_kept(context: Context) -> None:
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled(), task
-        await ask(AgentPool(Telling, keep_in=context.store), "a", "last")
+        await ask(AgentPool(Telling, persistence=context.store), "a", "last")
 
     run(main())
 
@@ -268,7 +268,7 @@ def the_store_has_first_and_last(context: Context) -> None:
 
 @given("a pool whose agents tell what they know, kept in {place}")
 def a_pool_whose_agents_tell_what_they_know(context: Context, place: str) -> None:
-    context.pool = AgentPool(Telling, keep_in=open_place(place))
+    context.pool = AgentPool(Telling, persistence=open_place(place))
 
 
 @given("a pool of one agent that keeps {count:d} memories in this process")
@@ -437,7 +437,7 @@ def the_pool_refuses_that(context: Context) -> None:
 @when("a pool is made that keeps {count:d} memories in a store")
 def a_pool_is_made_that_keeps_so_many_in_a_store(context: Context, count: int) -> None:
     try:
-        AgentPool(Telling, keep_in=InMemoryStore(), max_memories=count)
+        AgentPool(Telling, persistence=InMemoryStore(), max_memories=count)
     except Exception as error:
         context.error = error
 

@@ -11,7 +11,7 @@ from behave import given, register_type, then, when
 from behave.runner import Context
 
 from rxlanggraph.agent import AgentState, StateMachine, Transition
-from rxlanggraph.agent.state_machine import LEGAL
+from rxlanggraph.agent.state_machine import LEGAL_TRANSITIONS
 from rxlanggraph.errors import IllegalTransitionError, InvalidTypeError, UsageError
 from support.agent_states import KINDS, check_chain, nest, parse_kind, storm, turns
 from support.raising import error_of, errors_of
@@ -277,7 +277,7 @@ def step_impl(context: Context, state: str) -> None:
 def step_impl(context: Context, where: str, state: str) -> None:
     text = str(context.error)
     assert f"'alice' cannot go from {where} to {state}" in text, text
-    legal = [each.name for each in AgentState if each in LEGAL[AgentState[where]]]
+    legal = [each.name for each in AgentState if each in LEGAL_TRANSITIONS[AgentState[where]]]
     assert f"may enter {' or '.join(legal)};" in text, text
     assert isinstance(context.error, RuntimeError)
 
@@ -287,22 +287,25 @@ def step_impl(context: Context) -> None:
     assert (context.machine.state, context.machine.history()) == context.before
 
 
-@then("a block enters exactly what LEGAL says, from each state that can be had")
+@then("a block enters exactly what LEGAL_TRANSITIONS says, from each state that can be had")
 def step_impl(context: Context) -> None:
-    assert set(LEGAL) == set(AgentState)
+    assert set(LEGAL_TRANSITIONS) == set(AgentState)
     for before, after in itertools.product((IDLE, THINKING, RUNNING, FINISHED), AgentState):
         machine = machine_in(before)
         try:
             machine.context(after).__enter__()
         except IllegalTransitionError:
-            assert after not in LEGAL[before] and machine.state is before, (before, after)
+            assert after not in LEGAL_TRANSITIONS[before] and machine.state is before, (
+                before,
+                after,
+            )
         else:
-            assert after in LEGAL[before] and machine.state is after, (before, after)
+            assert after in LEGAL_TRANSITIONS[before] and machine.state is after, (before, after)
     machine = machine_in(RUNNING)
     machine.fail(ValueError())
-    for after in LEGAL[RUNNING]:
+    for after in LEGAL_TRANSITIONS[RUNNING]:
         with machine.context(after):
-            assert machine.state is ERROR and not LEGAL[ERROR]
+            assert machine.state is ERROR and not LEGAL_TRANSITIONS[ERROR]
 
 
 class Other(enum.Enum):

@@ -35,13 +35,13 @@ class Talking:
 
     def __init__(
         self,
-        keep_in: Any = None,
+        persistence: Any = None,
         bound: int | None = None,
         *,
         begin: Iterable[Message] = (),
         reply_id: str | None = None,
     ) -> None:
-        self.keep_in = keep_in
+        self.persistence = persistence
         self.agents: list[BaseAgent] = []
         self.shown: list[int] = []
         self._bound = bound
@@ -60,7 +60,7 @@ class Talking:
         return Message("assistant", f"re: {messages[-1].content}", **own)
 
     def pool(self) -> AgentPool:
-        return AgentPool(self, max_agents=1, keep_in=self.keep_in)
+        return AgentPool(self, max_agents=1, persistence=self.persistence)
 
     async def found_by_another(self, pool: AgentPool) -> tuple[Message, ...]:
         """What an agent of ``pool`` remembers that was not there before."""

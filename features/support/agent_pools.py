@@ -53,8 +53,8 @@ class Made:
         self.at_work.add(thread_id)
         await self._gate.wait_async()
 
-    def pool(self, max_agents: int, keep_in: Any = None) -> AgentPool:
-        return AgentPool(self, max_agents=max_agents, keep_in=keep_in)
+    def pool(self, max_agents: int, persistence: Any = None) -> AgentPool:
+        return AgentPool(self, max_agents=max_agents, persistence=persistence)
 
 
 class Waiting(BaseAgent):

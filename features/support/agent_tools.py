@@ -77,8 +77,8 @@ class Asked:
         self.model = model
         self.tools = tools
         self.agents: list[BaseAgent] = []
-        keep_in = graph.checkpointer if who.endswith("checkpointer") else None
-        pool = AgentPool(self._make, keep_in=keep_in)
+        persistence = graph.checkpointer if who.endswith("checkpointer") else None
+        pool = AgentPool(self._make, persistence=persistence)
         self.who = self._make("agent") if who == "an agent" else pool
 
     def _make(self, thread_id: str) -> BaseAgent:

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
 
 from rxlanggraph.agent import AgentPool, BaseAgent, Memory
-from rxlanggraph.agent.mcp.calls import ClientWatch
+from rxlanggraph.agent.mcp.calls import DisconnectMiddleware
 from support.mcp_agents import made_tools
 from support.waiting import LIMIT, Gate
 
@@ -137,7 +137,7 @@ class Talk:
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(asyncio.timeout(LIMIT))
         if self._transport == "http":
-            self._app = ClientWatch(self._server.streamable_http_app())
+            self._app = DisconnectMiddleware(self._server.streamable_http_app())
             await self._stack.enter_async_context(self._server.session_manager.run())
         return self
 

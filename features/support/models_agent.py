@@ -10,7 +10,7 @@ from typing import Any
 
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.output.queue import OutputQueue
-from rxlanggraph.agent.run_lock import RunGuard
+from rxlanggraph.agent.run_lock import RunLock
 from rxlanggraph.agent.state_machine import AgentState, StateMachine
 from rxlanggraph.errors import AgentBusyError, AgentError, OutputEndedError
 from support import naive_models
@@ -32,7 +32,7 @@ def on_a_loop(main: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Non
 
 
 def entering() -> None:
-    check_entering(RunGuard(AgentBusyError))
+    check_entering(RunLock(AgentBusyError))
 
 
 def naive_entering() -> None:
@@ -133,7 +133,7 @@ def naive_overlapping() -> None:
 
 
 def ending() -> None:
-    queue: OutputQueue[int] = OutputQueue(patience=0)
+    queue: OutputQueue[int] = OutputQueue(fairness_timeout=0)
     check_ending(queue, OutputEndedError)
 
 
@@ -175,7 +175,7 @@ class Over:
 
 def leftover_putting() -> None:
     run = Over()
-    queue: OutputQueue[str] = OutputQueue(patience=0, direct=run.refuse)
+    queue: OutputQueue[str] = OutputQueue(fairness_timeout=0, direct=run.refuse)
     check_putting(run, queue, lambda: queue.put_nowait("late"))
 
 
@@ -223,10 +223,14 @@ def leftover_entering() -> None:
 
 
 MODELS: dict[str, Model] = {
-    "two runs of an agent that enqueue": (entering, ("agent/run_lock", "agent/line"), 2),
+    "two runs of an agent that enqueue": (entering, ("agent/run_lock", "concurrency/waiters"), 2),
     "a turn, a message and a look": (remembering, ("agent/conversation/memory",), 1),
     "two states that overlap": (overlapping, ("agent/state_machine",), 1),
-    "putting, getting and the end of a run": (ending, ("agent/output/queue", "agent/waiters"), 2),
+    "putting, getting and the end of a run": (
+        ending,
+        ("agent/output/queue", "concurrency/waiters"),
+        2,
+    ),
     "putting late and the end of a run": (
         leftover_putting,
         ("agent/output/queue", "agent/output/reservations"),

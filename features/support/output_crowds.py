@@ -140,7 +140,7 @@ class Storm:
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         size, patience = self._chance.choice([0, 1, 3]), self._chance.choice([0.0, 0.001, 0.02])
-        self.queue: OutputQueue[Any] = OutputQueue(size, patience=patience)
+        self.queue: OutputQueue[Any] = OutputQueue(size, fairness_timeout=patience)
         self.observed: list[Any] = []
         self.queue.observable.subscribe(self.observed.append)
         self.broadcasts: list[list[Any]] = [[], []]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from rxlanggraph.agent import OutputQueue, waiters
+from rxlanggraph.agent import OutputQueue
 from rxlanggraph.agent.output import capacity, fairness, queue, reservations, stream
+from rxlanggraph.concurrency import waiters
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 from rxlanggraph.rx import serialized_observer, serialized_subject
 from support.waiting import LIMIT
@@ -36,7 +37,7 @@ class Known:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.queue: OutputQueue[int] = OutputQueue(3, patience=LIMIT)
+        self.queue: OutputQueue[int] = OutputQueue(3, fairness_timeout=LIMIT)
         self.queue.begin()
         self.put: list[int] = []
         self.got: list[int] = []
@@ -122,13 +123,13 @@ class Known:
 
     def check(self) -> None:
         """Everything that was put is got, once; then the run is over for everybody."""
-        queue, known = self.queue, self.queue._promises
+        queue, known = self.queue, self.queue._reservations
         queue.end()
         self.loop.run_until_complete(self._drain())
         self.discard()
         assert sorted(self.got) == sorted(self.put), (self.got, self.put)
         assert sorted(self.observed) == sorted(self.put), (self.observed, self.put)
-        assert queue.empty() and not known._promised and not known._rounds.waiting()
+        assert queue.empty() and not known._reserved and not known._round_robin.waiting()
 
     async def _drain(self) -> None:
         if self.dropped is not None:

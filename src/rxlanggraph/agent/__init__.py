@@ -3,7 +3,6 @@
 A map; each imports only from those above it.
 
     checks               what arguments must be
-    waiters, line        who waits, on a loop of its own
     conversation         what is said to an agent, and what it remembers
     state_machine        what it is doing
     output               what it says, shared out among those who listen

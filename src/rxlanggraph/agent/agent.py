@@ -1,7 +1,7 @@
 """BaseAgent: one actor with a state, a memory and an output, which threads and loops share.
 
 Who guards what: `StateMachine`, `Memory` and `OutputQueue` each have a lock of their own, a leaf;
-`RunGuard` lets one run in at a time. What is left here belongs to the run that is in, or is set
+`RunLock` lets one run in at a time. What is left here belongs to the run that is in, or is set
 once, so that this module needs no lock.
 """
 
@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING, Any, overload
 
 from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
 from rxlanggraph.agent.conversation.conversation import current_conversation
-from rxlanggraph.agent.conversation.mcp_text import text_of
+from rxlanggraph.agent.conversation.mcp_text import extract_text
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.conversation.messages import Message, is_message, new_id, requested
 from rxlanggraph.agent.output.queue import OutputQueue
-from rxlanggraph.agent.responder import Question, answerer_for
-from rxlanggraph.agent.run import Kept, Run, carry_out, current_run, deadline, is_within
-from rxlanggraph.agent.run_lock import BusyPolicy, RunGuard
+from rxlanggraph.agent.responder import Question, make_responder
+from rxlanggraph.agent.run import (
+    AgentRun,
+    RunPersistence,
+    current_run,
+    is_reentrant,
+    run_timeout,
+    supervise,
+)
+from rxlanggraph.agent.run_lock import BusyPolicy, RunLock
 from rxlanggraph.agent.run_stream import RunStream
 from rxlanggraph.agent.state_machine import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.errors import (
@@ -92,12 +99,12 @@ class BaseAgent:
         # Set once, by the pool that has made it for this thread alone: with its memory.
         self.thread_id: str | None = None
         # Owned by the pool, as is the whole agent then; read by its runs.
-        self._kept: Kept | None = None
+        self._persistence: RunPersistence | None = None
         self.output_queue: OutputQueue[Any] = OutputQueue(output_size, direct=self._output_of_run)
-        self._answerer = answerer_for(llm, graph)
+        self._responder = make_responder(llm, graph)
         self._states = StateMachine(name)
-        self._guard = RunGuard(self._busy)
-        self._run_in: Run | None = None  # owned by that run
+        self._run_lock = RunLock(self._busy)
+        self._run_in: AgentRun | None = None  # owned by that run
 
     def __repr__(self) -> str:
         """Name the agent and its state."""
@@ -174,8 +181,8 @@ class BaseAgent:
         Raises:
             Exception: Whatever the checkpointer raised.
         """
-        if self._answerer is not None:
-            await self._answerer.forget(thread_id)
+        if self._responder is not None:
+            await self._responder.forget(thread_id)
 
     def add_message(
         self,
@@ -279,7 +286,9 @@ class BaseAgent:
         seconds = self.timeout if timeout is None else check_timeout(timeout)
 
         def run(output: OutputQueue[Any]) -> Coroutine[Any, Any, object]:
-            return self._enter(Run(self, request, output=output), seconds, on_busy, reset=reset)
+            return self._enter(
+                AgentRun(self, request, output=output), seconds, on_busy, reset=reset
+            )
 
         return RunStream(run)
 
@@ -321,7 +330,7 @@ class BaseAgent:
             Exception: Whatever `step` raised; the agent is then in ERROR.
         """
         seconds = self.timeout if timeout is None else check_timeout(timeout)
-        return await self._enter(Run(self, request), seconds, on_busy, reset=reset)
+        return await self._enter(AgentRun(self, request), seconds, on_busy, reset=reset)
 
     def run_sync(
         self,
@@ -366,8 +375,8 @@ class BaseAgent:
             reset: Leave ERROR first.
         """
         self._refuse_own_run()
-        async with self._guard.entered("enqueue"), deadline(self.name, self.timeout):
-            return await self._run(Run(self, input, config), reset=reset)
+        async with self._run_lock.entered("enqueue"), run_timeout(self.name, self.timeout):
+            return await self._run(AgentRun(self, input, config), reset=reset)
 
     async def step(self) -> Any:
         """Do one step of a run; override it to make an agent of your own.
@@ -378,11 +387,11 @@ class BaseAgent:
         Returns:
             The answer, which ends the run; None to be called again.
         """
-        if self._answerer is None:
+        if self._responder is None:
             return None
-        asked = self._question(current_run(self) or Run(self, None))
+        asked = self._question(current_run(self) or AgentRun(self, None))
         with self.state_context(AgentState.THINKING):
-            answer = await self._answerer.answer(asked)
+            answer = await self._responder.answer(asked)
         self.memory.add_all(answer.messages)
         await self.output_queue.put(answer.value)
         return answer.value
@@ -406,7 +415,7 @@ class BaseAgent:
         Any loop. Cancelling it cancels the run.
 
         Args:
-            content: The text, in any form that MCP knows; see `text_of`.
+            content: The text, in any form that MCP knows; see `extract_text`.
             sender: Who sent it, for errors.
             message: The message around the content; for overriding methods.
             agent_id: Whom the sender addressed; for overriding methods.
@@ -418,7 +427,7 @@ class BaseAgent:
             Exception: Whatever the run raised.
         """
         try:
-            text = text_of(content)
+            text = extract_text(content)
         except AgentMessageError as error:
             raise AgentMessageError(f"from {sender!r} to {self!r}: {error}") from error
         return await self.run(text, timeout, on_busy="enqueue", reset=True)
@@ -432,15 +441,17 @@ class BaseAgent:
         )
 
     def _refuse_own_run(self) -> None:
-        if is_within(self):
+        if is_reentrant(self):
             raise AgentBusyError(
                 f"{self!r} was asked by its own run, which would wait for itself; "
                 "ask another agent, or answer in step()"
             )
 
-    async def _enter(self, run: Run, seconds: float, on_busy: BusyPolicy, *, reset: bool) -> Any:
+    async def _enter(
+        self, run: AgentRun, seconds: float, on_busy: BusyPolicy, *, reset: bool
+    ) -> Any:
         self._refuse_own_run()
-        async with deadline(self.name, seconds), self._guard.entered(on_busy):
+        async with run_timeout(self.name, seconds), self._run_lock.entered(on_busy):
             return await self._run(run, reset=reset)
 
     def _output_of_run(self) -> OutputQueue[Any] | None:
@@ -455,49 +466,49 @@ class BaseAgent:
             )
         return run.output
 
-    async def _run(self, run: Run, *, reset: bool) -> Any:
+    async def _run(self, run: AgentRun, *, reset: bool) -> Any:
         if reset:
             self.reset()
         if self._run_in is not None:  # that one was cut off: its loop is gone
             self._end_run(self._run_in, well=False)
-        self._run_in, run.kept = run, self._kept
+        self._run_in, run.persistence = run, self._persistence
         self.output_queue.begin()
         well = False
         try:
             with self._states.context(AgentState.RUNNING, run):
-                answer = await carry_out(run, self.memory, self._answer)
+                answer = await supervise(run, self.memory, self._answer)
             well = True
             return answer
         finally:
             if self._run_in is run:  # else its loop is gone, and another run took its place
                 self._end_run(run, well=well)
 
-    def _end_run(self, run: Run, *, well: bool) -> None:
+    def _end_run(self, run: AgentRun, *, well: bool) -> None:
         """Let go of ``run``, and of what it has left behind."""
         run.over = True
         self._run_in = None
         self._states.abandon(run)  # the blocks of what has not ended, and may never
         if well:
             self.output_queue.end()
-            if run.kept is not None:
-                run.kept.done()
+            if run.persistence is not None:
+                run.persistence.committed()
         else:
             self.output_queue.abort()
 
     async def _answer(self) -> Any:
         run = current_run(self)
         assert run is not None
-        if run.kept is not None:
-            await run.kept.load()
+        if run.persistence is not None:
+            await run.persistence.load()
         beginning = self.memory.beginning
         if self._remembers(run.request):
             self._ask(run.request)
         answer = await self._steps()
-        if self._answerer is not None and self.memory.beginning is not beginning:
-            await self._answerer.begin_anew(self._question(run))
-        if run.kept is not None:
-            run.on_failure(run.kept.take_back)
-            await run.kept.keep()
+        if self._responder is not None and self.memory.beginning is not beginning:
+            await self._responder.begin_anew(self._question(run))
+        if run.persistence is not None:
+            run.on_failure(run.persistence.roll_back)
+            await run.persistence.save()
         return answer
 
     def _ask(self, request: Any) -> None:
@@ -510,7 +521,7 @@ class BaseAgent:
             messages = (*new, *(replace(message, id=new_id()) for message in again))
         self.memory.add_all(messages)
 
-    def _question(self, run: Run) -> Question:
+    def _question(self, run: AgentRun) -> Question:
         beginning, messages = self.memory.beginning, self.memory.get_messages()
         return Question(run.request, messages, beginning, self._config(), run.on_failure)
 
@@ -528,9 +539,9 @@ class BaseAgent:
     def _remembers(self, request: Any) -> bool:
         if request is None:
             return False
-        if self._answerer is None:
+        if self._responder is None:
             return is_message(request)  # a step of one's own may be asked for anything
-        return self._answerer.of_messages
+        return self._responder.of_messages
 
     async def _steps(self) -> Any:
         if type(self).step is BaseAgent.step:

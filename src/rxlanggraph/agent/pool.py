@@ -11,12 +11,12 @@ from typing import Any
 from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
 from rxlanggraph.agent.conversation.messages import Message
-from rxlanggraph.agent.conversation.persistence import Keeper, keeper_for
-from rxlanggraph.agent.line import Line, Place
-from rxlanggraph.agent.run import Kept, deadline, is_within
-from rxlanggraph.agent.run_lock import RunGuard
+from rxlanggraph.agent.conversation.persistence import ConversationStore, make_store
+from rxlanggraph.agent.run import RunPersistence, is_reentrant, run_timeout
+from rxlanggraph.agent.run_lock import RunLock
 from rxlanggraph.bridge.configs import one_thread, threads_of
 from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
+from rxlanggraph.concurrency.waiters import Waiter, WaiterQueue
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
 
 __all__ = ["AgentPool"]
@@ -27,23 +27,25 @@ class _Seat:
     """Room for the agent of a thread."""
 
     # Making the agent, loading, running and keeping are one for whoever comes with this thread_id.
-    guard: RunGuard = field(default_factory=lambda: RunGuard(AgentBusyError))
-    # Owned by whoever is in the guard:
+    run_lock: RunLock = field(default_factory=lambda: RunLock(AgentBusyError))
+    # Owned by the run that is in the lock:
     agent: BaseAgent | None = None
     # Of its memory: what was kept or loaded last; None where that is not known.
     kept: tuple[Message, ...] | None = ()
     users: int = 0  # guarded by the pool's lock
 
 
-class _Kept(Kept):
-    """That of the agent of a seat. In the seat's guard."""
+class _PoolPersistence(RunPersistence):
+    """That of the agent of a seat. In the seat's run lock."""
 
-    def __init__(self, keeper: Keeper, thread_id: str, seat: _Seat, agent: BaseAgent) -> None:
-        self._keeper = keeper
+    def __init__(
+        self, store: ConversationStore, thread_id: str, seat: _Seat, agent: BaseAgent
+    ) -> None:
+        self._store = store
         self._thread_id = thread_id
         self._seat = seat
         self._agent = agent
-        # Of the run's memory, and what was kept before; both from `keep` on.
+        # Of the run's memory, and what was kept before; both from `save` on.
         self._messages: tuple[Message, ...] = ()
         self._before: tuple[Message, ...] | None = None
         # Whether the seat may be another one's: of a place that hangs, calls may come back late.
@@ -52,25 +54,25 @@ class _Kept(Kept):
     async def load(self) -> None:
         seat = self._seat
         if seat.agent is None:
-            kept = await self._keeper.load(self._thread_id)
+            kept = await self._store.load(self._thread_id)
             if kept:
                 self._agent.memory.load(kept)
             if not self.over:
                 seat.agent, seat.kept = self._agent, kept
 
-    async def keep(self) -> None:
+    async def save(self) -> None:
         self._messages = self._agent.memory.get_messages()
         self._before, self._seat.kept = self._seat.kept, None
-        await self._keeper.keep(self._thread_id, self._messages, self._before)
+        await self._store.save(self._thread_id, self._messages, self._before)
 
-    async def take_back(self) -> None:
+    async def roll_back(self) -> None:
         if self._seat.kept is None:
             before = self._agent.memory.get_messages() if self._before is None else self._before
-            await self._keeper.keep(self._thread_id, before, None)
+            await self._store.save(self._thread_id, before, None)
             if not self.over:
                 self._seat.kept = before
 
-    def done(self) -> None:
+    def committed(self) -> None:
         self._seat.kept = self._messages
 
 
@@ -86,20 +88,20 @@ class AgentPool:
             has a memory with messages, a new conversation begins with them.
         max_agents: How many there are at most; while all are busy, a message on another thread
             waits. An agent that asks others of its pool takes a place while it waits for theirs.
-        keep_in: Where memories are kept after each run: a LangGraph store or checkpointer. None
-            keeps them in this process, as long as the pool. LangGraph writes a conversation as a
-            whole each time: have the factory bound it, by ``memory=Memory(max_messages=...)``.
+        persistence: Where memories are kept after each run: a LangGraph store or checkpointer.
+            None keeps them in this process, as long as the pool. LangGraph writes a conversation as
+            a whole each time: have the factory bound it, by ``memory=Memory(max_messages=...)``.
         max_memories: How many memories are kept in this process; those that nobody has asked for
-            longest are dropped, and their threads begin anew. None for 10,000; what ``keep_in``
+            longest are dropped, and their threads begin anew. None for 10,000; what ``persistence``
             keeps is not bounded here.
         name: For people, and where it is offered as a tool.
         description: What its agents are good for: shown where it is offered as a tool.
 
     Raises:
         InvalidArgumentError: ``max_agents`` or ``max_memories`` is less than 1, the latter is given
-            with ``keep_in``, or the name is empty.
-        InvalidTypeError: ``agent_factory`` cannot be called; ``keep_in`` is neither a store nor a
-            checkpointer.
+            with ``persistence``, or the name is empty.
+        InvalidTypeError: ``agent_factory`` cannot be called; ``persistence`` is neither a store nor
+            a checkpointer.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class AgentPool:
         agent_factory: Callable[[str], BaseAgent],
         *,
         max_agents: int = 100,
-        keep_in: Any = None,
+        persistence: Any = None,
         max_memories: int | None = None,
         name: str = "agents",
         description: str = "",
@@ -122,12 +124,12 @@ class AgentPool:
         self.description = description
         self._make = agent_factory
         self._max_agents = max_agents
-        self._keeper: Keeper = keeper_for(keep_in, max_memories)
+        self._store: ConversationStore = make_store(persistence, max_memories)
         # A leaf, for a few lines; an RLock, since a finalizer may come here too. Guards the rest.
         self._lock = fork_safe_rlock()
         self._seats: OrderedDict[str, _Seat] = OrderedDict()  # the least recently used first
         self._forgetting: dict[str, _Seat] = {}  # of threads that are forgotten, and have no agent
-        self._line = Line(self._lock)
+        self._queue = WaiterQueue(self._lock)
         announce(self)
 
     def __len__(self) -> int:
@@ -196,14 +198,14 @@ class AgentPool:
         seconds = check_timeout(timeout)
         self._refuse_itself(thread_id)
         async with (
-            deadline(thread_id, seconds),
+            run_timeout(thread_id, seconds),
             self._seated(thread_id, forget=True) as seat,
-            seat.guard.entered("enqueue"),
+            seat.run_lock.entered("enqueue"),
         ):
             # One that there is not has to be made, to know of its graph.
             agent, seat.agent, seat.kept = seat.agent or self._agent_of(thread_id), None, ()
             await agent.forget_thread(thread_id)
-            await self._keeper.forget(thread_id)
+            await self._store.forget(thread_id)
 
     async def threads(self, timeout: float = 30.0) -> tuple[str, ...]:
         """Return the threads of which a memory is kept, in no particular order. Any loop.
@@ -218,25 +220,25 @@ class AgentPool:
             RunTimeoutError: The time was over.
             Exception: Whatever store or checkpointer raised.
         """
-        async with deadline(self.name, check_timeout(timeout)):
-            return await self._keeper.threads()
+        async with run_timeout(self.name, check_timeout(timeout)):
+            return await self._store.threads()
 
     async def _answer(self, thread_id: str, ask: Callable[[BaseAgent], Awaitable[Any]]) -> Any:
         self._refuse_itself(thread_id)
-        async with self._seated(thread_id) as seat, seat.guard.entered("enqueue"):
+        async with self._seated(thread_id) as seat, seat.run_lock.entered("enqueue"):
             agent = seat.agent or self._agent_of(thread_id)
-            kept = agent._kept = _Kept(self._keeper, thread_id, seat, agent)
+            persistence = agent._persistence = _PoolPersistence(self._store, thread_id, seat, agent)
             try:
                 return await ask(agent)
             finally:
-                agent._kept = None
-                kept.over = True
+                agent._persistence = None
+                persistence.over = True
 
     def _refuse_itself(self, thread_id: str) -> None:
         with self._lock:
             seat = self._seats.get(thread_id)
         agent = seat and seat.agent  # if this is part of its run, it is there until that is over
-        if agent is not None and is_within(agent):
+        if agent is not None and is_reentrant(agent):
             raise AgentBusyError(
                 f"{agent!r} asked its pool for its own thread {thread_id!r}, and would wait for "
                 "itself; ask on another thread, or answer in step()"
@@ -258,8 +260,8 @@ class AgentPool:
 
     @asynccontextmanager
     async def _seated(self, thread_id: str, *, forget: bool = False) -> AsyncIterator[_Seat]:
-        while isinstance(seat := self._take(thread_id, forget=forget), Place):
-            await self._line.wait(seat, self._call_next)
+        while isinstance(seat := self._take(thread_id, forget=forget), Waiter):
+            await self._queue.wait(seat, self._call_next)
         try:
             yield seat
         finally:
@@ -269,17 +271,17 @@ class AgentPool:
                     self._unseat(thread_id, seat)
             self._call_next()
 
-    def _take(self, thread_id: str, *, forget: bool) -> _Seat | Place:
-        """The seat of ``thread_id``; or, if there can be none now, a place in the line for one."""
-        place = Place()
+    def _take(self, thread_id: str, *, forget: bool) -> _Seat | Waiter:
+        """The seat of ``thread_id``; or, if there can be none now, a waiter for one."""
+        waiter = Waiter()
         with self._lock:
             seat = self._seats.get(thread_id)
             if seat is None and forget:
                 seat = self._forgetting.setdefault(thread_id, _Seat())
             elif seat is None:
                 if not self._make_room():
-                    self._line.join(place)
-                    return place
+                    self._queue.join(waiter)
+                    return waiter
                 seat = self._seats[thread_id] = self._forgotten(thread_id)
             else:
                 self._seats.move_to_end(thread_id)
@@ -300,7 +302,7 @@ class AgentPool:
         """In a forked child: agents in the middle of a run are the parent's. See `forking`."""
         idle = ((key, seat) for key, seat in self._seats.items() if not seat.users)
         self._seats, self._forgetting = OrderedDict(idle), {}
-        self._line = Line(self._lock)
+        self._queue = WaiterQueue(self._lock)
 
     def _make_room(self) -> bool:
         """Let the agent go that has been idle for longest, if need be. Under the lock."""
@@ -316,6 +318,6 @@ class AgentPool:
         """Have the next one look again that can still come."""
         while True:
             with self._lock:
-                place = self._line.next()
-            if place is None or (place.call() and not place.asleep):
+                waiter = self._queue.next()
+            if waiter is None or (waiter.wake_threadsafe() and not waiter.loop_stopped):
                 return

@@ -20,7 +20,7 @@ from rxlanggraph.agent.conversation.graph_thread import GraphThread, delete_thre
 from rxlanggraph.agent.conversation.messages import Message, from_langchain, new_id, to_langchain
 from rxlanggraph.errors import AgentError, InvalidArgumentError, InvalidTypeError, encodable
 
-__all__ = ["Answer", "Answerer", "OnFailure", "Question", "answerer_for"]
+__all__ = ["Answer", "OnFailure", "Question", "Responder", "make_responder"]
 
 _MOST_TOLD = 1000  # of an agent that answers on many threads, those that were asked last
 _STRUCTURED = "structured_response"
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
     """What the memory keeps of it."""
 
 
-class Answerer(Protocol):
+class Responder(Protocol):
     """Answers a conversation, or a request that is none."""
 
     of_messages: bool
@@ -74,7 +74,7 @@ class Answerer(Protocol):
         """Forget what it remembers itself under ``thread_id``."""
 
 
-def answerer_for(llm: Any, graph: Any) -> Answerer | None:
+def make_responder(llm: Any, graph: Any) -> Responder | None:
     """Find out how ``llm`` or ``graph`` is asked; None if there is neither. Any thread.
 
     Raises:
@@ -211,7 +211,7 @@ class _Graph:
         with _own_thread():
             thread, told = GraphThread(self._graph, asked.config), await self._told_of(asked)
             anew = told.ids is not None and told.beginning is not asked.beginning
-            rest = await (thread.begin_anew() if anew else thread.settle())
+            rest = await (thread.begin_anew() if anew else thread.ensure_at_rest())
 
             async def take_back() -> None:
                 self._remember(asked, told._replace(failed=thread))

@@ -25,7 +25,7 @@ from rxlanggraph.errors import RunTimeoutError
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-__all__ = ["Kept", "Run", "carry_out", "current_run", "deadline", "is_within"]
+__all__ = ["AgentRun", "RunPersistence", "current_run", "is_reentrant", "run_timeout", "supervise"]
 
 _log = logging.getLogger("rxlanggraph")
 _CANCEL_SECONDS = 5.0
@@ -33,23 +33,23 @@ _UNDO_SECONDS = 2.0  # for each thing; a guess, and what its caller waits for in
 _T = TypeVar("_T")
 
 
-class Kept(Protocol):
+class RunPersistence(Protocol):
     """Where the memory of an agent is kept between its runs. Used by one run at a time."""
 
     async def load(self) -> None:
         """Have the agent remember what was kept, unless it does. As the run begins."""
 
-    async def keep(self) -> None:
+    async def save(self) -> None:
         """Keep what the agent remembers, with what the run has added. As the run ends."""
 
-    async def take_back(self) -> None:
-        """Undo `keep`, if it was begun: the run has failed."""
+    async def roll_back(self) -> None:
+        """Undo `save`, if it was begun: the run has failed."""
 
-    def done(self) -> None:
+    def committed(self) -> None:
         """Hear that the run has ended well: the agent remembers what is kept."""
 
 
-class Run:
+class AgentRun:
     """One run, known by its identity, and to all that it has started through their context.
 
     Args:
@@ -59,7 +59,17 @@ class Run:
         output: Where what it puts out goes; None for the queue of the agent.
     """
 
-    __slots__ = ("_undo", "config", "kept", "outer", "output", "over", "owner", "request", "task")
+    __slots__ = (
+        "_undo",
+        "config",
+        "outer",
+        "output",
+        "over",
+        "owner",
+        "persistence",
+        "request",
+        "task",
+    )
 
     def __init__(
         self,
@@ -73,7 +83,7 @@ class Run:
         self.config = config
         self.output = output
         # Where the agent's memory is kept; None for nowhere else. Written as it begins.
-        self.kept: Kept | None = None
+        self.persistence: RunPersistence | None = None
         # Set once, by the run itself, or by the one that takes its place; read by any thread.
         self.over = False
         self.task: asyncio.Task[Any] | None = None  # owned by the one who carries it out
@@ -82,7 +92,7 @@ class Run:
         outer = _current.get()
         while outer is not None and outer.over:  # or runs that start each other would make a chain
             outer = outer.outer
-        self.outer: Run | None = outer
+        self.outer: AgentRun | None = outer
 
     def on_failure(self, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have ``undo`` called if the run does not end well, the last one first. In the run."""
@@ -93,30 +103,32 @@ class Run:
         while self._undo:
             yield self._undo.pop()()
 
-    def chain(self) -> Iterator[Run]:
+    def chain(self) -> Iterator[AgentRun]:
         """This run, and those that it is part of."""
-        run: Run | None = self
+        run: AgentRun | None = self
         while run is not None:
             yield run
             run = run.outer
 
 
-_current: ContextVar[Run | None] = ContextVar("rxlanggraph_agent_run", default=None)
+_current: ContextVar[AgentRun | None] = ContextVar("rxlanggraph_agent_run", default=None)
 
 
-def current_run(owner: object) -> Run | None:
+def current_run(owner: object) -> AgentRun | None:
     """The run of ``owner`` that this code was started by; it may be over. Any thread."""
     run = _current.get()
     return next((r for r in run.chain() if r.owner is owner), None) if run is not None else None
 
 
-def is_within(owner: object) -> bool:
+def is_reentrant(owner: object) -> bool:
     """Whether this code was started by a run of ``owner`` that is still on. Any thread."""
     run = _current.get()
     return run is not None and any(r.owner is owner and not r.over for r in run.chain())
 
 
-async def carry_out(run: Run, memory: Memory, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+async def supervise(
+    run: AgentRun, memory: Memory, work: Callable[[], Coroutine[Any, Any, _T]]
+) -> _T:
     """Await ``work`` as ``run``, in a task of its own.
 
     What it adds to ``memory`` is added at its end, in one go. If it does not end well, nothing is
@@ -149,7 +161,7 @@ async def carry_out(run: Run, memory: Memory, work: Callable[[], Coroutine[Any, 
             _current.reset(token)
 
 
-async def _end_tasks(run: Run) -> None:
+async def _end_tasks(run: AgentRun) -> None:
     """Cancel the run's task, then what it has started and not awaited, and wait for their end."""
     if run.task is not None and not run.task.done():
         run.task.cancel()
@@ -162,7 +174,7 @@ async def _end_tasks(run: Run) -> None:
             return
 
 
-async def _undo(run: Run) -> None:
+async def _undo(run: AgentRun) -> None:
     """Undo what the run has done elsewhere; it may be cancelled meanwhile."""
     for undo in run.undoing():
         task = asyncio.create_task(undo)
@@ -203,9 +215,9 @@ class _TasksOfRuns(threading.local):
     """
 
     def __init__(self) -> None:
-        self._seen: dict[Run, list[asyncio.Task[Any]]] | None = None
+        self._seen: dict[AgentRun, list[asyncio.Task[Any]]] | None = None
 
-    def of(self, run: Run) -> list[asyncio.Task[Any]]:
+    def of(self, run: AgentRun) -> list[asyncio.Task[Any]]:
         if self._seen is None:
             loop = asyncio.get_running_loop()
             self._seen = defaultdict(list)
@@ -224,7 +236,7 @@ _tasks = _TasksOfRuns()
 
 
 @contextlib.asynccontextmanager
-async def deadline(whose: str, seconds: float) -> AsyncIterator[None]:
+async def run_timeout(whose: str, seconds: float) -> AsyncIterator[None]:
     """Have the block end in time; ``math.inf`` for ever.
 
     Raises:

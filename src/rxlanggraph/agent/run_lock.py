@@ -1,10 +1,10 @@
-"""RunGuard: one run of an agent at a time, whoever asks, from whichever thread or loop.
+"""RunLock: one run of an agent at a time, from any number of threads and loops.
 
 What breaks without it: ``if self.running: raise`` followed by an await lets two callers in, and an
 ``asyncio.Lock`` belongs to one loop: between threads it guards nothing.
 
-The guard is handed on, never let go of, while somebody waits: whoever comes at that moment finds it
-taken, so that nobody overtakes the line.
+The lock is handed on, never let go of, while callers wait: one that comes at that moment finds it
+taken, so that none overtakes the queue.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal, TypeAlias
 
-from rxlanggraph.agent.line import Line, Place
 from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
+from rxlanggraph.concurrency.waiters import Waiter, WaiterQueue
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError
 
-__all__ = ["BusyPolicy", "RunGuard"]
+__all__ = ["BusyPolicy", "RunLock"]
 
 BusyPolicy: TypeAlias = Literal["raise", "enqueue"]
 
@@ -25,7 +25,7 @@ BusyPolicy: TypeAlias = Literal["raise", "enqueue"]
 _LOOK_SECONDS = 1.0
 
 
-class RunGuard:
+class RunLock:
     """Lets one caller in at a time. Safe from any thread and any number of loops.
 
     Args:
@@ -36,95 +36,95 @@ class RunGuard:
         self._busy = busy
         # A leaf, for a few lines; an RLock, as a finalizer may leave a run on top of them.
         self._lock = fork_safe_rlock()  # guards the rest
-        self._holder: Place | None = None
+        self._holder: Waiter | None = None
         self._inside = False  # whether the holder has gone in, or was only called
-        self._line = Line(self._lock)
+        self._queue = WaiterQueue(self._lock)
         announce(self)
 
     def _after_fork(self) -> None:
-        """In a forked child: nobody is in; who was goes on in the parent. See `forking`."""
+        """In a forked child: no run is in; one that was goes on in the parent. See `forking`."""
         self._holder, self._inside = None, False
-        self._line = Line(self._lock)
+        self._queue = WaiterQueue(self._lock)
 
     @asynccontextmanager
     async def entered(self, on_busy: BusyPolicy) -> AsyncIterator[None]:
         """Be the one that is in, for a block.
 
-        Any loop. Cancelled while it waits, the caller leaves the line, and was not in.
+        Any loop. Cancelled while it waits, the caller leaves the queue, and was not in.
 
         Args:
-            on_busy: What a caller meets who finds somebody in: ``"raise"`` the error at once, or
+            on_busy: What a caller meets that finds a run in: ``"raise"`` the error at once, or
                 ``"enqueue"``: it waits, first come, first served.
 
         Raises:
-            AgentBusyError: Somebody is in, and ``on_busy`` is ``"raise"``.
+            AgentBusyError: A run is in, and ``on_busy`` is ``"raise"``.
             InvalidArgumentError: ``on_busy`` is neither.
         """
         if on_busy not in ("raise", "enqueue"):
             raise InvalidArgumentError(f"on_busy must be 'raise' or 'enqueue', not {on_busy!r}")
-        place = Place()
-        await self._enter(place, wait=on_busy == "enqueue")
+        waiter = Waiter()
+        await self._enter(waiter, wait=on_busy == "enqueue")
         try:
             yield
         finally:
-            self._leave(place)
+            self._leave(waiter)
 
-    async def _enter(self, place: Place, *, wait: bool) -> None:
+    async def _enter(self, waiter: Waiter, *, wait: bool) -> None:
         self._free()
-        if self._take(place, wait=wait):
+        if self._take(waiter, wait=wait):
             return
         if not wait:
             raise self._busy()
-        while not self._confirm(place):
-            await self._line.wait(place, lambda: self._leave(place), _LOOK_SECONDS)
+        while not self._confirm(waiter):
+            await self._queue.wait(waiter, lambda: self._leave(waiter), _LOOK_SECONDS)
             self._free()
 
-    def _take(self, place: Place, *, wait: bool) -> bool:
-        """Whether ``place`` is in now; else it is in the line, if it is to wait."""
+    def _take(self, waiter: Waiter, *, wait: bool) -> bool:
+        """Whether ``waiter`` is in now; else it is in the queue, if it is to wait."""
         with self._lock:
             if self._holder is None:
-                self._holder, self._inside = place, True
+                self._holder, self._inside = waiter, True
                 return True
             if wait:
-                self._line.join(place)
+                self._queue.join(waiter)
             return False
 
-    def _confirm(self, place: Place) -> bool:
-        """Whether ``place``, of which the turn may have come, is in now."""
+    def _confirm(self, waiter: Waiter) -> bool:
+        """Whether ``waiter``, of which the turn may have come, is in now."""
         with self._lock:
-            if self._holder is None:  # everybody in the line was asleep
-                self._line.leave(place)
-                self._holder = place
-            if self._holder is place:
+            if self._holder is None:  # the loops of all in the queue are stopped
+                self._queue.leave(waiter)
+                self._holder = waiter
+            if self._holder is waiter:
                 self._inside = True
-            return self._holder is place
+            return self._holder is waiter
 
     def _free(self) -> None:
         """Hand on what is held by one who cannot use it.
 
         A run whose loop was closed in its middle never leaves: nobody goes on with it. One whose
-        turn came on a loop that is stopped has not begun: it goes back to the end of the line.
+        turn came on a loop that is stopped has not begun: it goes back to the end of the queue.
         """
         with self._lock:
             holder, inside = self._holder, self._inside
         if holder is None:
             return
-        if holder.gone:
+        if holder.loop_closed:
             self._leave(holder)
-        elif not inside and holder.asleep:
+        elif not inside and holder.loop_stopped:
             self._leave(holder, unless_inside=True)
 
-    def _leave(self, place: Place, *, unless_inside: bool = False) -> None:
-        """Hand on to the next one that can still come; if not inside, back into the line."""
+    def _leave(self, waiter: Waiter, *, unless_inside: bool = False) -> None:
+        """Hand on to the next one that can still come; if not inside, back into the queue."""
         while True:
             with self._lock:
-                if self._holder is not place or (unless_inside and self._inside):
+                if self._holder is not waiter or (unless_inside and self._inside):
                     return  # another one took over; or its loop was started again
-                self._holder = None  # at once: a collector may be ending the run of ``place``
-                self._holder = following = self._line.next()
+                self._holder = None  # at once: a collector may be ending the run of ``waiter``
+                self._holder = following = self._queue.next()
                 self._inside = False
                 if unless_inside:
-                    self._line.join(place)
-            if following is None or following.call():
+                    self._queue.join(waiter)
+            if following is None or following.wake_threadsafe():
                 return
-            place, unless_inside = following, False
+            waiter, unless_inside = following, False

@@ -32,7 +32,7 @@ class RunStream(AsyncIterator[Any]):
     def __init__(self, run: Callable[[OutputQueue[Any]], Coroutine[Any, Any, object]]) -> None:
         self._run = run
         # These belong to the loop on which it is iterated over.
-        self._items: OutputQueue[Any] = OutputQueue(patience=0)
+        self._items: OutputQueue[Any] = OutputQueue(fairness_timeout=0)
         self._task: asyncio.Task[object] | None = None
         self._done = False
 

@@ -39,7 +39,7 @@ from rxlanggraph.rx.serialized_subject import SerializedSubject
 if TYPE_CHECKING:
     from reactivex import Observable
 
-__all__ = ["LEGAL", "AgentState", "StateContext", "StateMachine", "Transition"]
+__all__ = ["LEGAL_TRANSITIONS", "AgentState", "StateContext", "StateMachine", "Transition"]
 
 
 class AgentState(enum.Enum):
@@ -55,7 +55,7 @@ class AgentState(enum.Enum):
 _WORKING = frozenset({AgentState.THINKING, AgentState.RUNNING})
 _BLOCKS = _WORKING | {AgentState.FINISHED}
 
-LEGAL: Mapping[AgentState, frozenset[AgentState]] = MappingProxyType(
+LEGAL_TRANSITIONS: Mapping[AgentState, frozenset[AgentState]] = MappingProxyType(
     {
         AgentState.IDLE: _WORKING,
         AgentState.THINKING: _BLOCKS,
@@ -311,9 +311,9 @@ class StateMachine:
             )
 
     def _check(self, state: AgentState, below: AgentState) -> None:
-        if state in LEGAL[below]:
+        if state in LEGAL_TRANSITIONS[below]:
             return
-        legal = " or ".join(each.name for each in AgentState if each in LEGAL[below])
+        legal = " or ".join(each.name for each in AgentState if each in LEGAL_TRANSITIONS[below])
         raise IllegalTransitionError(
             f"agent {self._name!r} cannot go from {below.name} to {state.name}: "
             f"from there a block may enter {legal}; IDLE comes when all blocks are left, "

@@ -4,10 +4,10 @@ What breaks without it: LangGraph saves the state after each step, so that a run
 leaves half a turn on its thread. What comes next is put behind it, and providers refuse calls of
 tools that have no results.
 
-A thread is at rest where its graph had come to an end. `settle` goes back there before a run, since
-nobody could when a process was killed; `put_back` after a run that failed, also if the graph itself
-had ended. Both add a checkpoint, and delete none. Subgraphs that remember on the same thread
-(``checkpointer=True``) go back with it: to where they were when the graph came to rest.
+A thread is at rest where its graph had come to an end. `ensure_at_rest` goes back there before a
+run, since nothing could when a process was killed; `put_back` after a run that failed, also if the
+graph itself had ended. Both add a checkpoint, and delete none. Subgraphs that remember on the same
+thread (``checkpointer=True``) go back with it: to where they were when the graph came to rest.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class GraphThread:
         self._config: RunnableConfig = {"configurable": at}
         self._rest: StateSnapshot | None = None  # where it was before the run, and is to be again
 
-    async def settle(self) -> StateSnapshot:
+    async def ensure_at_rest(self) -> StateSnapshot:
         """Return the state in which it is at rest; go back to it, if it is not there."""
         head = await self.head()
         if not _rests(head):
@@ -92,7 +92,7 @@ class GraphThread:
         return state
 
     async def put_back(self) -> None:
-        """Go back to where it was when it was settled, unless it is there."""
+        """Go back to where it was when it was last at rest, unless it is there."""
         head = await self.head()
         if _checkpoint(head) != _checkpoint(self._rest):
             await self._go_to(self._rest)

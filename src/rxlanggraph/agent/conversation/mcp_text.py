@@ -1,4 +1,4 @@
-"""text_of: the text in a message, whichever of the forms that MCP knows it comes in.
+"""extract_text: the text in a message, whichever of the forms that MCP knows it comes in.
 
 A block may be the SDK's object, the mapping that it is on the wire, or what other frameworks make
 of it, so that it is read by its fields and not by its class: the SDK need not be installed.
@@ -11,7 +11,7 @@ from typing import Any
 
 from rxlanggraph.errors import AgentMessageError
 
-__all__ = ["text_of"]
+__all__ = ["extract_text"]
 
 MAX_DEPTH = 16
 """A guess: what MCP itself nests is four deep (a result, its list, a resource, its text)."""
@@ -26,7 +26,7 @@ _ACCEPTED = (
 )
 
 
-def text_of(content: Any) -> str:
+def extract_text(content: Any) -> str:
     """Return the text in ``content``; several blocks of text are joined by newlines.
 
     Any thread; never blocks. Images, audio, binary resources and blocks of other kinds are left

@@ -27,7 +27,7 @@ from typing import Literal, Self
 from langchain_core.messages import BaseMessage
 
 from rxlanggraph.agent.conversation.messages import Message, MessageLike, as_messages, to_langchain
-from rxlanggraph.agent.conversation.trimming import Entries, TokenCounter, bounds_of
+from rxlanggraph.agent.conversation.trimming import Entries, TokenCounter, make_limits
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import AgentError, UsageError
 
@@ -68,13 +68,13 @@ class Memory:
         max_tokens: int | None = None,
         token_counter: TokenCounter | None = None,
     ) -> None:
-        self._bounds = bounds_of(max_messages, max_tokens, token_counter)
+        self._limits = make_limits(max_messages, max_tokens, token_counter)
         self._lock = fork_safe_rlock()  # see the top of the module; guards the rest, and each Turn
         self._entries: Entries = {}
         self._beginning = object()
         # To count at each addition would make each take as long as there are messages: it is done
         # when they have become a quarter more.
-        self._trim_at = _next_trim(max_messages or 0) if self._bounds else math.inf
+        self._trim_at = _next_trim(max_messages or 0) if self._limits else math.inf
 
     def add(self, message: MessageLike) -> None:
         """Add one message at the end. Any thread; never blocks, but to count where that is due.
@@ -201,7 +201,7 @@ class Memory:
 
     def _make_room(self) -> None:
         """Trim if it is time to. Before an addition: if counting fails, nothing was added."""
-        if not self._bounds:
+        if not self._limits:
             return
         with self._lock:
             due = len(self._entries) >= self._trim_at
@@ -212,7 +212,7 @@ class Memory:
         """What there is room for; the rest is forgotten."""
         with self._lock:
             entries = self._entries.copy()
-        if not self._bounds:
+        if not self._limits:
             return tuple(entries.values())
         kept = self._fit(entries)
         forgotten = entries.keys() - kept.keys()
@@ -224,8 +224,8 @@ class Memory:
         return tuple(kept.values())
 
     def _fit(self, entries: Entries, written: int = 0) -> Entries:
-        for bound in self._bounds:
-            entries = bound.fit(entries, written)
+        for limit in self._limits:
+            entries = limit.fit(entries, written)
         return entries
 
 

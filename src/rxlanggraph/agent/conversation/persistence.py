@@ -23,7 +23,7 @@ from rxlanggraph.agent.conversation.messages import Message, from_langchain, to_
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["Keeper", "keeper_for"]
+__all__ = ["ConversationStore", "make_store"]
 
 _NAMESPACE = ("rxlanggraph", "memories")
 _GRAPH = "rxlanggraph"  # the namespace within a thread, and a node
@@ -33,13 +33,13 @@ _MOST_IN_PROCESS = 10_000
 """A guess: a hundred times the agents that a pool has at once."""
 
 
-class Keeper(Protocol):
+class ConversationStore(Protocol):
     """Keeps the messages of each thread. Any loop; of one thread, one call at a time."""
 
     async def load(self, thread_id: str) -> tuple[Message, ...]:
         """Return what was kept last; nothing if nothing was."""
 
-    async def keep(
+    async def save(
         self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
         """Keep ``messages`` in the place of ``before``, which was kept or loaded last.
@@ -54,35 +54,35 @@ class Keeper(Protocol):
         """Return of which threads something is kept."""
 
 
-def keeper_for(place: Any, bound: int | None = None) -> Keeper:
-    """Find out how memories are kept in ``place``; None is this process. Any thread.
+def make_store(place: Any, max_memories: int | None = None) -> ConversationStore:
+    """Make the store that keeps memories in ``place``; None is this process. Any thread.
 
     Args:
         place: A LangGraph store or checkpointer, or None.
-        bound: How many are kept at most, in this process; None for the default.
+        max_memories: How many are kept at most, in this process; None for the default.
 
     Raises:
-        InvalidArgumentError: There is a bound, and it is none, or not for this place.
+        InvalidArgumentError: ``max_memories`` is less than 1, or is not for this place.
         InvalidTypeError: It is neither a LangGraph store nor a checkpointer.
     """
     if place is None:
-        return _InProcess(_MOST_IN_PROCESS if bound is None else bound)
-    if bound is not None:
+        return _ProcessStore(_MOST_IN_PROCESS if max_memories is None else max_memories)
+    if max_memories is not None:
         raise InvalidArgumentError(
-            "max_memories is for those kept in this process: what keep_in keeps is bounded there, "
-            "or by pool.forget()"
+            "max_memories is for those kept in this process: what persistence keeps is "
+            "bounded there, or by pool.forget()"
         )
     if isinstance(place, BaseStore):
-        return _InStore(place)
+        return _LangGraphStore(place)
     if isinstance(place, BaseCheckpointSaver):
-        return _InCheckpoints(place)
+        return _CheckpointStore(place)
     raise InvalidTypeError(
-        f"keep_in must be a LangGraph store or checkpointer, not {place!r}; "
+        f"persistence must be a LangGraph store or checkpointer, not {place!r}; "
         "for example InMemoryStore() or AsyncSqliteSaver"
     )
 
 
-class _InProcess:
+class _ProcessStore:
     """As they are: a Message is immutable. Of ``most`` threads; of those asked for last."""
 
     def __init__(self, most: int) -> None:
@@ -100,7 +100,7 @@ class _InProcess:
                 self._kept[thread_id] = kept
             return kept
 
-    async def keep(
+    async def save(
         self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
         with self._lock:
@@ -119,7 +119,7 @@ class _InProcess:
             return tuple(self._kept)
 
 
-class _InStore:
+class _LangGraphStore:
     """As one value, which has to be written as a whole."""
 
     def __init__(self, store: BaseStore) -> None:
@@ -130,7 +130,7 @@ class _InStore:
         messages = [] if kept is None else messages_from_dict(kept.value["messages"])
         return tuple(from_langchain(messages))
 
-    async def keep(
+    async def save(
         self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
         if not messages:
@@ -151,7 +151,7 @@ class _InStore:
         return tuple(found)
 
 
-class _InCheckpoints:
+class _CheckpointStore:
     """As the state of a graph that does nothing else: the saver's own format, and its tools.
 
     It is a subgraph, so that it has a namespace: agents' graphs may use the same saver, and who
@@ -167,7 +167,7 @@ class _InCheckpoints:
         state = await self._graph.aget_state(_config(thread_id))
         return tuple(from_langchain(state.values.get("messages", [])))
 
-    async def keep(
+    async def save(
         self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
         changes = None if before is None else _changes(before, messages)

@@ -34,7 +34,7 @@ from rxlanggraph.agent.checks import check_whole
 from rxlanggraph.agent.conversation.messages import Message, to_langchain
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["Bound", "Entries", "TokenCounter", "bounds_of"]
+__all__ = ["Entries", "TokenCounter", "TrimLimit", "make_limits"]
 
 # The messages of a conversation in their order, each under a key of its own.
 Entries: TypeAlias = dict[object, Message]
@@ -49,7 +49,7 @@ _STAND_INS: dict[str, BaseMessage] = {
 }
 
 
-class Bound:
+class TrimLimit:
     """How many messages, or tokens, a conversation may have. Immutable; any thread.
 
     Args:
@@ -141,26 +141,26 @@ class Bound:
         return self._count(messages) if messages else 0
 
 
-def bounds_of(
+def make_limits(
     max_messages: int | None, max_tokens: int | None, token_counter: TokenCounter | None
-) -> tuple[Bound, ...]:
-    """Make the bounds that these arguments of a memory stand for. Any thread; never blocks.
+) -> tuple[TrimLimit, ...]:
+    """Make the limits that these arguments of a memory stand for. Any thread; never blocks.
 
     Raises:
         InvalidArgumentError: A number is out of its range, or there is a counter and nothing to
             count.
         InvalidTypeError: The counter can count nothing.
     """
-    bounds = []
+    limits = []
     if max_messages is not None:
         check_whole("max_messages", max_messages, least=1)
-        bounds.append(Bound(max_messages, len, _stand_ins))
+        limits.append(TrimLimit(max_messages, len, _stand_ins))
     if max_tokens is not None:
         check_whole("max_tokens", max_tokens, least=1)
-        bounds.append(Bound(max_tokens, _counter(token_counter), to_langchain))
+        limits.append(TrimLimit(max_tokens, _counter(token_counter), to_langchain))
     elif token_counter is not None:
         raise InvalidArgumentError("token_counter needs max_tokens: how many may there be?")
-    return tuple(bounds)
+    return tuple(limits)
 
 
 def _counter(counter: TokenCounter | None) -> Callable[[list[BaseMessage]], int]:

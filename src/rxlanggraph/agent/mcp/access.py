@@ -24,7 +24,7 @@ from rxlanggraph.agent.mcp.sdk import (
 )
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["Access", "access_for"]
+__all__ = ["Access", "make_access"]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
@@ -50,7 +50,7 @@ class Access:
     is_open: bool
 
 
-def access_for(
+def make_access(
     host: str,
     allowed_hosts: Collection[str] | None,
     allowed_origins: Collection[str] | None,

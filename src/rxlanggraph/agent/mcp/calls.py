@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic_core import to_json
 
 from rxlanggraph.agent.agent import BaseAgent
-from rxlanggraph.agent.conversation.mcp_text import text_of
+from rxlanggraph.agent.conversation.mcp_text import extract_text
 from rxlanggraph.agent.mcp.sdk import (
     Audio,
     CallToolResult,
@@ -32,10 +32,10 @@ from rxlanggraph.registry import TaskRegistry
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from rxlanggraph.agent.mcp.conversations import Conversations
+    from rxlanggraph.agent.mcp.conversations import ConversationTable
     from rxlanggraph.agent.mcp.sdk import CallNext, HandlerResult, ServerRequestContext
 
-__all__ = ["CONVERSATION", "Calls", "ClientWatch", "Target"]
+__all__ = ["CONVERSATION", "CallTracker", "DisconnectMiddleware", "Target"]
 
 Target: TypeAlias = BaseAgent | AgentPool
 """What can be a tool."""
@@ -64,7 +64,7 @@ _request: ContextVar[_Request | None] = ContextVar("rxlanggraph_mcp_request", de
 """The one that this code works for; None over stdio."""
 
 
-class Calls:
+class CallTracker:
     """The calls in flight of one server, and how all of them end.
 
     Args:
@@ -72,7 +72,7 @@ class Calls:
         shared: Whether all are part of one instead: of what the agents themselves remember.
     """
 
-    def __init__(self, conversations: Conversations, *, shared: bool = False) -> None:
+    def __init__(self, conversations: ConversationTable, *, shared: bool = False) -> None:
         self._conversations = conversations
         self._shared = shared
         self.lifespan = conversations.lifespan  # of the SDK's server
@@ -218,7 +218,7 @@ def _readable(answer: Any) -> Any:
     if not isinstance(answer, list):
         return answer
     try:
-        return text_of(answer)
+        return extract_text(answer)
     except AgentMessageError:
         return answer
 
@@ -230,7 +230,7 @@ class _GoneError(Exception):
     """A client has gone before it had sent its request."""
 
 
-class ClientWatch:
+class DisconnectMiddleware:
     """In front of the SDK's HTTP app: tells a call when its client has gone, and offers no stream.
 
     It writes the names of hosts and origins small, as the SDK compares them letter by letter.

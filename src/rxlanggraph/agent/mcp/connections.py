@@ -76,9 +76,9 @@ class Connections:
     def leave(self, connection: LimitedConnection) -> None:
         """Count it no more; idempotent."""
         self._all.discard(connection)
-        self.turn(connection, awaited=False)
+        self.set_awaited(connection, awaited=False)
 
-    def turn(self, connection: LimitedConnection, *, awaited: bool) -> None:
+    def set_awaited(self, connection: LimitedConnection, *, awaited: bool) -> None:
         """Note whose turn it is: the client's, if it is ``awaited``, or the server's."""
         self._new.pop(connection, None)
         self._known.pop(connection, None)
@@ -152,7 +152,7 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
         state = self.conn.their_state
         part = {h11.IDLE: "header", h11.SEND_BODY: "body"}.get(state)
         if part != self._part:
-            self._connections.turn(self, awaited=part is not None)
+            self._connections.set_awaited(self, awaited=part is not None)
             self._await(part)
 
     def _await(self, part: str | None) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rxlanggraph.agent.mcp.sdk import ServerRequestContext
     from rxlanggraph.agent.pool import AgentPool
 
-__all__ = ["Conversations", "Joined"]
+__all__ = ["ActiveConversation", "ConversationTable"]
 
 _log = logging.getLogger("rxlanggraph")
 _now = time.monotonic
@@ -55,7 +55,7 @@ class _Home:
 
 
 @dataclass(eq=False)
-class Joined:
+class ActiveConversation:
     """A conversation on a server. The table's lock guards ``users`` and ``used``.
 
     Attributes:
@@ -82,7 +82,7 @@ class Joined:
         await asyncio.gather(*map(_in_time, everywhere))
 
 
-class Conversations:
+class ConversationTable:
     """The conversations on one server, those in use and those that may be gone on with.
 
     Safe from any number of loops: a server may be served on several.
@@ -98,7 +98,7 @@ class Conversations:
         # A leaf, for a few lines; an RLock, as a finalizer may come here too (invariant 5).
         self._lock = threading.RLock()
         # The one that was quiet for longest first. Guarded by the lock.
-        self._table: OrderedDict[str, Joined] = OrderedDict()
+        self._table: OrderedDict[str, ActiveConversation] = OrderedDict()
 
     def __len__(self) -> int:
         """How many there are. Any thread; never blocks."""
@@ -115,7 +115,9 @@ class Conversations:
             await self._end(home)
 
     @asynccontextmanager
-    async def joined(self, ctx: ServerRequestContext[Any, Any], name: str) -> AsyncIterator[Joined]:
+    async def joined(
+        self, ctx: ServerRequestContext[Any, Any], name: str
+    ) -> AsyncIterator[ActiveConversation]:
         """Be in the conversation called ``name``, or else in that of the session, or in a new one.
 
         One that was begun here, and is no session's, is forgotten if the block fails: nobody has
@@ -130,7 +132,7 @@ class Conversations:
             joined = self._find(home, name, _owner(ctx), is_session)
             if joined is None:
                 gone += self._retire(self._in_the_way())
-                joined = Joined(home, _owner(ctx), named=not is_session)
+                joined = ActiveConversation(home, _owner(ctx), named=not is_session)
                 self._table[joined.id] = joined
                 if is_session:
                     home.conversation = joined.id
@@ -170,7 +172,9 @@ class Conversations:
 
     # -- the table -----------------------------------------------------------------------------
 
-    def _find(self, home: _Home, name: str, owner: Any, is_session: bool) -> Joined | None:
+    def _find(
+        self, home: _Home, name: str, owner: Any, is_session: bool
+    ) -> ActiveConversation | None:
         """The one to go on with, if any. Under the lock."""
         if not name:
             return self._table.get(home.conversation or "") if is_session else None
@@ -182,14 +186,14 @@ class Conversations:
             )
         return joined
 
-    def _use(self, joined: Joined, users: int) -> None:
+    def _use(self, joined: ActiveConversation, users: int) -> None:
         """Under the lock."""
         joined.users += users
         joined.used = _now()
         if joined.id in self._table:
             self._table.move_to_end(joined.id)
 
-    def _quiet(self) -> Iterator[Joined]:
+    def _quiet(self) -> Iterator[ActiveConversation]:
         """Those that were quiet for too long. Under the lock."""
         until = _now() - self._timeout
         for joined in self._table.values():
@@ -198,7 +202,7 @@ class Conversations:
             if joined.named and not joined.users:
                 yield joined
 
-    def _in_the_way(self) -> list[Joined]:
+    def _in_the_way(self) -> list[ActiveConversation]:
         """What has to go for another one. Under the lock.
 
         Raises:
@@ -213,7 +217,9 @@ class Conversations:
             )
         return [idle]
 
-    def _retire(self, some: Iterator[Joined] | list[Joined]) -> list[Joined]:
+    def _retire(
+        self, some: Iterator[ActiveConversation] | list[ActiveConversation]
+    ) -> list[ActiveConversation]:
         """Under the lock."""
         gone = list(some)
         for joined in gone:
@@ -233,7 +239,7 @@ class Conversations:
             if left:
                 _log.error("%d conversations could not be forgotten everywhere in time", len(left))
 
-    def _forget_later(self, home: _Home, gone: list[Joined]) -> None:
+    def _forget_later(self, home: _Home, gone: list[ActiveConversation]) -> None:
         """Without keeping anybody waiting for checkpointers. On the loop of ``home``."""
         if asyncio._get_running_loop() is None:
             return  # its loop is gone, and a collector closes what was left: nothing can be awaited

@@ -23,10 +23,10 @@ from pydantic import Field
 
 from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.checks import check_seconds, check_timeout, check_whole
-from rxlanggraph.agent.mcp.access import access_for
-from rxlanggraph.agent.mcp.calls import CONVERSATION, Calls, ClientWatch, Target
+from rxlanggraph.agent.mcp.access import make_access
+from rxlanggraph.agent.mcp.calls import CONVERSATION, CallTracker, DisconnectMiddleware, Target
 from rxlanggraph.agent.mcp.connections import Connections, LimitedConnection
-from rxlanggraph.agent.mcp.conversations import Conversations
+from rxlanggraph.agent.mcp.conversations import ConversationTable
 from rxlanggraph.agent.mcp.encoding import answer_encodable
 from rxlanggraph.agent.mcp.sdk import (
     AuthSettings,
@@ -100,14 +100,14 @@ def _calls(
     shared: bool,
     max_conversations: int = MAX_CONVERSATIONS,
     conversation_timeout: float = CONVERSATION_TIMEOUT,
-) -> Calls:
+) -> CallTracker:
     check_whole("max_conversations", max_conversations, least=1)
     check_timeout(conversation_timeout, "conversation_timeout")
-    return Calls(Conversations(max_conversations, conversation_timeout), shared=shared)
+    return CallTracker(ConversationTable(max_conversations, conversation_timeout), shared=shared)
 
 
 def _server_of(
-    agents: tuple[Target, ...], name: str, calls: Calls, **options: Any
+    agents: tuple[Target, ...], name: str, calls: CallTracker, **options: Any
 ) -> MCPServer[Any]:
     _check(agents)
     # Where the program has not configured the root logger, the SDK would: to format tracebacks with
@@ -156,7 +156,7 @@ def _description_of(agent: Target) -> str:
     return encodable(text)  # or else no client could list any tool
 
 
-def _tool_of(agent: Target, calls: Calls) -> Callable[..., Awaitable[Any]]:
+def _tool_of(agent: Target, calls: CallTracker) -> Callable[..., Awaitable[Any]]:
     async def ask(
         message: Annotated[str, Field(description="What to ask the agent.")],
         ctx: Context[Any, Any],
@@ -193,8 +193,8 @@ def serve_stdio(
         BlockingCallError: Called in a running loop's thread.
         OSError: There is no standard input.
     """
-    conversations = Conversations(MAX_CONVERSATIONS, CONVERSATION_TIMEOUT)
-    calls = Calls(conversations, shared=share_conversation)
+    conversations = ConversationTable(MAX_CONVERSATIONS, CONVERSATION_TIMEOUT)
+    calls = CallTracker(conversations, shared=share_conversation)
     server = _server_of(agents, name, calls)
     with ending_input() as end_input:
 
@@ -283,9 +283,9 @@ def serve_http(
     check_timeout(header_timeout, "header_timeout")
     check_timeout(body_timeout, "body_timeout")
     check_timeout(session_timeout, "session_timeout")
-    access = access_for(host, allowed_hosts, allowed_origins, token, auth)
+    access = make_access(host, allowed_hosts, allowed_origins, token, auth)
     calls = _calls(share_conversation, max_conversations, conversation_timeout)
-    app = ClientWatch(
+    app = DisconnectMiddleware(
         _server_of(agents, name, calls, **access.auth).streamable_http_app(
             transport_security=access.security,
             max_sessions=max_sessions,
@@ -314,7 +314,7 @@ def serve_http(
         serve_until_signalled(serve, stop=stop, hurry=calls.cancel, grace=grace)
 
 
-def _http_server(app: ClientWatch, connections: Connections) -> Any:
+def _http_server(app: DisconnectMiddleware, connections: Connections) -> Any:
     return _HttpServer(
         Config(
             app,

@@ -2,9 +2,9 @@
 
 A map; each imports only from those above it.
 
-    fairness             whose turn it is among those who ask again and again
+    fairness             whose turn it is among consumers that request again and again
     reservations         which getter an item is for, without its leaving the queue
-    capacity             how many items there may be, and who waits to put another
+    capacity             how many items there may be, and which putters wait for room
     stream               ``async for`` over the items of one run
     queue                the queue itself
 """

@@ -1,9 +1,9 @@
-"""Room: how many items a queue holds, and who waits to put another.
+"""How many items a queue holds, and which putters wait for room.
 
-Room is promised to nobody: a loop that does not run would keep it from all others. The putters of
-each loop stand in a line of their own; where there is room, the first of each line is woken, and
-the quickest has it. What keeps the room may be promised to a loop that does not run: so whoever
-waits looks after that from time to time, as those who could take it may all be asleep.
+Room is reserved for no putter: a loop that does not run would keep it from all others. The putters
+of each loop stand in a line of their own; where there is room, the first of each line is woken, and
+the quickest has it. What fills the queue may be reserved for a loop that does not run: so a waiting
+putter looks after that from time to time, as those that could take it may all be asleep.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rxlanggraph.agent.output.reservations import STUCK_SECONDS, Promises
-from rxlanggraph.agent.waiters import Waiter, Wakes
+from rxlanggraph.agent.output.reservations import STUCK_SECONDS, Reservations
+from rxlanggraph.concurrency.waiters import Waiter, WakeupQueue
 
-__all__ = ["Room"]
+__all__ = ["Capacity"]
 
 _T = TypeVar("_T")
 
 
-class Room:
+class Capacity:
     """The room for items in a queue, and the lines before it.
 
     Args:
@@ -33,7 +33,7 @@ class Room:
     """
 
     def __init__(
-        self, size: int, items: Promises[Any], lock: threading.RLock, wakes: Wakes[Any]
+        self, size: int, items: Reservations[Any], lock: threading.RLock, wakes: WakeupQueue[Any]
     ) -> None:
         self.size = size
         self._items = items
@@ -46,7 +46,7 @@ class Room:
         return 0 < self.size <= len(self._items)
 
     def free(self) -> bool:
-        """Whether there is some, and nobody waits for it."""
+        """Whether there is some, and no putter waits for it."""
         return not self._lines and not self.full()
 
     async def enter(self, admit: Callable[[], _T]) -> _T:
@@ -72,20 +72,20 @@ class Room:
         finally:
             with self._lock:
                 self._leave(putter)
-                self.announce()
+                self.wake_first()
             self._wakes.send()
 
-    def announce(self) -> None:
-        """Have those look who are first, if there is room."""
+    def wake_first(self) -> None:
+        """Have the first putter of each loop look, if there is room."""
         if self._lines and not self.full():
             for line in list(self._lines.values()):
                 if line:
                     self._wakes.add(line[0])
 
     def lose(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Forget who waits on ``loop``: it is closed."""
+        """Forget the putters on ``loop``: it is closed."""
         self._lines.pop(loop, None)
-        self.announce()
+        self.wake_first()
 
     def _leave(self, putter: Waiter) -> None:
         line = self._lines.get(putter.loop)

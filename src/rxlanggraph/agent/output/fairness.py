@@ -1,20 +1,22 @@
-"""Rounds: whose turn it is among those who ask again and again.
+"""RoundRobin: whose turn it is among consumers that request items again and again.
 
-In each round everyone who is known has one turn. What breaks without it: in a plain line, whoever
-is quicker to ask again is served more often; a consumer whose loop runs in another thread is just
-waking up while another one, on a busy loop, has asked and been served a hundred times.
+In each round every known consumer has one turn. What breaks without it: in a plain queue, a
+consumer that is quicker to request again is served more often; one whose loop runs in another
+thread is just waking up while another one, on a busy loop, has been served a hundred times.
 
-1. Who has had its turn in this round waits for the next one.
-2. The next round begins when nobody is left who is to have a turn in this one: neither somebody
-   who asks, nor somebody who is expected to ask. Expected is who has been served, lives, and used
-   to ask again within ``patience`` seconds; for so long, counted from when it was served or gave
-   up. Who does not come within that time is not expected again until it has once come back so
-   soon. So one that stops, or is slow, costs the others ``patience`` seconds at most, once.
-3. Who is new has a turn in this round, unless others wait for the next one already: then it waits
-   with them, behind them. So nobody is starved by those who come new and new.
+1. A consumer that has had its turn in this round waits for the next one.
+2. The next round begins when no consumer is left that is to have a turn in this one: neither one
+   that requests, nor one that is expected to. Expected is a consumer that has been served, lives,
+   and used to request again within ``fairness_timeout`` seconds; for so long, counted from when it
+   was served or gave up. If it does not come within that time, it is not expected again until it
+   has once come back so soon. So one that stops, or is slow, costs the others ``fairness_timeout``
+   seconds at most, once.
+3. A new consumer has a turn in this round, unless others wait for the next one already: then it
+   waits with them, behind them. So a stream of new consumers starves no old one.
 
-Nothing here waits, wakes anybody or takes a lock: all of it is guarded by the lock of its owner. A
-signal handler or a finalizer may come in between two lines of `Rounds.next`, to take an ask back.
+Nothing here waits, wakes anything or takes a lock: all of it is guarded by the lock of its owner. A
+signal handler or a finalizer may come in between two lines of `RoundRobin.next`, to take a request
+back.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Asker", "Consumer", "Rounds", "oldest"]
+__all__ = ["Consumer", "ConsumerKey", "RoundRobin", "oldest"]
 
 _T = TypeVar("_T")
 _CROWD = 64
@@ -41,24 +43,24 @@ def oldest(entries: dict[_T, Any]) -> _T | None:
             continue
 
 
-class Asker(Protocol):
-    """Who asks: an asyncio task, for one."""
+class ConsumerKey(Protocol):
+    """What stands for a consumer: its task, or its stream."""
 
     def done(self) -> bool:
-        """Whether it will never ask again. Any thread."""
+        """Whether it will never request again. Any thread."""
         ...
 
 
 class Consumer(Generic[_T]):
-    """What is known of one who asks. Guarded by the owner's lock."""
+    """What is known of one consumer. Guarded by the owner's lock."""
 
-    __slots__ = ("asks", "closed", "loop", "quick", "since", "who")
+    __slots__ = ("closed", "loop", "quick", "requests", "since", "who")
 
-    def __init__(self, who: Asker) -> None:
+    def __init__(self, who: ConsumerKey) -> None:
         self.who = weakref.ref(who)
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.asks: deque[_T] = deque()
-        # When it was last served or gave up; None for one that asks for the first time.
+        self.requests: deque[_T] = deque()
+        # When it was last served or gave up; None for one that requests for the first time.
         self.since: float | None = None
         self.quick = True
         self.closed = False
@@ -69,34 +71,35 @@ class Consumer(Generic[_T]):
         return who is None or who.done() or (self.loop is not None and self.loop.is_closed())
 
 
-class Rounds(Generic[_T]):
-    """The asks of all consumers, and the order in which they are served.
+class RoundRobin(Generic[_T]):
+    """The requests of all consumers, and the order in which they are served.
 
     Args:
-        patience: Seconds for which a quick consumer that has not come back yet is expected.
+        fairness_timeout: Seconds for which a quick consumer that has not come back yet is expected.
         clock: Tells the time in seconds; one that never goes back.
     """
 
-    def __init__(self, patience: float, clock: Callable[[], float] = monotonic) -> None:
-        self._patience = patience
+    def __init__(self, fairness_timeout: float, clock: Callable[[], float] = monotonic) -> None:
+        self._fairness_timeout = fairness_timeout
         self._clock = clock
         # Never iterated over but as a copy: the collector may drop an entry from it any time.
-        self._known: weakref.WeakKeyDictionary[Asker, Consumer[_T]] = weakref.WeakKeyDictionary()
-        # Ordered sets. A consumer that asks is in one of the first two; one that is expected is
-        # in the fourth; the third says who has had its turn.
+        self._known: weakref.WeakKeyDictionary[ConsumerKey, Consumer[_T]]
+        self._known = weakref.WeakKeyDictionary()
+        # Ordered sets. A consumer that requests is in one of the first two; one that is expected is
+        # in the fourth; the third has those that have had their turn.
         self._line: OrderedDict[Consumer[_T], None] = OrderedDict()
         self._later: OrderedDict[Consumer[_T], None] = OrderedDict()
         self._served: dict[Consumer[_T], None] = {}
         self._expected: dict[Consumer[_T], None] = {}
-        # How many may have had their turn before it is worth while to look who of them is gone.
+        # How many may have had their turn before it is worth while to look which of them are gone.
         self._crowd = _CROWD
 
-    def knows(self, who: Asker) -> bool:
+    def knows(self, who: ConsumerKey) -> bool:
         """Whether ``who`` has come before."""
         return who in self._known
 
-    def consumer(self, who: Asker) -> Consumer[_T]:
-        """Return what is known of ``who``, who is not kept alive by it."""
+    def consumer(self, who: ConsumerKey) -> Consumer[_T]:
+        """Return what is known of ``who``, which is not kept alive by it."""
         known = self._known.get(who)
         if known is None:
             known = self._known[who] = Consumer(who)
@@ -104,93 +107,93 @@ class Rounds(Generic[_T]):
         return known
 
     def _forget_the_gone(self) -> None:
-        # Where each item is got by a task of its own nobody asks twice, and the round never ends.
+        # Where each item is got by a task of its own no consumer comes twice: the round never ends.
         if len(self._served) > self._crowd:
             for consumer in [each for each in list(self._served) if each.gone()]:
                 self._served.pop(consumer, None)
             self._crowd = 2 * len(self._served) + _CROWD
 
-    def ask(self, consumer: Consumer[_T], ask: _T) -> None:
-        """Line ``ask`` up. A consumer may have several, and still has one turn in a round."""
+    def enqueue(self, consumer: Consumer[_T], request: _T) -> None:
+        """Line ``request`` up. A consumer may have several, and still has one turn in a round."""
         new = consumer.since is None
-        if consumer.since is not None and not consumer.asks:
-            consumer.quick = self._clock() - consumer.since < self._patience
-        consumer.asks.append(ask)
+        if consumer.since is not None and not consumer.requests:
+            consumer.quick = self._clock() - consumer.since < self._fairness_timeout
+        consumer.requests.append(request)
         self._expected.pop(consumer, None)
         if consumer in self._line or consumer in self._later:
             return
         waits = consumer in self._served or (new and self._later)
         (self._later if waits else self._line)[consumer] = None
 
-    def leave(self, consumer: Consumer[_T], ask: _T) -> bool:
-        """Take ``ask`` back, and with it the turn in this round if it was the consumer's last.
+    def leave(self, consumer: Consumer[_T], request: _T) -> bool:
+        """Take ``request`` back, and with it the turn in this round if it was the consumer's last.
 
         Returns:
             False if it was served, or taken back, before.
         """
         try:
-            consumer.asks.remove(ask)
+            consumer.requests.remove(request)
         except ValueError:
             return False
-        if not consumer.asks:
+        if not consumer.requests:
             consumer.since = self._clock()
             self._line.pop(consumer, None)
             self._later.pop(consumer, None)
         return True
 
     def close(self, consumer: Consumer[_T]) -> list[_T]:
-        """Forget ``consumer``, who never comes back. Returns what it was asking for."""
+        """Forget ``consumer``, which never comes back. Returns its requests."""
         consumer.closed = True
-        asks = list(consumer.asks)
-        consumer.asks.clear()
+        requests = list(consumer.requests)
+        consumer.requests.clear()
         for group in (self._line, self._later, self._served, self._expected):
             group.pop(consumer, None)
-        return asks
+        return requests
 
     def next(self) -> _T | None:
         """Whose turn it is, which is over with that; None if it is nobody's, for now."""
         while self._line or self._begin_round():
             try:
                 consumer, _ = self._line.popitem(last=False)
-                ask = consumer.asks.popleft()
+                request = consumer.requests.popleft()
             except (KeyError, IndexError):  # taken back between these very lines
                 continue
             consumer.since = self._clock()
             self._served[consumer] = None
-            if consumer.asks:
+            if consumer.requests:
                 self._later[consumer] = None
-            return ask
+            return request
         return None
 
     def attended(self) -> bool:
-        """Whether anybody is known who may ask."""
+        """Whether a known consumer may still come."""
         whos = [who for ref in self._known.keyrefs() if (who := ref()) is not None]
         return not all(self.consumer(who).gone() for who in whos)
 
     def waiting(self) -> bool:
-        """Whether anybody asks."""
+        """Whether there are requests."""
         return bool(self._line or self._later)
 
-    def asking(self) -> list[_T]:
-        """All that is asked."""
+    def pending(self) -> list[_T]:
+        """All requests."""
         consumers = [*self._line, *self._later]
-        return [ask for consumer in consumers for ask in list(consumer.asks)]
+        return [request for consumer in consumers for request in list(consumer.requests)]
 
     def delay(self, consumer: Consumer[_T]) -> float | None:
-        """Seconds after which to see whether it is the turn of ``consumer``, who asks.
+        """Seconds after which to see whether it is the turn of ``consumer``, which requests.
 
-        None if it is not kept waiting by anybody who is expected.
+        None if it does not wait for one that is expected.
         """
         if consumer not in self._later or not self._expected:
             return None
-        # At once if that has just ended: the owner found it going on when it asked for `next`.
+        # At once if that has just ended: the owner found it going on when it called `next`.
         return self._expecting() or 0.0
 
     def _expecting(self) -> float | None:
-        """Seconds until somebody is not expected any more; None if nobody is expected now."""
+        """Seconds until a consumer is not expected any more; None if none is expected now."""
         now = self._clock()
         while (consumer := oldest(self._expected)) is not None:
-            left = (consumer.since or 0.0) + self._patience - now
+            left = (consumer.since or 0.0) + self._fairness_timeout - now
             if left > 0 and not consumer.gone():
                 return left
             self._expected.pop(consumer, None)
@@ -203,7 +206,7 @@ class Rounds(Generic[_T]):
         self._line, self._later = self._later, OrderedDict()
         now = self._clock()
         for consumer in served:
-            soon = consumer.quick and now - (consumer.since or 0.0) < self._patience
-            if soon and not consumer.asks:
+            soon = consumer.quick and now - (consumer.since or 0.0) < self._fairness_timeout
+            if soon and not consumer.requests:
                 self._expected[consumer] = None
         return True

@@ -8,8 +8,8 @@ A queue of our own, because culsans (0.11, upon aiologic 0.17) crosses loops wel
 asks first: of three equal consumers of a filled queue on one loop, the first gets all of it, and on
 three loops they end thousands of items apart (benchmarks/agent_output.py).
 
-1. An item leaves the queue in the step in which its getter returns it, not before (`Promises`).
-2. Consumers have turns, whatever loops they are on (`Rounds`).
+1. An item leaves the queue in the step in which its getter returns it, not before (`Reservations`).
+2. Consumers have turns, whatever loops they are on (`RoundRobin`).
 3. Looking whether the run is over and lining up are one critical section, and whoever is in line
    when that becomes true is woken.
 4. No lock is held while anybody is woken, or an observer called.
@@ -28,12 +28,12 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from reactivex import Observable
 
 from rxlanggraph.agent.checks import check_seconds, check_whole
-from rxlanggraph.agent.output.capacity import Room
-from rxlanggraph.agent.output.fairness import Asker
-from rxlanggraph.agent.output.reservations import Getter, Promises
+from rxlanggraph.agent.output.capacity import Capacity
+from rxlanggraph.agent.output.fairness import ConsumerKey
+from rxlanggraph.agent.output.reservations import Getter, Reservations
 from rxlanggraph.agent.output.stream import OutputStream
-from rxlanggraph.agent.waiters import Waiter, Wakes, current_task
 from rxlanggraph.concurrency.forking import fork_safe_rlock
+from rxlanggraph.concurrency.waiters import Waiter, WakeupQueue, current_task
 from rxlanggraph.rx.serialized_subject import SerializedSubject
 
 __all__ = ["OutputQueue"]
@@ -60,46 +60,46 @@ class OutputQueue(Generic[_T]):
 
     Args:
         maxsize: How many items it holds; 0 for any number.
-        patience: Seconds for which a consumer that was served is expected to ask again before
-            anybody is served twice, if it was so quick the last time. One that stops, or becomes
-            slow, costs the others one such wait. 0 waits for nobody.
+        fairness_timeout: Seconds for which a consumer that was served is expected to request again
+            before any is served twice, if it was so quick the last time. One that stops, or becomes
+            slow, costs the others one such wait. 0 waits for none.
         direct: Called under the lock as somebody puts: where the item goes in the place of this
             queue, None for here; or it raises, and refuses the item.
 
     Raises:
-        InvalidArgumentError: ``maxsize`` or ``patience`` is out of its range.
+        InvalidArgumentError: ``maxsize`` or ``fairness_timeout`` is out of its range.
     """
 
     def __init__(
         self,
         maxsize: int = 0,
         *,
-        patience: float = 0.1,
+        fairness_timeout: float = 0.1,
         direct: Callable[[], OutputQueue[_T] | None] = lambda: None,
     ) -> None:
         check_whole("maxsize", maxsize, least=0)
-        check_seconds("patience", patience)
+        check_seconds("fairness_timeout", fairness_timeout)
         self._direct = direct
         # Held over a few lines; under it, only the locks of the branches are taken, and of queues
         # that items are directed to. It guards the next three, what they contain, and the
         # observers of the publisher.
         self._lock = fork_safe_rlock()
-        self._wakes: Wakes[Waiter] = Wakes(self._lose)
-        self._promises: Promises[_T] = Promises(patience, self._wakes)
-        self._room = Room(maxsize, self._promises, self._lock, self._wakes)
+        self._wakes: WakeupQueue[Waiter] = WakeupQueue(self._lose)
+        self._reservations: Reservations[_T] = Reservations(fairness_timeout, self._wakes)
+        self._capacity = Capacity(maxsize, self._reservations, self._lock, self._wakes)
         self._branches: _Branches[_T] = weakref.WeakValueDictionary()  # one for each broadcast
         self._publisher: SerializedSubject[_T] = SerializedSubject("an output queue", self._lock)
 
     def __repr__(self) -> str:
         """How many items it has, and which run is on."""
         with self._lock:
-            run = f"run {self._promises.run}{' ended' if self._promises.ended else ''}"
-            return f"<OutputQueue: {len(self._promises)} items, {run}>"
+            run = f"run {self._reservations.run}{' ended' if self._reservations.ended else ''}"
+            return f"<OutputQueue: {len(self._reservations)} items, {run}>"
 
     def qsize(self) -> int:
         """How many items are there, also those that somebody is about to take. Any thread."""
         with self._lock:
-            return len(self._promises)
+            return len(self._reservations)
 
     def empty(self) -> bool:
         """Whether there is no item. Any thread; never blocks."""
@@ -108,7 +108,7 @@ class OutputQueue(Generic[_T]):
     def full(self) -> bool:
         """Whether there is no room for an item. Any thread; never blocks."""
         with self._lock:
-            return self._room.full()
+            return self._capacity.full()
 
     @property
     def observable(self) -> Observable[_T]:
@@ -128,9 +128,9 @@ class OutputQueue(Generic[_T]):
         If nobody reads, what is left of ended runs is dropped.
         """
         with self._lock:
-            branches = self._end() if self._promises.run else []
-            self._promises.begin()
-            self._room.announce()
+            branches = self._end() if self._reservations.run else []
+            self._reservations.begin()
+            self._capacity.wake_first()
         self._tell(branches)
 
     def end(self) -> None:
@@ -145,15 +145,15 @@ class OutputQueue(Generic[_T]):
     def abort(self) -> None:
         """End the run, which has failed. As `end` otherwise."""
         with self._lock:
-            self._promises.abort()
+            self._reservations.abort()
             branches = self._end()
         self._tell(branches)
 
     def _end(self) -> list[OutputQueue[_T]]:
         """Under the lock. Returns the broadcasts to end: not those that wait for the next run."""
-        self._promises.end()
-        run = self._promises.run
-        over = [branch for branch in _alive(self._branches) if branch._promises.run <= run]
+        self._reservations.end()
+        run = self._reservations.run
+        over = [branch for branch in _alive(self._branches) if branch._reservations.run <= run]
         for branch in over:
             self._branches.pop(id(branch), None)
         return over
@@ -175,10 +175,10 @@ class OutputQueue(Generic[_T]):
             AgentError: It is an agent's, and the run that this code belongs to is over.
         """
         with self._lock:
-            free = self._direct() is not None or self._room.free()
+            free = self._direct() is not None or self._capacity.free()
             reached = self._admit(item) if free else []
         if not free:
-            reached = await self._room.enter(partial(self._admit, item))
+            reached = await self._capacity.enter(partial(self._admit, item))
         self._announce(reached, asyncio.get_running_loop())
 
     def put_nowait(self, item: _T) -> None:
@@ -189,11 +189,11 @@ class OutputQueue(Generic[_T]):
             AgentError: It is an agent's, and the run that this code belongs to is over.
         """
         with self._lock:
-            full = self._direct() is None and self._room.full()
+            full = self._direct() is None and self._capacity.full()
             reached = [] if full else self._admit(item)
         if full:
             raise asyncio.QueueFull(
-                f"there are {self._room.size} items, and no room for more; use 'await put()'"
+                f"there are {self._capacity.size} items, and no room for more; use 'await put()'"
             )
         self._announce(reached)
 
@@ -204,7 +204,7 @@ class OutputQueue(Generic[_T]):
         """
         directed = self._direct()
         if directed is None:
-            self._promises.add(item)
+            self._reservations.add(item)
         self._publisher.put(item)
         reached = _alive(self._branches)
         if directed is not None:
@@ -249,8 +249,8 @@ class OutputQueue(Generic[_T]):
             asyncio.QueueEmpty: There is none, whether the run has ended or not.
         """
         with self._lock:
-            taken = self._promises.spare()
-            self._room.announce()
+            taken = self._reservations.take_unreserved()
+            self._capacity.wake_first()
         self._wakes.send()
         if taken is None:
             raise asyncio.QueueEmpty("there is no item that nobody waits for; use 'await get()'")
@@ -280,16 +280,16 @@ class OutputQueue(Generic[_T]):
         if broadcast:
             return self._branch(timeout)
         with self._lock:
-            get = partial(self._get, run=self._promises.streamable(), timeout=timeout)
+            get = partial(self._get, run=self._reservations.streamable(), timeout=timeout)
             stream = OutputStream(get, self._close)
-            self._promises.attach(stream)
-            self._room.announce()
+            self._reservations.attach(stream)
+            self._capacity.wake_first()
         self._wakes.send()
         return stream
 
     def _branch(self, timeout: float | None) -> OutputStream[_T]:
         """Stream from a queue of its own that gets every item, too, until a run ends."""
-        branch: OutputQueue[_T] = OutputQueue(patience=0)
+        branch: OutputQueue[_T] = OutputQueue(fairness_timeout=0)
 
         def close(_: object) -> None:
             with self._lock:
@@ -297,33 +297,33 @@ class OutputQueue(Generic[_T]):
             branch.end()
 
         with self._lock:
-            branch._promises.run = self._promises.upcoming()
+            branch._reservations.run = self._reservations.upcoming()
             self._branches[id(branch)] = branch
         return OutputStream(partial(branch._get, run=None, timeout=timeout), close)
 
-    async def _get(self, who: Asker | None, run: int | None, timeout: float | None) -> _T:
+    async def _get(self, who: ConsumerKey | None, run: int | None, timeout: float | None) -> _T:
         who = who or current_task()
         assert who is not None, "asyncio runs coroutines in tasks"
         with self._lock:
-            getter, promised = self._promises.line_up(who, run, timeout)
+            getter, reserved = self._reservations.line_up(who, run, timeout)
         del who  # a task that its loop has left behind must not keep itself alive
         try:
             self._wakes.send(getter.loop)
-            if promised:
+            if reserved:
                 await asyncio.sleep(0)
             while True:
                 getter.prepare()
                 with self._lock:
-                    taken = self._promises.settle(getter)
-                    delay = None if taken else self._promises.delay(getter)
-                    self._room.announce()
+                    taken = self._reservations.take(getter)
+                    delay = None if taken else self._reservations.delay(getter)
+                    self._capacity.wake_first()
                 self._wakes.send(getter.loop)
                 if taken is not None:
                     return taken[0]
                 await getter.wait(delay)
         except BaseException:
             with self._lock:
-                self._promises.withdraw(getter)
+                self._reservations.withdraw(getter)
             self._wakes.send()
             raise
 
@@ -331,13 +331,13 @@ class OutputQueue(Generic[_T]):
         """Let go of ``waiter``: its loop is closed."""
         with self._lock:
             if isinstance(waiter, Getter):
-                self._promises.withdraw(waiter)
+                self._reservations.withdraw(waiter)
             else:
-                self._room.lose(waiter.loop)
+                self._capacity.lose(waiter.loop)
 
-    def _close(self, who: Asker) -> None:
+    def _close(self, who: ConsumerKey) -> None:
         with self._lock:
-            self._promises.close(who)
+            self._reservations.close(who)
         self._wakes.send()
 
 

@@ -1,12 +1,12 @@
-"""Promises: which getter an item is for, without its leaving the queue.
+"""Which getter an item is for, without its leaving the queue.
 
 What breaks without it: a getter that is handed its item, and cancelled before it runs, takes the
-item with it. Here it is told that there is one for it, and takes the first there is in the step in
-which it returns it. If it does not come to that, the promise is somebody else's, and nothing has
-happened to the item.
+item with it. Here it is told that one is reserved for it, and takes the first there is in the step
+in which it returns it. If it does not come to that, the reservation goes to another one, and
+nothing has happened to the item.
 
-There are never more promises than items. They are given in turn (`Rounds`). Each getter is of a
-run, and over with it: also if the next run has begun when it comes to look.
+There are never more reservations than items. They are given in turn (`RoundRobin`). Each getter is
+of a run, and over with it: also if the next run has begun when it comes to look.
 
 All of this is guarded by the lock of its owner, but written so that a handler or a finalizer may
 come in between two lines, to put, to get without waiting, or to withdraw.
@@ -21,23 +21,23 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from rxlanggraph.agent.output.fairness import Asker, Consumer, Rounds, oldest
-from rxlanggraph.agent.waiters import Waiter, Wakes
+from rxlanggraph.agent.output.fairness import Consumer, ConsumerKey, RoundRobin, oldest
+from rxlanggraph.concurrency.waiters import Waiter, WakeupQueue
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 
-__all__ = ["STUCK_SECONDS", "Getter", "Promises"]
+__all__ = ["STUCK_SECONDS", "Getter", "Reservations"]
 
 _T = TypeVar("_T")
 
 STUCK_SECONDS = 1.0
-"""After which a promise to a loop that does not run is taken back, if others wait.
+"""After which a reservation for a loop that does not run is taken back, if others wait.
 
 A guess: far longer than a loop that is merely busy needs for a step.
 """
 
 
 class Getter(Waiter):
-    """One who waits for an item, of ``run`` or an earlier one. Made on its loop."""
+    """A consumer that waits for an item, of ``run`` or an earlier one. Made on its loop."""
 
     __slots__ = ("consumer", "deadline", "run", "timeout")
 
@@ -49,30 +49,30 @@ class Getter(Waiter):
         self.deadline = math.inf if timeout is None else monotonic() + timeout
 
 
-class Promises(Generic[_T]):
-    """The items of a queue, the runs they are of, and who is to have them.
+class Reservations(Generic[_T]):
+    """The items of a queue, the runs they are of, and which getters are to have them.
 
     Args:
-        patience: As in `Rounds`.
+        fairness_timeout: As in `RoundRobin`.
         wakes: Where getters are lined up that have to look again; the owner sends them.
     """
 
-    def __init__(self, patience: float, wakes: Wakes[Any]) -> None:
+    def __init__(self, fairness_timeout: float, wakes: WakeupQueue[Any]) -> None:
         self._wakes = wakes
-        self._rounds: Rounds[Getter] = Rounds(patience)
+        self._round_robin: RoundRobin[Getter] = RoundRobin(fairness_timeout)
         self._items: deque[tuple[int, _T]] = deque()  # each with the number of its run
-        self._promised: dict[Getter, float] = {}  # since when; the oldest first
+        self._reserved: dict[Getter, float] = {}  # since when; the oldest first
         self.run = 0
         """The number of the run that is on, or was on last."""
         self.ended = False
         """Whether it has ended."""
         self._failed = False  # whether it has ended, and failed, and something may be left of it
         self._met = 0  # the last run whose end was told to somebody
-        self._polled = False  # in this run, by one who does not wait
+        self._polled = False  # in this run, by a caller that does not wait
         self._serving = self._again = False
 
     def __len__(self) -> int:
-        """How many items there are, promised ones included."""
+        """How many items there are, reserved ones included."""
         return len(self._items)
 
     def add(self, item: _T) -> None:
@@ -81,23 +81,23 @@ class Promises(Generic[_T]):
         self.serve()
 
     def begin(self) -> None:
-        """Begin the next run; what is left of those before is dropped if nobody reads."""
+        """Begin the next run; what is left of those before is dropped if nothing reads."""
         self.forsake()
-        if self.run and not self._polled and not self._rounds.attended():
-            self._promised.clear()
+        if self.run and not self._polled and not self._round_robin.attended():
+            self._reserved.clear()
             self._items.clear()
         self._polled = False
         self.run += 1
         self.ended = False
 
     def end(self) -> None:
-        """End the run, the first if none has begun; who waits is to look whether any is left."""
+        """End the run, the first if none has begun; all getters look whether anything is left."""
         self.run = self.readable()
         self.ended = True
         self._nudge()
 
     def abort(self) -> None:
-        """End the run, which has failed: what is left of it is for who reads already."""
+        """End the run, which has failed: what is left of it is for those that read already."""
         self._failed = True
         self.end()
 
@@ -109,7 +109,7 @@ class Promises(Generic[_T]):
         self._popped(lambda run: run == self.run)
         self._items.extend(reversed(later))
         self._failed = False
-        while len(self._promised) > len(self._items):
+        while len(self._reserved) > len(self._items):
             self._take_back()
 
     def _popped(self, belongs: Callable[[int], bool]) -> list[tuple[int, _T]]:
@@ -120,7 +120,7 @@ class Promises(Generic[_T]):
         return popped
 
     def readable(self) -> int:
-        """The run that one who comes now reads: the first, if none has begun."""
+        """The run that a consumer reads which comes now: the first, if none has begun."""
         return max(self.run, 1)
 
     def upcoming(self) -> int:
@@ -130,38 +130,41 @@ class Promises(Generic[_T]):
     def streamable(self) -> int:
         """The run that a stream reads which is opened now.
 
-        That may be one which has ended, if something is left of it, or nobody has met its end: who
-        runs first and reads then is to have what there is, and the end, however little it was.
+        That may be one which has ended, if something is left of it, or its end was told to no
+        consumer: a caller that runs first and reads then is to have what there is, and the end,
+        however little it was.
         """
         self.forsake()
         unread = self.ended and (self._run_of_next() <= self.run or self._met < self.run)
         return self.run if unread else self.upcoming()
 
-    def attach(self, who: Asker) -> None:
-        """Have what is there kept for ``who``, who is going to ask for it."""
-        self._rounds.consumer(who)
+    def attach(self, who: ConsumerKey) -> None:
+        """Keep what is there for ``who``, which is going to request it."""
+        self._round_robin.consumer(who)
 
-    def line_up(self, who: Asker, run: int | None, timeout: float | None) -> tuple[Getter, bool]:
-        """Return a getter for ``who``, and whether it is promised an item at once.
+    def line_up(
+        self, who: ConsumerKey, run: int | None, timeout: float | None
+    ) -> tuple[Getter, bool]:
+        """Return a getter for ``who``, and whether an item is reserved for it at once.
 
         ``run`` is None for the one that is on.
         """
-        if not self._rounds.knows(who):
+        if not self._round_robin.knows(who):
             self.forsake()
-        getter = Getter(self._rounds.consumer(who), run or self.readable(), timeout)
+        getter = Getter(self._round_robin.consumer(who), run or self.readable(), timeout)
         getter.consumer.loop = getter.loop
-        self._rounds.ask(getter.consumer, getter)
+        self._round_robin.enqueue(getter.consumer, getter)
         self.serve()
-        return getter, getter in self._promised
+        return getter, getter in self._reserved
 
-    def settle(self, getter: Getter) -> tuple[_T] | None:
-        """Take the item that ``getter`` is promised; None if it is not.
+    def take(self, getter: Getter) -> tuple[_T] | None:
+        """Take an item for ``getter``; None if none is reserved for it.
 
         Raises:
             OutputEndedError: Nothing is left for it, and nothing will come.
             RunTimeoutError: Its time is over.
         """
-        if getter not in self._promised:
+        if getter not in self._reserved:
             self.serve()
         over = self._over(getter.run)
         if over:
@@ -170,43 +173,43 @@ class Promises(Generic[_T]):
             raise OutputEndedError(
                 "the run has ended, and what it put out is taken; get again in the next run"
             )
-        if getter in self._promised:
+        if getter in self._reserved:
             return self._pop(getter)
         if monotonic() >= getter.deadline:
             raise RunTimeoutError(f"there was no item for this consumer in {getter.timeout} s")
         return None
 
     def delay(self, getter: Getter) -> float | None:
-        """Seconds after which ``getter`` has to look again, though nobody wakes it."""
+        """Seconds after which ``getter`` has to look again, though nothing wakes it."""
         now = monotonic()
         delays = [getter.deadline - now]
-        turn = self._rounds.delay(getter.consumer)
+        turn = self._round_robin.delay(getter.consumer)
         if turn is not None:
             delays.append(turn)
-        first = oldest(self._promised)
-        none_spare = len(self._items) <= len(self._promised)
+        first = oldest(self._reserved)
+        none_spare = len(self._items) <= len(self._reserved)
         if first is not None and none_spare and self._ended(getter.run):
-            delays.append(self._promised.get(first, now) + STUCK_SECONDS - now)
+            delays.append(self._reserved.get(first, now) + STUCK_SECONDS - now)
         delay = min(delays)
         return None if delay == math.inf else delay
 
     def withdraw(self, getter: Getter) -> None:
-        """Let go of ``getter``: its promise is the next one's."""
-        self._promised.pop(getter, None)
-        self._rounds.leave(getter.consumer, getter)
+        """Let go of ``getter``: its reservation is the next one's."""
+        self._reserved.pop(getter, None)
+        self._round_robin.leave(getter.consumer, getter)
         self.serve()
 
-    def close(self, who: Asker) -> None:
+    def close(self, who: ConsumerKey) -> None:
         """Forget ``who``; what it waits for is over."""
-        for getter in self._rounds.close(self._rounds.consumer(who)):
+        for getter in self._round_robin.close(self._round_robin.consumer(who)):
             self._wakes.add(getter)
         self.serve()
 
-    def spare(self) -> tuple[_T] | None:
-        """Take an item that nobody waits for; None if there is none."""
+    def take_unreserved(self) -> tuple[_T] | None:
+        """Take an item that no getter waits for; None if there is none."""
         self.forsake()
         self._polled = True
-        return None if self._rounds.waiting() else self._pop()
+        return None if self._round_robin.waiting() else self._pop()
 
     def _ended(self, run: int) -> bool:
         return self.run > run or (self.run == run and self.ended)
@@ -222,17 +225,17 @@ class Promises(Generic[_T]):
             return math.inf
 
     def _pop(self, getter: Getter | None = None) -> tuple[_T] | None:
-        # The item before the promise: a handler in between finds too few free, never too many; and
-        # no promise that it could take back.
+        # The item before the reservation: a handler in between finds too few free, never too many;
+        # and no reservation that it could take back.
         if getter is not None:
-            self._promised[getter] = math.inf
+            self._reserved[getter] = math.inf
         try:
             entry = self._items.popleft()
         except IndexError:
             return None
         if getter is not None:
-            del self._promised[getter]
-        elif len(self._items) < len(self._promised):
+            del self._reserved[getter]
+        elif len(self._items) < len(self._reserved):
             self._items.appendleft(entry)
             return None
         run, item = entry
@@ -242,53 +245,53 @@ class Promises(Generic[_T]):
         return (item,)
 
     def _nudge(self) -> None:
-        for getter in self._rounds.asking():
+        for getter in self._round_robin.pending():
             self._wakes.add(getter)
 
-    # -- giving promises -----------------------------------------------------------------------
+    # -- reserving -----------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Promise what is there to those whose turn it is. Never inside itself."""
+        """Reserve what is there for those whose turn it is. Never inside itself."""
         self._again = True
         while self._again and not self._serving:
             # In this order: whoever comes in between the two lines does all of it.
             self._again = False
             self._serving = True
             try:
-                self._promise()
+                self._reserve()
             finally:
                 self._serving = False
 
-    def _promise(self) -> None:
-        if not self._rounds.waiting():
+    def _reserve(self) -> None:
+        if not self._round_robin.waiting():
             return
-        while len(self._items) <= len(self._promised) and self._reclaim():
+        while len(self._items) <= len(self._reserved) and self._reclaim():
             pass
-        while len(self._items) > len(self._promised):
-            getter = self._rounds.next()
+        while len(self._items) > len(self._reserved):
+            getter = self._round_robin.next()
             if getter is None:
                 return
-            self._promised[getter] = monotonic()
+            self._reserved[getter] = monotonic()
             self._wakes.add(getter)
 
     def _take_back(self) -> None:
-        """Take the newest promise back; its getter waits again."""
+        """Take the newest reservation back; its getter waits again."""
         try:
-            getter = list(self._promised)[-1]
+            getter = list(self._reserved)[-1]
         except IndexError:
             return
-        self._rounds.ask(getter.consumer, getter)
-        self._promised.pop(getter, None)
+        self._round_robin.enqueue(getter.consumer, getter)
+        self._reserved.pop(getter, None)
 
     def _reclaim(self) -> bool:
-        """Take the oldest promise back from a loop that does not run, as others wait."""
-        getter = oldest(self._promised)
+        """Take the oldest reservation back from a loop that does not run, as others wait."""
+        getter = oldest(self._reserved)
         if getter is None:
             return False
         closed = getter.loop.is_closed()
-        if not closed and monotonic() - self._promised.get(getter, math.inf) < STUCK_SECONDS:
+        if not closed and monotonic() - self._reserved.get(getter, math.inf) < STUCK_SECONDS:
             return False
         if not closed:  # in line first: a finalizer in between takes it out of both
-            self._rounds.ask(getter.consumer, getter)
-        self._promised.pop(getter, None)
+            self._round_robin.enqueue(getter.consumer, getter)
+        self._reserved.pop(getter, None)
         return True

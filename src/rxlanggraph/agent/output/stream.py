@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Self, TypeVar
 
-from rxlanggraph.agent.output.fairness import Asker
+from rxlanggraph.agent.output.fairness import ConsumerKey
 from rxlanggraph.errors import OutputEndedError
 
 __all__ = ["OutputStream"]
@@ -31,7 +31,9 @@ class OutputStream(AsyncIterator[_T]):
     """
 
     def __init__(
-        self, get: Callable[[Asker], Coroutine[Any, Any, _T]], close: Callable[[Asker], None]
+        self,
+        get: Callable[[ConsumerKey], Coroutine[Any, Any, _T]],
+        close: Callable[[ConsumerKey], None],
     ) -> None:
         self._get = get
         self._close = close
