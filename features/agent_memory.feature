@@ -65,6 +65,10 @@ Feature: The memory of an agent has every message, intact, in one order that eve
     When a list is added in which the third message has a wrong role
     Then it is refused with InvalidArgumentError, and the memory is empty
 
+  Scenario: What an agent is given in the place of a list of messages is not taken for one
+    When "a text" and "a mapping" are added to an agent as if they were lists
+    Then both are refused with InvalidTypeError, and the agent remembers nothing
+
   Scenario Outline: <what> is not taken for a list of messages
     Given a memory
     When <what> is added as if it were a list

@@ -8,7 +8,7 @@ from behave import given, register_type, then, when
 from behave.runner import Context
 from langchain_core.messages import AIMessage
 
-from rxlanggraph.agent import Memory, Message
+from rxlanggraph.agent import BaseAgent, Memory, Message
 from support import agent_naive, agent_talk
 from support.agent_memories import FILES, OPERATIONS, KnownMemory
 from support.agent_talk import Looker, check_whole, texts, turn_of, user
@@ -131,17 +131,36 @@ def step_impl(context: Context) -> None:
     context.error = error_of(lambda: context.memory.add_all(messages))
 
 
+NO_LISTS: dict[str, Any] = {
+    "a text": "hello",
+    "a mapping": {"role": "user", "content": "hello"},
+    "a LangChain message": AIMessage("hello"),
+    "a list of numbers": [1, 2],
+    "a number": 1,
+    "a message": user("hello"),
+}
+
+
 @when("{what} is added as if it were a list")
 def step_impl(context: Context, what: str) -> None:
-    things: dict[str, Any] = {
-        "a text": "hello",
-        "a mapping": {"role": "user", "content": "hello"},
-        "a LangChain message": AIMessage("hello"),
-        "a list of numbers": [1, 2],
-        "a number": 1,
-        "a message": user("hello"),
-    }
-    context.error = error_of(lambda: context.memory.add_all(things[what]))
+    context.error = error_of(lambda: context.memory.add_all(NO_LISTS[what]))
+
+
+@when('"{one}" and "{other}" are added to an agent as if they were lists')
+def step_are_added_to_an_agent_as_if_they_were_lists(
+    context: Context, one: str, other: str
+) -> None:
+    context.agent = BaseAgent("agent")
+    context.errors = [
+        error_of(lambda what=what: context.agent.add_messages(NO_LISTS[what]))
+        for what in (one, other)
+    ]
+
+
+@then("both are refused with {error:w}, and the agent remembers nothing")
+def step_both_are_refused_and_the_agent_remembers_nothing(context: Context, error: str) -> None:
+    assert [type(each).__name__ for each in context.errors] == [error] * 2, context.errors
+    assert context.agent.memory.get_messages() == ()
 
 
 @then("it is refused with {error:w}, and the memory is empty")

@@ -12,7 +12,7 @@ from behave import given, register_type, then, when
 from behave.runner import Context
 
 from rxlanggraph.agent import OutputQueue
-from rxlanggraph.agent.output import capacity, reservations
+from rxlanggraph.agent.output import reservations
 from rxlanggraph.agent.output.fairness import RoundRobin
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 from support import output_naive
@@ -64,8 +64,7 @@ def step_impl(context: Context) -> None:
 
 @given("a reservation is taken back soon from a loop that stands still")
 def step_impl(context: Context) -> None:
-    for module in (reservations, capacity):
-        patch(context, module, "STUCK_SECONDS", 0.01)
+    patch(context, reservations, "_STUCK_SECONDS", 0.01)
 
 
 # -- fairness --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 from behave import then, when
 from behave.runner import Context
 
-from rxlanggraph.agent.output import capacity
+from rxlanggraph.agent.output import reservations
 from rxlanggraph.errors import RunTimeoutError
 from support.bridges import LentLoop
 from support.output_crowds import after_turns, given_turns, left, read, waiting
@@ -39,7 +39,7 @@ def step_impl(context: Context) -> None:
 
 @when("5 tasks wait to put, and one of them is cancelled, while the items are got")
 def step_impl(context: Context) -> None:
-    patch(context, capacity, "STUCK_SECONDS", LIMIT)  # woken, not looking from time to time
+    patch(context, reservations, "_STUCK_SECONDS", LIMIT)  # woken, not looking from time to time
 
     async def main() -> list[Any]:
         queue = context.queue
@@ -65,7 +65,7 @@ def step_impl(context: Context) -> None:
 
 @when("a task on another loop waits to put, and an item is taken")
 def step_impl(context: Context) -> None:
-    patch(context, capacity, "STUCK_SECONDS", LIMIT)
+    patch(context, reservations, "_STUCK_SECONDS", LIMIT)
     loop = LentLoop()
     context.add_cleanup(loop.end)
     context.queue.put_nowait(0)

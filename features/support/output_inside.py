@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from rxlanggraph.agent import OutputQueue
-from rxlanggraph.agent.output import capacity, fairness, queue, reservations, stream
+from rxlanggraph.agent.output import fairness, queue, reservations, stream
 from rxlanggraph.concurrency import waiters
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 from rxlanggraph.rx import serialized_observer, serialized_subject
@@ -21,7 +21,6 @@ _PARTS = (
     stream,
     reservations,
     serialized_subject,
-    capacity,
     fairness,
     waiters,
     serialized_observer,

@@ -3,6 +3,7 @@
 A map of the layers; each imports only from those above it.
 
     errors, messages     what can go wrong; what flows in and out
+    validation           what arguments must be
     concurrency          futures, threads, tasks and loops, about no message
     rx                   Rx grammar under threads
     actor                a state that is not shared: one writer, and messages to it

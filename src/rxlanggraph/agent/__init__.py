@@ -2,13 +2,11 @@
 
 A map; each imports only from those above it.
 
-    checks               what arguments must be
     conversation         what is said to an agent, and what it remembers
     state_machine        what it is doing
     output               what it says, shared out among those who listen
     run_lock             one run at a time
-    run                  what a run has started
-    run_stream           what one run says
+    run                  one run: what it has started, and what it says
     responder            what answers for it: a model, a function, a graph
     agent                the agent
     pool                 an agent for each thread of a stream, its memory kept

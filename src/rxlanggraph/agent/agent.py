@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
 from rxlanggraph.agent.conversation.conversation import current_conversation
 from rxlanggraph.agent.conversation.mcp_text import extract_text
 from rxlanggraph.agent.conversation.memory import Memory
@@ -23,13 +22,13 @@ from rxlanggraph.agent.responder import Question, make_responder
 from rxlanggraph.agent.run import (
     AgentRun,
     RunPersistence,
+    RunStream,
     current_run,
     is_reentrant,
     run_timeout,
     supervise,
 )
 from rxlanggraph.agent.run_lock import BusyPolicy, RunLock
-from rxlanggraph.agent.run_stream import RunStream
 from rxlanggraph.agent.state_machine import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.errors import (
     AgentBusyError,
@@ -39,6 +38,7 @@ from rxlanggraph.errors import (
     InvalidArgumentError,
     InvalidTypeError,
 )
+from rxlanggraph.validation import check_name, check_timeout, check_whole
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -215,10 +215,12 @@ class BaseAgent:
 
         Args:
             messages: `Message`, LangChain messages, mappings, or strings of the user's.
+
+        Raises:
+            InvalidArgumentError, InvalidTypeError: One is no message, or ``messages`` is a single
+                one; none was added.
         """
-        turn = tuple(Message.of(message) for message in messages)
-        self.memory.add_all(turn)
-        return turn
+        return self.memory.add_all(messages)
 
     # -- output --------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rxlanggraph.agent.agent import BaseAgent
-from rxlanggraph.agent.checks import check_name, check_timeout, check_whole
 from rxlanggraph.agent.conversation.messages import Message
 from rxlanggraph.agent.conversation.persistence import ConversationStore, make_store
 from rxlanggraph.agent.run import RunPersistence, is_reentrant, run_timeout
@@ -18,6 +17,7 @@ from rxlanggraph.bridge.configs import one_thread, threads_of
 from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
 from rxlanggraph.concurrency.waiters import Waiter, WaiterQueue
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
+from rxlanggraph.validation import check_name, check_timeout, check_whole
 
 __all__ = ["AgentPool"]
 

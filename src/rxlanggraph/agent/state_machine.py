@@ -25,7 +25,6 @@ from reprlib import repr as shortened
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from rxlanggraph.agent.checks import check_whole
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import (
     AgentError,
@@ -35,6 +34,7 @@ from rxlanggraph.errors import (
     UsageError,
 )
 from rxlanggraph.rx.serialized_subject import SerializedSubject
+from rxlanggraph.validation import check_whole
 
 if TYPE_CHECKING:
     from reactivex import Observable

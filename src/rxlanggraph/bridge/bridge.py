@@ -31,6 +31,7 @@ from rxlanggraph.errors import (
 )
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
+from rxlanggraph.validation import check_whole
 
 __all__ = ["Retry", "RxPyLangGraphBridge"]
 
@@ -87,10 +88,10 @@ class RxPyLangGraphBridge:
             raise InvalidTypeError(f"loop must be an asyncio event loop or None, not {loop!r}")
         if overflow != "block":
             raise InvalidArgumentError(f"overflow must be 'block', not {overflow!r}")
-        _check_count("max_concurrency", max_concurrency)
+        check_whole("max_concurrency", max_concurrency, least=1)
         spare_threads = _spare_threads(max_threads, max_concurrency)
         if max_pending is not None:
-            _check_count("max_pending", max_pending)
+            check_whole("max_pending", max_pending, least=1)
         _check_seconds("timeout", timeout)
         # All set here and never again; what changes is inside, each with its own owner.
         self.max_concurrency = max_concurrency
@@ -278,7 +279,7 @@ class RxPyLangGraphBridge:
                 f"multitask_strategy must be 'enqueue', not {multitask_strategy!r}"
             )
         if max_concurrency is not None:
-            _check_count("max_concurrency", max_concurrency)
+            check_whole("max_concurrency", max_concurrency, least=1)
         options = self._run_options(
             graph, timeout=timeout, retry=retry, errors="emit", config=config, name=name
         )
@@ -422,11 +423,6 @@ class RxPyLangGraphBridge:
         self._engine.registry.check_outside(f"{method}()")
 
 
-def _check_count(argument: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidArgumentError(f"{argument} must be a whole number from 1, not {value!r}")
-
-
 def _check_thread(thread_id: object, named: NamedThread | None) -> None:
     if not isinstance(thread_id, str):
         raise InvalidTypeError(
@@ -440,7 +436,7 @@ def _check_thread(thread_id: object, named: NamedThread | None) -> None:
 def _spare_threads(max_threads: object, max_concurrency: int) -> int:
     if max_threads is None:
         return _SPARE_THREADS
-    _check_count("max_threads", max_threads)
+    check_whole("max_threads", max_threads, least=1)
     assert isinstance(max_threads, int)
     if max_threads < max_concurrency:
         raise InvalidArgumentError(

@@ -98,8 +98,11 @@ class Memory:
         with self._lock:
             self._entries[object()] = one
 
-    def add_all(self, messages: Iterable[MessageLike]) -> None:
+    def add_all(self, messages: Iterable[MessageLike]) -> tuple[Message, ...]:
         """Add messages at the end, with nobody else's between them. As `add` otherwise.
+
+        Returns:
+            The messages that were added.
 
         Raises:
             InvalidArgumentError, InvalidTypeError: One is no message; none was added.
@@ -110,10 +113,11 @@ class Memory:
         turn = self._turn()
         if turn is not None:
             turn._write(entries)
-            return
-        self._make_room()
-        with self._lock:
-            self._entries.update(entries)
+        else:
+            self._make_room()
+            with self._lock:
+                self._entries.update(entries)
+        return tuple(entries.values())
 
     def get_messages(self) -> tuple[Message, ...]:
         """Return the messages as they are at one moment; what comes later is not in it.

@@ -17,11 +17,11 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.base import BaseStore
 
-from rxlanggraph.agent.checks import check_whole
 from rxlanggraph.agent.conversation.graph_thread import delete_thread
 from rxlanggraph.agent.conversation.messages import Message, from_langchain, to_langchain
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.validation import check_whole
 
 __all__ = ["ConversationStore", "make_store"]
 

@@ -30,9 +30,9 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from rxlanggraph.agent.checks import check_whole
 from rxlanggraph.agent.conversation.messages import Message, to_langchain
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.validation import check_whole
 
 __all__ = ["Entries", "TokenCounter", "TrimLimit", "make_limits"]
 

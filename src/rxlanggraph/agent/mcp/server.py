@@ -22,7 +22,6 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rxlanggraph.agent.agent import BaseAgent
-from rxlanggraph.agent.checks import check_seconds, check_timeout, check_whole
 from rxlanggraph.agent.mcp.access import make_access
 from rxlanggraph.agent.mcp.calls import CONVERSATION, CallTracker, DisconnectMiddleware, Target
 from rxlanggraph.agent.mcp.connections import Connections, LimitedConnection
@@ -40,6 +39,7 @@ from rxlanggraph.agent.mcp.sdk import (
 from rxlanggraph.agent.mcp.signals import ending_input, serve_until_signalled
 from rxlanggraph.agent.pool import AgentPool
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, encodable
+from rxlanggraph.validation import check_seconds, check_timeout, check_whole
 
 __all__ = ["mcp_server", "serve_http", "serve_stdio"]
 

@@ -3,8 +3,7 @@
 A map; each imports only from those above it.
 
     fairness             whose turn it is among consumers that request again and again
-    reservations         which getter an item is for, without its leaving the queue
-    capacity             how many items there may be, and which putters wait for room
+    reservations         which getter an item is for, and which putters wait for room
     stream               ``async for`` over the items of one run
     queue                the queue itself
 """

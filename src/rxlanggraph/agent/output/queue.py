@@ -27,14 +27,13 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from reactivex import Observable
 
-from rxlanggraph.agent.checks import check_seconds, check_whole
-from rxlanggraph.agent.output.capacity import Capacity
 from rxlanggraph.agent.output.fairness import ConsumerKey
-from rxlanggraph.agent.output.reservations import Getter, Reservations
+from rxlanggraph.agent.output.reservations import Capacity, Getter, Reservations
 from rxlanggraph.agent.output.stream import OutputStream
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.concurrency.waiters import Waiter, WakeupQueue, current_task
 from rxlanggraph.rx.serialized_subject import SerializedSubject
+from rxlanggraph.validation import check_seconds, check_whole
 
 __all__ = ["OutputQueue"]
 

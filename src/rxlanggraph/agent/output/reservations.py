@@ -1,4 +1,4 @@
-"""Which getter an item is for, without its leaving the queue.
+"""Which getter an item is for, without its leaving the queue; and which putters wait for room.
 
 What breaks without it: a getter that is handed its item, and cancelled before it runs, takes the
 item with it. Here it is told that one is reserved for it, and takes the first there is in the step
@@ -10,12 +10,19 @@ of a run, and over with it: also if the next run has begun when it comes to look
 
 All of this is guarded by the lock of its owner, but written so that a handler or a finalizer may
 come in between two lines, to put, to get without waiting, or to withdraw.
+
+Room is reserved for no putter: a loop that does not run would keep it from all others. The putters
+of each loop stand in a line of their own; where there is room, the first of each line is woken, and
+the quickest has it. What fills the queue may be reserved for a loop that does not run: so a waiting
+putter looks after that from time to time, as those that could take it may all be asleep.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
+import threading
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
@@ -25,11 +32,11 @@ from rxlanggraph.agent.output.fairness import Consumer, ConsumerKey, RoundRobin,
 from rxlanggraph.concurrency.waiters import Waiter, WakeupQueue
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 
-__all__ = ["STUCK_SECONDS", "Getter", "Reservations"]
+__all__ = ["Capacity", "Getter", "Reservations"]
 
 _T = TypeVar("_T")
 
-STUCK_SECONDS = 1.0
+_STUCK_SECONDS = 1.0
 """After which a reservation for a loop that does not run is taken back, if others wait.
 
 A guess: far longer than a loop that is merely busy needs for a step.
@@ -189,7 +196,7 @@ class Reservations(Generic[_T]):
         first = oldest(self._reserved)
         none_spare = len(self._items) <= len(self._reserved)
         if first is not None and none_spare and self._ended(getter.run):
-            delays.append(self._reserved.get(first, now) + STUCK_SECONDS - now)
+            delays.append(self._reserved.get(first, now) + _STUCK_SECONDS - now)
         delay = min(delays)
         return None if delay == math.inf else delay
 
@@ -289,9 +296,82 @@ class Reservations(Generic[_T]):
         if getter is None:
             return False
         closed = getter.loop.is_closed()
-        if not closed and monotonic() - self._reserved.get(getter, math.inf) < STUCK_SECONDS:
+        if not closed and monotonic() - self._reserved.get(getter, math.inf) < _STUCK_SECONDS:
             return False
         if not closed:  # in line first: a finalizer in between takes it out of both
             self._round_robin.enqueue(getter.consumer, getter)
         self._reserved.pop(getter, None)
         return True
+
+
+class Capacity:
+    """The room for items in a queue, and the lines before it.
+
+    Args:
+        size: How many items there may be; 0 for any number.
+        items: What there is.
+        lock: The owner's, an RLock. It guards the lines, and is held where nothing else is said.
+        wakes: Where putters are lined up that have to look again; the owner sends them.
+    """
+
+    def __init__(
+        self, size: int, items: Reservations[Any], lock: threading.RLock, wakes: WakeupQueue[Any]
+    ) -> None:
+        self.size = size
+        self._items = items
+        self._lock = lock
+        self._wakes = wakes
+        self._lines: dict[asyncio.AbstractEventLoop, deque[Waiter]] = {}
+
+    def full(self) -> bool:
+        """Whether there is none."""
+        return 0 < self.size <= len(self._items)
+
+    def free(self) -> bool:
+        """Whether there is some, and no putter waits for it."""
+        return not self._lines and not self.full()
+
+    async def enter(self, admit: Callable[[], _T]) -> _T:
+        """Call ``admit`` under the lock as soon as there is room. Not under the lock; any loop.
+
+        Cancelled, it has not called it.
+        """
+        putter = Waiter()
+        with self._lock:
+            line = self._lines.get(putter.loop, deque())
+            line.append(putter)
+            # Now, since a finalizer may have emptied and dropped it in between.
+            self._lines[putter.loop] = line
+        try:
+            while True:
+                putter.prepare()
+                with self._lock:
+                    if not self.full() and self._lines[putter.loop][0] is putter:
+                        return admit()
+                    self._items.serve()
+                self._wakes.send(putter.loop)
+                await putter.wait(_STUCK_SECONDS)
+        finally:
+            with self._lock:
+                self._leave(putter)
+                self.wake_first()
+            self._wakes.send()
+
+    def wake_first(self) -> None:
+        """Have the first putter of each loop look, if there is room."""
+        if self._lines and not self.full():
+            for line in list(self._lines.values()):
+                if line:
+                    self._wakes.add(line[0])
+
+    def lose(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Forget the putters on ``loop``: it is closed."""
+        self._lines.pop(loop, None)
+        self.wake_first()
+
+    def _leave(self, putter: Waiter) -> None:
+        line = self._lines.get(putter.loop)
+        if line is not None:  # else its loop is lost
+            line.remove(putter)
+            if not line:
+                del self._lines[putter.loop]

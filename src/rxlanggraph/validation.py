@@ -1,4 +1,4 @@
-"""What the parts of an agent ask of their arguments."""
+"""What arguments must be: one check for each kind, in the same words everywhere."""
 
 from __future__ import annotations
 
