@@ -62,6 +62,14 @@ Feature: The package keeps to its map
       """
     And those of an open state are these, and no others
 
+  Scenario: An agent has these public names and no others
+    Then the public names of BaseAgent are
+      """
+      add_message add_messages ainvoke forget_thread memory outputs process_mcp_message request reset
+      run run_sync state state_changes state_context state_history step stream
+      """
+    And those of an agent are these, its output_queue, and what it was made with: description graph llm max_steps name timeout
+
   Scenario: Every module says what it is, and what it exports
     Then every module has a docstring, and an __all__ of names that exist
 

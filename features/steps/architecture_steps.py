@@ -18,6 +18,7 @@ from behave.runner import Context
 
 import rxlanggraph
 from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge, TaskRegistry, errors, state
+from rxlanggraph.agent import BaseAgent
 from support.command import environment
 from support.imports import imported_names, layers, modules, offences, package_imports
 
@@ -159,6 +160,18 @@ def step_the_public_names_of_the_bridge_are(context: Context) -> None:
 @then("the public names of TaskRegistry are")
 def step_the_public_names_of_a_registry_are(context: Context) -> None:
     assert public_names(TaskRegistry()) == set(context.text.split()), public_names(TaskRegistry())
+
+
+@then("the public names of BaseAgent are")
+def step_the_public_names_of_an_agent_are(context: Context) -> None:
+    context.names = set(context.text.split())
+    assert public_names(BaseAgent) == context.names, public_names(BaseAgent)
+
+
+@then("those of an agent are these, its output_queue, and what it was made with: {names}")
+def step_those_of_an_agent_are_these(context: Context, names: str) -> None:
+    known = context.names | {"output_queue", *names.split()}
+    assert public_names(BaseAgent("agent")) == known, public_names(BaseAgent("agent"))
 
 
 @then("those of an open bridge are these, and what it was made with: {names}")

@@ -97,7 +97,7 @@ class BaseAgent:
         self.graph = graph
         self._memory = Memory() if memory is None else _checked(memory)
         # Set once, by the pool that has made it for this thread alone: with its memory.
-        self.thread_id: str | None = None
+        self._thread_id: str | None = None
         # Owned by the pool, as is the whole agent then; read by its runs.
         self._persistence: RunPersistence | None = None
         self.output_queue: OutputQueue[Any] = OutputQueue(output_size, direct=self._output_of_run)
@@ -161,14 +161,14 @@ class BaseAgent:
             InvalidTypeError: It is set to something else than a `Memory`.
         """
         conversation = current_conversation()
-        if conversation is None or self.thread_id is not None:
+        if conversation is None or self._thread_id is not None:
             return self._memory
         return conversation.memory_of(self, self._memory)
 
     @memory.setter
     def memory(self, memory: Memory) -> None:
         conversation = current_conversation()
-        if conversation is None or self.thread_id is not None:
+        if conversation is None or self._thread_id is not None:
             self._memory = _checked(memory)
         else:
             conversation.remember(self, _checked(memory))
@@ -533,7 +533,7 @@ class BaseAgent:
         conversation = current_conversation()
         own = self.name if conversation is None else conversation.thread_of(self)
         config["configurable"] = {
-            "thread_id": self.thread_id or own,
+            "thread_id": self._thread_id or own,
             **config.get("configurable", {}),
         }
         return config

@@ -250,12 +250,12 @@ class AgentPool:
             raise InvalidTypeError(
                 f"the agent_factory {self._make!r} must return a BaseAgent, not {agent!r}"
             )
-        if agent.thread_id not in (None, thread_id):  # what is said on one would be known on both
+        if agent._thread_id not in (None, thread_id):  # what is said on one would be known on both
             raise InvalidArgumentError(
                 f"the agent_factory {self._make!r} returned the agent of thread "
-                f"{agent.thread_id!r} for {thread_id!r}, too; have it make one for each"
+                f"{agent._thread_id!r} for {thread_id!r}, too; have it make one for each"
             )
-        agent.thread_id = thread_id
+        agent._thread_id = thread_id
         return agent
 
     @asynccontextmanager
