@@ -502,9 +502,10 @@ class BaseAgent:
         assert run is not None
         if run.persistence is not None:
             await run.persistence.load()
-        beginning = self.memory.beginning
+        memory = self.memory
+        beginning = memory.beginning
         if self._remembers(run.request):
-            self._ask(run.request)
+            _remember(memory, run.request)
         answer = await self._steps()
         if self._responder is not None and self.memory.beginning is not beginning:
             await self._responder.begin_anew(self._question(run))
@@ -513,23 +514,13 @@ class BaseAgent:
             await run.persistence.save()
         return answer
 
-    def _ask(self, request: Any) -> None:
-        """Remember what is asked, each message once; but what is asked once more, anew."""
-        messages = requested(request)
-        if not isinstance(request, str):  # of which the ids may be known
-            known = {message.id for message in self.memory.get_messages()}
-            again = messages[-1:] if messages and messages[-1].id in known else ()
-            new = tuple(message for message in messages if message.id not in known)
-            messages = (*new, *(replace(message, id=new_id()) for message in again))
-        self.memory.add_all(messages)
-
     def _question(self, run: AgentRun) -> Question:
-        beginning, messages = self.memory.beginning, self.memory.get_messages()
-        return Question(run.request, messages, beginning, self._config(), run.on_failure)
+        memory = self.memory
+        beginning, messages = memory.beginning, memory.get_messages()
+        return Question(run.request, messages, beginning, self._config(run), run.on_failure)
 
-    def _config(self) -> RunnableConfig:
-        run = current_run(self)
-        config: RunnableConfig = {**run.config} if run and run.config else {}
+    def _config(self, run: AgentRun) -> RunnableConfig:
+        config: RunnableConfig = {**run.config} if run.config else {}
         conversation = current_conversation()
         own = self.name if conversation is None else conversation.thread_of(self)
         config["configurable"] = {
@@ -567,6 +558,17 @@ class BaseAgent:
         if task is not None and task.cancelling():
             raise asyncio.CancelledError  # which the step has swallowed: the run is over
         return answer
+
+
+def _remember(memory: Memory, request: Any) -> None:
+    """Remember what is asked, each message once; but what is asked once more, anew."""
+    messages = requested(request)
+    if not isinstance(request, str):  # of which the ids may be known
+        known = {message.id for message in memory.get_messages()}
+        again = messages[-1:] if messages and messages[-1].id in known else ()
+        new = tuple(message for message in messages if message.id not in known)
+        messages = (*new, *(replace(message, id=new_id()) for message in again))
+    memory.add_all(messages)
 
 
 def _checked(memory: Memory) -> Memory:

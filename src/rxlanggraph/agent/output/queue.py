@@ -174,10 +174,11 @@ class OutputQueue(Generic[_T]):
             AgentError: It is an agent's, and the run that this code belongs to is over.
         """
         with self._lock:
-            free = self._direct() is not None or self._capacity.free()
-            reached = self._admit(item) if free else []
+            directed = self._direct()
+            free = directed is not None or self._capacity.free()
+            reached = self._admit(item, directed) if free else []
         if not free:
-            reached = await self._capacity.enter(partial(self._admit, item))
+            reached = await self._capacity.enter(lambda: self._admit(item, self._direct()))
         self._announce(reached, asyncio.get_running_loop())
 
     def put_nowait(self, item: _T) -> None:
@@ -188,20 +189,20 @@ class OutputQueue(Generic[_T]):
             AgentError: It is an agent's, and the run that this code belongs to is over.
         """
         with self._lock:
-            full = self._direct() is None and self._capacity.full()
-            reached = [] if full else self._admit(item)
+            directed = self._direct()
+            full = directed is None and self._capacity.full()
+            reached = [] if full else self._admit(item, directed)
         if full:
             raise asyncio.QueueFull(
                 f"there are {self._capacity.size} items, and no room for more; use 'await put()'"
             )
         self._announce(reached)
 
-    def _admit(self, item: _T) -> list[OutputQueue[_T]]:
+    def _admit(self, item: _T, directed: OutputQueue[_T] | None) -> list[OutputQueue[_T]]:
         """Under the lock, which fixes one order for getters, broadcasts and observers.
 
         Returns the other queues that have it now.
         """
-        directed = self._direct()
         if directed is None:
             self._reservations.add(item)
         self._publisher.put(item)
@@ -210,7 +211,7 @@ class OutputQueue(Generic[_T]):
             reached.append(directed)
         for queue in reached:
             with queue._lock:
-                queue._admit(item)
+                queue._admit(item, queue._direct())
         return reached
 
     def _announce(
