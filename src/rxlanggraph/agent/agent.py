@@ -211,7 +211,7 @@ class BaseAgent:
         return message
 
     def add_messages(self, messages: Iterable[Any]) -> tuple[Message, ...]:
-        """Add messages as one turn: nobody's message comes between. Any thread; never blocks.
+        """Add messages as one turn: no other message comes between. Any thread; never blocks.
 
         Args:
             messages: `Message`, LangChain messages, mappings, or strings of the user's.
@@ -269,7 +269,7 @@ class BaseAgent:
         Args:
             request: As for `run`.
             timeout: With a request, as for `run`. Without, seconds to wait for each item.
-            broadcast: Without a request: share the items with nobody.
+            broadcast: Without a request: get every item, also those that others get.
             on_busy: With a request, as for `run`.
             reset: With a request, as for `run`.
 
@@ -420,7 +420,7 @@ class BaseAgent:
             content: The text, in any form that MCP knows; see `extract_text`.
             sender: Who sent it, for errors.
             message: The message around the content; for overriding methods.
-            agent_id: Whom the sender addressed; for overriding methods.
+            agent_id: Which agent the sender addressed; for overriding methods.
             timeout: Seconds for waiting and answering together; None takes the agent's.
 
         Raises:

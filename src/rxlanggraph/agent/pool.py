@@ -26,7 +26,7 @@ __all__ = ["AgentPool"]
 class _Seat:
     """Room for the agent of a thread."""
 
-    # Making the agent, loading, running and keeping are one for whoever comes with this thread_id.
+    # Making the agent, loading, running and keeping are one for all that come with this thread_id.
     run_lock: RunLock = field(default_factory=lambda: RunLock(AgentBusyError))
     # Owned by the run that is in the lock:
     agent: BaseAgent | None = None
@@ -91,7 +91,7 @@ class AgentPool:
         persistence: Where memories are kept after each run: a LangGraph store or checkpointer.
             None keeps them in this process, as long as the pool. LangGraph writes a conversation as
             a whole each time: have the factory bound it, by ``memory=Memory(max_messages=...)``.
-        max_memories: How many memories are kept in this process; those that nobody has asked for
+        max_memories: How many memories are kept in this process; those that were not asked for
             longest are dropped, and their threads begin anew. None for 10,000; what ``persistence``
             keeps is not bounded here.
         name: For people, and where it is offered as a tool.
@@ -180,10 +180,9 @@ class AgentPool:
         """Forget a conversation, when it is its turn: what is said on this thread then is new.
 
         Any loop. Its agent goes, what is kept of it is deleted, and so is the thread of its graph,
-        if that has a checkpointer. It does not wait for a place among ``max_agents``, as it asks
-        nobody. From a checkpointer, everything that it has on the thread is
-        deleted. Of a thread that nobody knows there is nothing to forget. Cancelled, it may have
-        forgotten a part.
+        if that has a checkpointer. It does not wait for a place among ``max_agents``, as it asks no
+        agent. From a checkpointer, everything that it has on the thread is deleted. Of an unknown
+        thread there is nothing to forget. Cancelled, it may have forgotten a part.
 
         Args:
             thread_id: Which one.

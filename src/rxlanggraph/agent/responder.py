@@ -164,7 +164,7 @@ def _is_spoken(reply: Any) -> bool:
 
 
 def _check_calls(reply: BaseMessage) -> None:
-    """Refuse an answer that is not one: calls that nobody makes, or that nobody can read."""
+    """Refuse an answer that is not one: calls that are not made, or that cannot be read."""
     if not isinstance(reply, AIMessage):
         return
     if reply.invalid_tool_calls:

@@ -265,7 +265,7 @@ async def run_timeout(whose: str, seconds: float) -> AsyncIterator[None]:
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
-    """Or asyncio complains, of a task that was left behind, that nobody has."""
+    """Or asyncio complains of a task that was left behind."""
     if not task.cancelled():
         task.exception()
 
@@ -354,7 +354,7 @@ class RunStream(AsyncIterator[Any]):
         def end(task: asyncio.Task[object]) -> None:
             items.end()
             if not task.cancelled():
-                task.exception()  # raised where somebody iterates, and nowhere else
+                task.exception()  # raised where the stream is iterated over, and nowhere else
 
         task.add_done_callback(end)
         return task

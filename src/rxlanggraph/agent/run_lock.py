@@ -102,7 +102,7 @@ class RunLock:
     def _free(self) -> None:
         """Hand on what is held by one who cannot use it.
 
-        A run whose loop was closed in its middle never leaves: nobody goes on with it. One whose
+        A run whose loop was closed in its middle never leaves: nothing goes on with it. One whose
         turn came on a loop that is stopped has not begun: it goes back to the end of the queue.
         """
         with self._lock:

@@ -187,7 +187,7 @@ class StateMachine:
         """Every transition from the moment of subscribing, in order, one at a time; never ends.
 
         Observers are called by the thread that changes the state, or by one that is calling them
-        already. One that raises is unsubscribed and logged, and harms nobody else.
+        already. One that raises is unsubscribed and logged, and harms no other.
         """
         return self._changes.observable
 

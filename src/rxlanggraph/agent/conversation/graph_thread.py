@@ -52,7 +52,7 @@ async def delete_thread(saver: BaseCheckpointSaver[Any], thread_id: str) -> None
 class GraphThread:
     """The thread of ``graph`` that ``config`` names, for one run. On the loop of the run.
 
-    Two runs on one thread are not for here to tell apart: whoever uses it lets one in at a time.
+    It does not tell two runs on one thread apart: its caller lets one in at a time.
     """
 
     def __init__(self, graph: Any, config: RunnableConfig) -> None:

@@ -1,4 +1,4 @@
-"""Memory: the messages of an agent, whoever adds them.
+"""Memory: the messages of an agent, from any number of writers.
 
 What breaks without it: a list that is guarded by an ``asyncio.Lock`` is guarded on one loop only; a
 list that is not lets others' messages in between a tool call and its result; a run that fails half
@@ -41,7 +41,7 @@ class Memory:
     """The messages of a conversation, in one order that everyone agrees on.
 
     Safe from any thread and any coroutine, from signal handlers and from finalizers. Nothing here
-    waits; what is bounded counts now and then, in the thread of whoever adds or looks.
+    waits; what is bounded counts now and then, in the thread that adds or looks.
 
     Bounded, it forgets the oldest messages, and shows what providers take: it begins with the user,
     after a system message at the beginning, which is kept; a tool call and its results stay or go
@@ -99,7 +99,7 @@ class Memory:
             self._entries[object()] = one
 
     def add_all(self, messages: Iterable[MessageLike]) -> tuple[Message, ...]:
-        """Add messages at the end, with nobody else's between them. As `add` otherwise.
+        """Add messages at the end, with no others between them. As `add` otherwise.
 
         Returns:
             The messages that were added.
@@ -238,8 +238,8 @@ class Turn:
 
     In a ``with`` block, what its code adds to the memory is the turn's, also in the tasks, threads
     and callbacks that it starts with its context, as asyncio does. They see the memory and what
-    the turn has added; nobody else sees the latter. The block's end commits the turn, an exception
-    discards it. What still tries to write afterwards gets an `AgentError`.
+    the turn has added; no other code sees the latter. The block's end commits the turn, an
+    exception discards it. What still tries to write afterwards gets an `AgentError`.
 
     Safe from any thread. A turn within a turn of the same memory is one of its own. A block with a
     ``yield`` in it is also that of the code which the generator yields to.
@@ -329,7 +329,7 @@ class Turn:
         return tuple(self._memory._fit(entries, len(staged)).values())
 
     def commit(self) -> None:
-        """Put the turn's messages at the memory's end, with nobody's between. Any thread.
+        """Put the turn's messages at the memory's end, with no others between. Any thread.
 
         Raises:
             AgentError: The turn is over.

@@ -95,7 +95,7 @@ class Message:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the fields, and copy what somebody else could change."""
+        """Check the fields, and copy what could be changed from outside."""
         if self.role not in _ROLES:
             raise InvalidArgumentError(
                 f"role must be {_either(_ROLES)}, not {shortened(self.role)}"

@@ -176,7 +176,7 @@ class _CheckpointStore:
             return
         try:
             await self._write(thread_id, changes)
-        except ValueError:  # to be removed is what somebody else has removed meanwhile
+        except ValueError:  # to be removed is what another process has removed meanwhile
             await self._write(thread_id, _anew(messages))
 
     async def forget(self, thread_id: str) -> None:

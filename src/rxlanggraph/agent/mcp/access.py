@@ -42,7 +42,7 @@ class Access:
     Attributes:
         security: The hosts and origins.
         auth: For the SDK's server: who verifies tokens, and the settings around it; or nothing.
-        is_open: Whether whoever reaches the server may ask, and others than this machine reach it.
+        is_open: Whether the server can be reached from other machines, and asked without a token.
     """
 
     security: TransportSecuritySettings
@@ -153,7 +153,7 @@ def _auth(token: object, auth: object) -> dict[str, Any]:
         return {}
     if isinstance(token, str):
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            # Without the token, which is nobody's business.
+            # Without the token, which must not get into a log.
             raise InvalidArgumentError(
                 "token must be one or more visible ASCII characters; "
                 "is the environment variable empty that it comes from?"
@@ -174,7 +174,7 @@ def _auth(token: object, auth: object) -> dict[str, Any]:
 
 
 def _no_issuer() -> AuthSettings:
-    """The SDK insists on an issuer; without a resource it shows it to nobody."""
+    """The SDK insists on an issuer; without a resource it shows it to no client."""
     return AuthSettings.model_validate(
         {"issuer_url": "https://issuer.invalid", "resource_server_url": None}
     )

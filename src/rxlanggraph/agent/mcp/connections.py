@@ -1,7 +1,7 @@
 """Connections: as many as there is room for, and none that keeps its place by idling.
 
 What breaks without it: uvicorn waits for ever for the rest of a request. Clients that never send it
-take all file descriptors that the process may have, and nobody else is accepted.
+take all file descriptors that the process may have, and no other client is accepted.
 
 All of it is confined to the server's loop.
 """

@@ -2,7 +2,7 @@
 
 What is a session depends on the protocol. Until 2025 a client begins one with a handshake. Since
 2026 there is one only where a stream (standard input and output) has a single client at its other
-end; a request over HTTP stands for itself, and whoever forwards it may do so for many. So nothing
+end; a request over HTTP stands for itself, and a proxy may forward it for many. So nothing
 about it tells its client: such a call begins a conversation, the answer names it, and a later call
 goes on with it by that name.
 """
@@ -120,8 +120,8 @@ class ConversationTable:
     ) -> AsyncIterator[ActiveConversation]:
         """Be in the conversation called ``name``, or else in that of the session, or in a new one.
 
-        One that was begun here, and is no session's, is forgotten if the block fails: nobody has
-        learned its name.
+        One that was begun here, and is no session's, is forgotten if the block fails: no client
+        has learned its name.
 
         Raises:
             ToolError: There is none of that name, or no room for another one.
@@ -156,7 +156,7 @@ class ConversationTable:
     def home_of(self, ctx: ServerRequestContext[Any, Any]) -> tuple[_Home, bool]:
         """What the call's conversations end with, and whether that is a session. On its loop."""
         # The SDK keeps state for handlers there, and names no public way to it from a tool. Without
-        # it, a call counts as one without a session: that may forget, but tells nobody.
+        # it, a call counts as one without a session: that may forget, but gives nothing away.
         connection = getattr(ctx.session, "_connection", None)
         if (
             connection is not None
@@ -229,7 +229,7 @@ class ConversationTable:
     # -- forgetting ----------------------------------------------------------------------------
 
     async def _end(self, home: _Home) -> None:
-        """Forget what ended with ``home``: once nobody is in it any more."""
+        """Forget what ended with ``home``: once no call is in it any more."""
         with self._lock:
             gone = self._retire([each for each in self._table.values() if each.home is home])
         self._forget_later(home, [joined for joined in gone if not joined.users])
@@ -240,7 +240,7 @@ class ConversationTable:
                 _log.error("%d conversations could not be forgotten everywhere in time", len(left))
 
     def _forget_later(self, home: _Home, gone: list[ActiveConversation]) -> None:
-        """Without keeping anybody waiting for checkpointers. On the loop of ``home``."""
+        """Without keeping a call waiting for checkpointers. On the loop of ``home``."""
         if asyncio._get_running_loop() is None:
             return  # its loop is gone, and a collector closes what was left: nothing can be awaited
         for joined in gone:
@@ -258,6 +258,6 @@ async def _in_time(forgetting: Coroutine[Any, Any, None]) -> None:
 
 
 def _owner(ctx: ServerRequestContext[Any, Any]) -> Any:
-    """Who has proved to be behind the request; None where nobody has to."""
+    """The client that is proved to be behind the request; None where that is not asked."""
     user = ctx.request.scope.get("user") if ctx.request is not None else None
     return authorization_context(user) if isinstance(user, AuthenticatedUser) else None

@@ -4,7 +4,7 @@
 
 `mcp_server` makes the SDK's server, to be run or mounted in any of its ways; `serve_stdio` and
 `serve_http` run it until a signal comes. Calls to one agent are answered in turn, calls to several
-side by side. Whoever cancels a call, or goes away, cancels its run.
+side by side. A client that cancels a call, or goes away, cancels its run.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _server_of(
     # Where the program has not configured the root logger, the SDK would: to format tracebacks with
     # rich, on the loop, which holds up all calls while it does so for a failure deep in a graph.
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    # Nobody subscribes to anything here.
+    # There is nothing to subscribe to.
     server: MCPServer[Any] = MCPServer(
         name,
         subscriptions=False,

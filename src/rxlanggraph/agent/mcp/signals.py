@@ -199,7 +199,7 @@ def _pass_on(source: int, sink: int, told: int) -> None:
             if not data or told in select.select([told], [sink], [])[0]:
                 return
             os.write(sink, data)
-    except OSError as error:  # EIO, of a terminal that nobody has open any more
+    except OSError as error:  # EIO, of a terminal that is closed
         _log.warning("reading standard input failed: %s", error)
     finally:
         os.close(sink)

@@ -151,7 +151,7 @@ class RoundRobin(Generic[_T]):
         return requests
 
     def next(self) -> _T | None:
-        """Whose turn it is, which is over with that; None if it is nobody's, for now."""
+        """Return the request whose turn it is, and end that turn; None if there is none now."""
         while self._line or self._begin_round():
             try:
                 consumer, _ = self._line.popitem(last=False)

@@ -4,15 +4,15 @@ What breaks without it: an ``asyncio.Queue`` belongs to one loop, and a consumer
 never waits, so that it takes everything; a getter that is cancelled just as it is handed an item
 takes it along; who looks whether the run is over, and then waits for an item, may wait for ever.
 
-A queue of our own, because culsans (0.11, upon aiologic 0.17) crosses loops well but serves whoever
-asks first: of three equal consumers of a filled queue on one loop, the first gets all of it, and on
-three loops they end thousands of items apart (benchmarks/agent_output.py).
+A queue of our own, because culsans (0.11, upon aiologic 0.17) crosses loops well but serves the
+first to ask: of three equal consumers of a filled queue on one loop, the first gets all of it, and
+on three loops they end thousands of items apart (benchmarks/agent_output.py).
 
 1. An item leaves the queue in the step in which its getter returns it, not before (`Reservations`).
 2. Consumers have turns, whatever loops they are on (`RoundRobin`).
-3. Looking whether the run is over and lining up are one critical section, and whoever is in line
-   when that becomes true is woken.
-4. No lock is held while anybody is woken, or an observer called.
+3. Looking whether the run is over and lining up are one critical section, and all that are in line
+   when that becomes true are woken.
+4. No lock is held while a waiter is woken, or an observer called.
 5. `_lock` is an RLock: a signal handler that puts, or a finalizer that closes the coroutine of a
    getter, may come in on top of the thread that holds it.
 """
@@ -50,19 +50,19 @@ class OutputQueue(Generic[_T]):
 
     A run begins and ends: `end` ends the waiting of getters, once the items are taken, also if the
     next run begins at once. What is put between two runs counts to the first of them, what is put
-    before all runs to the first one. What a run leaves is kept for whoever reads. If nobody does
+    before all runs to the first one. What a run leaves is kept for those that read. If none does
     when the next run begins, it is dropped: if no task lives that has called `get`, no competing
-    stream is open, and nobody has called `get_nowait` since the last run began.
+    stream is open, and `get_nowait` was not called since the last run began.
 
     What a run leaves that has failed, which `abort` ends, is for those alone who were reading
-    before its end, until somebody else comes to read, or the next run begins.
+    before its end, until another consumer comes to read, or the next run begins.
 
     Args:
         maxsize: How many items it holds; 0 for any number.
         fairness_timeout: Seconds for which a consumer that was served is expected to request again
             before any is served twice, if it was so quick the last time. One that stops, or becomes
             slow, costs the others one such wait. 0 waits for none.
-        direct: Called under the lock as somebody puts: where the item goes in the place of this
+        direct: Called under the lock as an item is put: where the item goes in the place of this
             queue, None for here; or it raises, and refuses the item.
 
     Raises:
@@ -96,7 +96,7 @@ class OutputQueue(Generic[_T]):
             return f"<OutputQueue: {len(self._reservations)} items, {run}>"
 
     def qsize(self) -> int:
-        """How many items are there, also those that somebody is about to take. Any thread."""
+        """How many items are there, also those that a consumer is about to take. Any thread."""
         with self._lock:
             return len(self._reservations)
 
@@ -124,7 +124,7 @@ class OutputQueue(Generic[_T]):
     def begin(self) -> None:
         """Begin a run, and end the one that is on: getters wait again. Any thread; never blocks.
 
-        If nobody reads, what is left of ended runs is dropped.
+        If nothing reads, what is left of ended runs is dropped.
         """
         with self._lock:
             branches = self._end() if self._reservations.run else []
@@ -133,7 +133,7 @@ class OutputQueue(Generic[_T]):
         self._tell(branches)
 
     def end(self) -> None:
-        """End the run: what is there is still served, then nobody waits any longer.
+        """End the run: what is there is still served, then no getter waits any longer.
 
         Any thread; never blocks. Calling it again changes nothing.
         """
@@ -243,7 +243,7 @@ class OutputQueue(Generic[_T]):
         return self._get(current_task(), None, timeout)
 
     def get_nowait(self) -> _T:
-        """Get an item that nobody waits for. Any thread; never blocks.
+        """Get an item that no consumer waits for. Any thread; never blocks.
 
         Raises:
             asyncio.QueueEmpty: There is none, whether the run has ended or not.
@@ -260,7 +260,7 @@ class OutputQueue(Generic[_T]):
         """Iterate over the items, ``async for``, until the end of one run.
 
         That run is the one that is on. Between two runs it is the last one, as long as something
-        is left of it, or nobody has met its end in `get` or a stream that competes; else the next
+        is left of it, or its end was not met in `get` or a stream that competes; else the next
         one, as before the first. For a broadcast it is always the next one then. So one may run
         and then read, or have a task run and read meanwhile, again and again.
 
@@ -269,7 +269,7 @@ class OutputQueue(Generic[_T]):
 
         Args:
             timeout: Seconds without an item after which it raises RunTimeoutError; None for ever.
-            broadcast: Get each item that is put from now on, and compete with nobody. What is not
+            broadcast: Get each item that is put from now on, and compete with none. What is not
                 read yet is kept, also if the queue is bounded.
 
         Raises:

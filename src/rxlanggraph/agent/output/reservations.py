@@ -74,7 +74,7 @@ class Reservations(Generic[_T]):
         self.ended = False
         """Whether it has ended."""
         self._failed = False  # whether it has ended, and failed, and something may be left of it
-        self._met = 0  # the last run whose end was told to somebody
+        self._met = 0  # the last run whose end was told to a consumer
         self._polled = False  # in this run, by a caller that does not wait
         self._serving = self._again = False
 
@@ -109,7 +109,7 @@ class Reservations(Generic[_T]):
         self.end()
 
     def forsake(self) -> None:
-        """Drop what is left of a run that has failed: somebody else comes to read."""
+        """Drop what is left of a run that has failed: another consumer comes to read."""
         if not self._failed:
             return
         later = self._popped(lambda run: run > self.run)
@@ -121,7 +121,7 @@ class Reservations(Generic[_T]):
 
     def _popped(self, belongs: Callable[[int], bool]) -> list[tuple[int, _T]]:
         popped = []
-        with contextlib.suppress(IndexError):  # somebody has come in between
+        with contextlib.suppress(IndexError):  # something has come in between
             while belongs(self._items[-1][0]):
                 popped.append(self._items.pop())
         return popped
@@ -261,7 +261,7 @@ class Reservations(Generic[_T]):
         """Reserve what is there for those whose turn it is. Never inside itself."""
         self._again = True
         while self._again and not self._serving:
-            # In this order: whoever comes in between the two lines does all of it.
+            # In this order: what comes in between the two lines does all of it.
             self._again = False
             self._serving = True
             try:

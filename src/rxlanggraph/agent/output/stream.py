@@ -26,8 +26,8 @@ class OutputStream(AsyncIterator[_T]):
     does that at once.
 
     Args:
-        get: Gets the next item for whom it is called with.
-        close: Forgets whom it is called with.
+        get: Gets the next item for the consumer that it is called with.
+        close: Forgets the consumer that it is called with.
     """
 
     def __init__(
