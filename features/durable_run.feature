@@ -78,6 +78,11 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And every record in "out.jsonl" has the keys "line, id, thread_id, status, content, error, duration"
     And the summary says "read 4: 2 ok, 1 failed, 1 invalid, 0 not run" and "3 answered here"
 
+  Scenario: How the graph is to run is checked once for all lines
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl --retries 1 --journal j", and the checks are counted
+    Then the exit status is 0
+    And it was checked 1 time how the graph is to run
+
   Scenario: With --ordered the records come in the order of the input, invalid lines too
     When I run "rxlanggraph run graphs.py:reversing -i in.jsonl --ordered --journal run.sqlite"
     Then the output's records have the lines "1, 2, 4, 5"

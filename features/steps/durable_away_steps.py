@@ -10,6 +10,7 @@ from unittest import mock
 from behave import then, when
 from behave.runner import Context
 
+from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.journal import progress, retry
 from rxlanggraph.cli.journal.model import IngestProgress
 from rxlanggraph.cli.journal.progress import ProgressMonitor, RunProgress
@@ -140,3 +141,21 @@ def step_impl(context: Context, line: str, name: str) -> None:
 
     patch(context, SyncState, "add_tasks", grow)
     context.ended = command.run_here(line, context.folder, context.stdin)
+
+
+@when('I run "{line}", and the checks are counted')
+def step_run_and_count_the_checks(context: Context, line: str) -> None:
+    check = RxPyLangGraphBridge._run_options
+    context.checks = 0
+
+    def count(bridge: RxPyLangGraphBridge, *arguments: Any, **options: Any) -> Any:
+        context.checks += bridge.name == "run"  # the journal has a bridge of its own
+        return check(bridge, *arguments, **options)
+
+    patch(context, RxPyLangGraphBridge, "_run_options", count)
+    context.ended = command.run_here(line, context.folder, context.stdin)
+
+
+@then("it was checked {times:d} time how the graph is to run")
+def step_it_was_checked_how_the_graph_is_to_run(context: Context, times: int) -> None:
+    assert context.checks == times, context.checks

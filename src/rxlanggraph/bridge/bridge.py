@@ -33,7 +33,7 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from rxlanggraph.validation import check_whole
 
-__all__ = ["Retry", "RxPyLangGraphBridge"]
+__all__ = ["Retry", "RxPyLangGraphBridge", "submitter"]
 
 Retry: TypeAlias = "int | AsyncRetrying | None"
 _names = itertools.count(1)
@@ -421,6 +421,30 @@ class RxPyLangGraphBridge:
                 f"that loop can end; use '{remedy}' there"
             )
         self._engine.registry.check_outside(f"{method}()")
+
+
+def submitter(
+    bridge: RxPyLangGraphBridge,
+    graph: Graph,
+    *,
+    timeout: float | None = None,
+    retry: Retry = None,
+    errors: Literal["raise", "emit"] = "raise",
+) -> Callable[[Any], Run]:
+    """Return `RxPyLangGraphBridge.create_future_task` for many messages of one ``graph``.
+
+    The arguments are those of that method, and are checked once instead of for each message. Any
+    thread; never blocks. What is returned is a function of the message, for any thread too.
+
+    Raises:
+        InvalidTypeError, InvalidArgumentError: As in `RxPyLangGraphBridge.create_future_task`.
+    """
+    options = bridge._run_options(graph, timeout=timeout, retry=retry, errors=errors)
+
+    def submit(message: Any) -> Run:
+        return bridge._engine.submit(options.message_for(message, None), options, bridge)
+
+    return submit
 
 
 def _check_thread(thread_id: object, named: NamedThread | None) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph.bridge.bridge import submitter
 from rxlanggraph.cli.formats.lines import InputLine
 from rxlanggraph.cli.formats.records import Record, result_record, to_line, without_content
 from rxlanggraph.cli.journal.model import QUEUE, RunIdentity, line_from, message_id
@@ -57,9 +58,14 @@ class WorkerPool:
     ) -> None:
         self._state = state
         self._run = run
-        self._bridge = bridge
-        self._graph = graph
         self._options = options
+        self._submit = submitter(
+            bridge,
+            graph,
+            timeout=options.timeout,
+            retry=options.retries or None,
+            errors="emit",
+        )
         self._lease = lease
         self._retrying = retry.acall
         self._on_answer = on_answer
@@ -164,13 +170,7 @@ class WorkerPool:
             metadata={"line": line.line, "attempt": claim.attempt},
             id=message_id(self._run, line.line),
         )
-        run = self._bridge.create_future_task(
-            self._graph,
-            message,
-            timeout=self._options.timeout,
-            retry=self._options.retries or None,
-            errors="emit",
-        )
+        run = self._submit(message)
         try:
             return await asyncio.wrap_future(run)
         except asyncio.CancelledError:
