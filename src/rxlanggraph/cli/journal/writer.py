@@ -39,6 +39,8 @@ __all__ = ["JournalWriter", "LineResult", "ResultReader"]
 # How many lines are looked for at a time, and how many may wait for their answer (as lines, and as
 # characters of those that --errors will quote). Guesses.
 _CHUNK = 200
+# In the order of the input nothing but the next answers helps: how few of them are looked for.
+_FEWEST = 16
 _WINDOW = 2000
 _WINDOW_CHARACTERS = 16_000_000
 # Seconds between two looks: while answers come, and at most when none do.
@@ -145,6 +147,7 @@ class JournalWriter:
         self._failed: dict[int, int] = {}
         self._window: dict[int, str] = {}
         self._unanswered: deque[int] = deque()
+        self._next = _FEWEST  # how many to look for, in the order of the input
         self._ready: dict[int, tuple[Output, bytes]] = {}
 
     def start(self) -> None:
@@ -280,11 +283,12 @@ class JournalWriter:
                 if not self._window:
                     self._input.check_unchanged(source)
                     return True
-                found = self._poll()
+                asked = min(self._next if self._ordered else _CHUNK, _CHUNK)
+                found = self._poll(asked)
                 if found:
                     looked, pause, in_vain = 0, _PAUSE, 0
-                looked += _CHUNK
-                if found >= _CHUNK // 2 or (
+                looked += asked
+                if found >= max(asked // 2, 1) or (
                     not found and not self._ordered and looked < len(self._unanswered)
                 ):
                     continue  # there is more where these came from, or may be
@@ -340,15 +344,17 @@ class JournalWriter:
             output.write(encoded)
             del self._window[number]
 
-    def _poll(self) -> int:
-        """Look for answers to some of the lines that wait; return how many there were."""
+    def _poll(self, most: int) -> int:
+        """Look for answers to ``most`` of the lines that wait; return how many there were."""
         waiting = self._unanswered
-        chunk = [waiting.popleft() for _ in range(min(_CHUNK, len(waiting)))]
+        chunk = [waiting.popleft() for _ in range(min(most, len(waiting)))]
         any_failed = self._progress().stats.dead > 0 or self._ending.is_set()
         results = self._results.read(chunk, any_failed=any_failed)
         rest = [number for number in chunk if number not in results]
         if self._ordered:
             waiting.extendleft(reversed(rest))  # nothing else helps before these
+            # Twice as many as there were: not the same ones in vain at every poll.
+            self._next = max(2 * len(results), _FEWEST)
         else:
             waiting.extend(rest)
         for number, result in results.items():
