@@ -36,7 +36,7 @@ from support.waiting import LIMIT
 __all__ = ["EFFECTS"]
 
 EFFECTS: dict[str, tuple[Any, str]] = {
-    "the run is begun": (journal_run, "begin"),
+    "the run is begun": (journal_run, "begin_run"),
     "lines are added": (SyncState, "add_tasks"),
     "the ingest is noted": (SyncState, "compare_and_set"),
     "a line is claimed": (State, "claim_task"),

@@ -37,14 +37,14 @@ def load_graph(target: str) -> Any:
     Raises:
         TargetError: It has no ``:``, cannot be imported, has no such name, or that is not a graph.
     """
-    place, colon, name = target.rpartition(":")
-    if not colon or not place or not name:
+    source, colon, name = target.rpartition(":")
+    if not colon or not source or not name:
         raise TargetError(
             f"{target!r} does not name a graph: write MODULE_OR_FILE:GRAPH, {_EXAMPLE}"
         )
-    is_file = place.endswith(".py") or "/" in place or "\\" in place
-    module = _import_file(place) if is_file else _import_module(place)
-    graph = _attribute(module, name, place)
+    is_file = source.endswith(".py") or "/" in source or "\\" in source
+    module = _import_file(source) if is_file else _import_module(source)
+    graph = _attribute(module, name, source)
     _check_graph(graph, target)
     return graph
 
@@ -75,15 +75,15 @@ def keeps_in_memory(graph: Any) -> bool:
     return type(getattr(graph, "checkpointer", None)).__module__ == "langgraph.checkpoint.memory"
 
 
-def _import_file(place: str) -> ModuleType:
-    path = Path(os.path.realpath(place))
+def _import_file(source: str) -> ModuleType:
+    path = Path(os.path.realpath(source))
     if not os.path.isfile(path):
-        raise TargetError(f"no file {place!r}: give the path of a Python file, {_EXAMPLE}")
+        raise TargetError(f"no file {source!r}: give the path of a Python file, {_EXAMPLE}")
     _make_importable(path.parent)
     name = path.stem if path.stem not in sys.modules else f"_rxlanggraph_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TargetError(f"{place!r} is not a Python file: its name must end in .py")
+        raise TargetError(f"{source!r} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     # LangGraph reads the annotations of a state class through its module's entry here.
     sys.modules[name] = module
@@ -91,24 +91,24 @@ def _import_file(place: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise TargetError(_import_failure(place, error)) from error
+        raise TargetError(_import_failure(source, error)) from error
     return module
 
 
-def _import_module(place: str) -> ModuleType:
+def _import_module(source: str) -> ModuleType:
     _make_importable(Path.cwd())
     try:
-        return importlib.import_module(place)
+        return importlib.import_module(source)
     except ModuleNotFoundError as error:
         missing = error.name or ""
-        if place == missing or place.startswith(f"{missing}."):
-            hint = f"; did you mean {place}.py?" if os.path.isfile(f"{place}.py") else ""
+        if source == missing or source.startswith(f"{missing}."):
+            hint = f"; did you mean {source}.py?" if os.path.isfile(f"{source}.py") else ""
             raise TargetError(
                 f"no module {missing!r} in {Path.cwd()} nor installed{hint or ': check its name'}"
             ) from error
-        raise TargetError(_import_failure(place, error)) from error
+        raise TargetError(_import_failure(source, error)) from error
     except (Exception, SystemExit) as error:
-        raise TargetError(_import_failure(place, error)) from error
+        raise TargetError(_import_failure(source, error)) from error
 
 
 def _make_importable(directory: Path) -> None:
@@ -116,7 +116,7 @@ def _make_importable(directory: Path) -> None:
         sys.path.insert(0, str(directory))
 
 
-def _import_failure(place: str, error: BaseException) -> str:
+def _import_failure(source: str, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         where = f"{error.filename}, line {error.lineno}"
     else:
@@ -125,20 +125,20 @@ def _import_failure(place: str, error: BaseException) -> str:
             for frame in traceback.extract_tb(error.__traceback__)
             if "importlib" not in frame.filename and frame.filename != __file__
         ]
-        where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else place
+        where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else source
     return (
-        f"importing {place!r} failed: {type(error).__name__}: {error} ({where}); "
+        f"importing {source!r} failed: {type(error).__name__}: {error} ({where}); "
         "try it with python alone"
     )
 
 
-def _attribute(module: ModuleType, name: str, place: str) -> Any:
+def _attribute(module: ModuleType, name: str, source: str) -> Any:
     found: Any = module
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
-            raise TargetError(f"{place!r} has no {name!r}{_near(found, part)}") from None
+            raise TargetError(f"{source!r} has no {name!r}{_near(found, part)}") from None
     return found
 
 

@@ -138,14 +138,14 @@ def open_source(path: str, form: Format | None = None) -> Source:
     """Open an input for reading.
 
     Any thread may call it; it blocks only as far as opening a file does (a named pipe: until
-    somebody writes to it).
+    it has a writer).
 
     Args:
         path: A file's path, or ``-`` for standard input.
         form: How to read it; None goes by the suffix, ``.csv`` or anything else for JSON Lines.
 
     Returns:
-        The open source; whoever iterates it closes its ``stream``.
+        The open source; what iterates it closes its ``stream``.
 
     Raises:
         InputError: It cannot be opened.

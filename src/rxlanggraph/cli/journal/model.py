@@ -36,13 +36,13 @@ __all__ = [
     "IngestProgress",
     "JournalLine",
     "RunIdentity",
-    "begin",
+    "as_stored",
+    "begin_run",
     "check_same",
     "dead_record",
-    "find",
+    "find_run",
     "graph_names",
     "ingest_progress_from",
-    "kept",
     "line_from",
     "message_id",
     "run_from",
@@ -116,7 +116,7 @@ def graph_names(target: str) -> tuple[str, str]:
     return f"{os.path.relpath(source)}:{name}", f"{Path(source).resolve()}:{name}"
 
 
-def find(state: SyncState) -> RunIdentity | None:
+def find_run(state: SyncState) -> RunIdentity | None:
     """Return the run that the journal is of; None if it is new."""
     value = state.get(RUN).value
     return None if value is None else run_from(value)
@@ -131,10 +131,10 @@ def run_from(value: Any) -> RunIdentity:
     return RunIdentity(**_checked("run", value))
 
 
-def begin(state: SyncState, run: RunIdentity) -> RunIdentity | None:
+def begin_run(state: SyncState, run: RunIdentity) -> RunIdentity | None:
     """Make ``run`` that of the journal; None if another process has begun one just now."""
     begun = replace(run, id=str(uuid7()), begun=datetime.now(UTC).isoformat(timespec="seconds"))
-    return begun if state.set_if_not_exists(RUN, kept(begun), None) else None
+    return begun if state.set_if_not_exists(RUN, as_stored(begun), None) else None
 
 
 def check_same(name: str, known: RunIdentity, run: RunIdentity) -> None:
@@ -210,7 +210,7 @@ def ingest_progress_from(value: Any) -> IngestProgress:
     )
 
 
-def kept(value: RunIdentity | IngestProgress) -> dict[str, Any]:
+def as_stored(value: RunIdentity | IngestProgress) -> dict[str, Any]:
     """Return what is kept of a run or of its ingest progress."""
     return {**asdict(value), "version": FORMAT}
 

@@ -25,8 +25,8 @@ from rxlanggraph.cli.journal.model import (
     QUEUE,
     IngestProgress,
     RunIdentity,
+    as_stored,
     ingest_progress_from,
-    kept,
     task_of,
 )
 from rxlanggraph.cli.journal.retry import JournalRetry
@@ -69,7 +69,7 @@ class InputFile:
             self.sha256 = hashlib.file_digest(cast("BufferedReader", stream), "sha256").hexdigest()
 
     def open(self) -> Source:
-        """Open it from the beginning; whoever reads it closes its ``stream``.
+        """Open it from the beginning; the reader closes its ``stream``.
 
         Raises:
             InputError: It cannot be opened any more, or has changed.
@@ -201,7 +201,7 @@ class Ingester:
             with self._state.lock("ingest", _LOCK_SECONDS, wait=_POLL_SECONDS) as lease:
                 self._add_rest(lease)
         except (LockTimeoutError, LeaseLostError):
-            pass  # somebody else has it, or has taken it
+            pass  # another process has it, or has taken it
 
     def _add_rest(self, lease: Lease) -> None:
         ingest, version = read_ingest_progress(self._state)
@@ -238,7 +238,7 @@ class Ingester:
     def _note(self, ingest: IngestProgress, version: int, lease: Lease) -> bool:
         # Only behind what is noted: a server that came back without its last second would have
         # a gap otherwise.
-        return self._state.compare_and_set(INGEST, kept(ingest), version, token=lease)
+        return self._state.compare_and_set(INGEST, as_stored(ingest), version, token=lease)
 
     def _batches(self, source: Source, after: int) -> Iterator[_Batch]:
         batch = _Batch()

@@ -16,7 +16,14 @@ from rxlanggraph.cli.journal.location import (
     parse_location,
     warn_of_password,
 )
-from rxlanggraph.cli.journal.model import QUEUE, RunIdentity, begin, check_same, find, graph_names
+from rxlanggraph.cli.journal.model import (
+    QUEUE,
+    RunIdentity,
+    begin_run,
+    check_same,
+    find_run,
+    graph_names,
+)
 from rxlanggraph.cli.journal.output_file import Output, open_output
 from rxlanggraph.cli.journal.reader import InputFile
 from rxlanggraph.cli.journal.retry import journal_errors
@@ -86,15 +93,15 @@ def durable_run(
         CommandError: It cannot begin; its class says why.
     """
     assert not no_output or paths.output is None
-    wanted = RunRequest(
+    request = RunRequest(
         parse_location(journal), target, paths, options, resume or resume_failed, resume_failed
     )
-    warn_of_password(exposes_password=wanted.location.exposes_password)
+    warn_of_password(exposes_password=request.location.exposes_password)
     source = InputFile(paths.input, paths.form)
-    make_private(wanted.location.path)
-    with open_journal(wanted.location) as state:
-        with journal_errors(wanted.location):
-            run, output, errors = _begin(wanted, _identity(wanted, source), state.sync)
+    make_private(request.location.path)
+    with open_journal(request.location) as state:
+        with journal_errors(request.location):
+            run, output, errors = _begin(request, _identity(request, source), state.sync)
         if keeps_in_memory(graph):
             print_stderr(
                 "the graph's checkpointer keeps what threads remember in memory, where it is lost "
@@ -115,26 +122,26 @@ def durable_run(
 
 
 def _begin(
-    wanted: RunRequest, run: RunIdentity, state: SyncState
+    request: RunRequest, run: RunIdentity, state: SyncState
 ) -> tuple[RunIdentity, Output | None, Output | None]:
     """Begin the run, or join it; open the outputs."""
-    known = _admitted(wanted, run, state)
+    known = _admitted(request, run, state)
     # A mistake before must not make a file, and one with a file must not begin a journal.
     with contextlib.ExitStack() as opened:
         output, errors = (
-            _opened(path, wanted, again=known is not None, stack=opened)
-            for path in (wanted.paths.output, wanted.paths.errors)
+            _opened(path, request, again=known is not None, stack=opened)
+            for path in (request.paths.output, request.paths.errors)
         )
-        known = known or begin(state, run) or _admitted(wanted, run, state)
+        known = known or begin_run(state, run) or _admitted(request, run, state)
         assert known is not None, "a run is never taken out of a journal"
-        if wanted.resume_failed:
+        if request.resume_failed:
             _requeue_failed(state)
         opened.pop_all()  # closed by the writer thread from now on
     return known, output, errors
 
 
-def _identity(wanted: RunRequest, source: InputFile) -> RunIdentity:
-    graph, graph_at = graph_names(wanted.target)
+def _identity(request: RunRequest, source: InputFile) -> RunIdentity:
+    graph, graph_at = graph_names(request.target)
     return RunIdentity(
         graph=graph,
         graph_at=graph_at,
@@ -142,30 +149,30 @@ def _identity(wanted: RunRequest, source: InputFile) -> RunIdentity:
         sha256=source.sha256,
         size=source.size,
         format=source.form,
-        thread_key=wanted.options.thread_key,
+        thread_key=request.options.thread_key,
     )
 
 
-def _admitted(wanted: RunRequest, run: RunIdentity, state: SyncState) -> RunIdentity | None:
+def _admitted(request: RunRequest, run: RunIdentity, state: SyncState) -> RunIdentity | None:
     """Return the run of the journal, if this one may go on with it; None if there is none."""
-    known = find(state)
+    known = find_run(state)
     if known is None:
         return None
-    check_same(wanted.location.name, known, run)
-    if not wanted.resume:
+    check_same(request.location.name, known, run)
+    if not request.resume:
         raise JournalMismatchError(
-            f"the journal {wanted.location.name} has a run already, begun {known.begun}; add "
+            f"the journal {request.location.name} has a run already, begun {known.begun}; add "
             "--resume to go on with it, or to work on it together with others"
         )
     return known
 
 
 def _opened(
-    path: str | None, wanted: RunRequest, *, again: bool, stack: contextlib.ExitStack
+    path: str | None, request: RunRequest, *, again: bool, stack: contextlib.ExitStack
 ) -> Output | None:
     if path is None:
         return None
-    output = open_output(path, wanted.paths.stdout, again=again)
+    output = open_output(path, request.paths.stdout, again=again)
     stack.callback(output.close)
     return output
 

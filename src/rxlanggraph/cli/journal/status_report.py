@@ -1,4 +1,4 @@
-"""How far the run of a journal is, who works on what, and what failed: as data, and as text."""
+"""How far the run of a journal is, which worker has what, and what failed: as data, and as text."""
 
 from __future__ import annotations
 

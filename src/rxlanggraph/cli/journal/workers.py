@@ -176,5 +176,5 @@ class WorkerPool:
         except asyncio.CancelledError:
             worker = asyncio.current_task()
             if worker is None or worker.cancelling():
-                raise  # it is the worker who is to end
+                raise  # it is the worker that is to end
             return None
