@@ -83,6 +83,12 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then the exit status is 0
     And it was checked 1 time how the graph is to run
 
+  Scenario: With --ordered no more answers are looked for than twice as many as were found last
+    Given 300 lines of 3 threads in "many.jsonl"
+    When I run "rxlanggraph run graphs.py:double -i many.jsonl --ordered --journal j", and what is looked for is noted
+    Then the exit status is 0
+    And each time no more than 16 answers were looked for, or twice as many as the time before had found
+
   Scenario: With --ordered the records come in the order of the input, invalid lines too
     When I run "rxlanggraph run graphs.py:reversing -i in.jsonl --ordered --journal run.sqlite"
     Then the output's records have the lines "1, 2, 4, 5"

@@ -159,3 +159,29 @@ def step_run_and_count_the_checks(context: Context, line: str) -> None:
 @then("it was checked {times:d} time how the graph is to run")
 def step_it_was_checked_how_the_graph_is_to_run(context: Context, times: int) -> None:
     assert context.checks == times, context.checks
+
+
+@when('I run "{line}", and what is looked for is noted')
+def step_run_and_note_what_is_looked_for(context: Context, line: str) -> None:
+    look = SyncState.results
+    context.looks = []
+
+    def note(state: SyncState, queue: str, *, keys: list[str]) -> dict[str, Any]:
+        found: dict[str, Any] = look(state, queue, keys=keys)
+        context.looks.append((len(keys), len(found)))
+        return found
+
+    patch(context, SyncState, "results", note)
+    context.ended = command.run_here(line, context.folder, context.stdin)
+
+
+@then(
+    "each time no more than {few:d} answers were looked for, or twice as many as the time before "
+    "had found"
+)
+def step_each_time_no_more_were_looked_for(context: Context, few: int) -> None:
+    assert sum(found for _, found in context.looks) == 300, context.looks
+    before = 0
+    for asked, found in context.looks:
+        assert asked <= max(few, 2 * before), context.looks
+        before = found
