@@ -17,9 +17,26 @@ import sys
 import weakref
 from collections.abc import Coroutine
 from contextvars import Context
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["EagerTaskStarter", "close_left_behind", "silence_pending_warning"]
+__all__ = ["EagerTaskStarter", "close_left_behind", "silence_pending_warning", "start_eagerly"]
+
+_T = TypeVar("_T")
+
+
+def start_eagerly(coroutine: Coroutine[Any, Any, _T], **options: Any) -> asyncio.Task[_T]:
+    """Start ``coroutine`` as a task of the running loop, its first step at once if that can be.
+
+    It can from Python 3.12 on; a loop with a task factory decides for itself.
+
+    Args:
+        coroutine: What to run.
+        options: As for ``loop.create_task``.
+    """
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
+        return asyncio.Task(coroutine, loop=loop, eager_start=True, **options)
+    return loop.create_task(coroutine, **options)
 
 
 class EagerTaskStarter:
@@ -53,10 +70,8 @@ class EagerTaskStarter:
                 unless that of an earlier one is.
         """
         loop = asyncio.get_running_loop()
-        if loop.get_task_factory() is not None:
-            return loop.create_task(coroutine, name=name, context=context)
-        if sys.version_info >= (3, 12):
-            return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
+        if sys.version_info >= (3, 12) or loop.get_task_factory() is not None:
+            return start_eagerly(coroutine, name=name, context=context)
         earlier, self._latest = self._latest, weakref.ref(coroutine)
         task = loop.create_task(coroutine, name=name, context=context)
         ready = getattr(loop, "_ready", None)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -22,6 +21,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from rxlanggraph.concurrency.tasks import start_eagerly
 from rxlanggraph.errors import RxLangGraphError, StateUnavailableError
 
 __all__ = [
@@ -153,7 +153,8 @@ async def run_shielded(
     the call itself: what was done in vain ends with its lease.
     """
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    task = _started(_telling(call, ended))
+    # At once: to be scheduled first is a fifth of the way to a server.
+    task = start_eagerly(_telling(call, ended))
     try:
         await ended
     except asyncio.CancelledError:
@@ -190,11 +191,3 @@ async def _telling(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -
     finally:
         if not ended.done():
             ended.set_result(None)
-
-
-def _started(call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-    """A task for ``call``: at once where Python can, which is a fifth of the way to a server."""
-    loop = asyncio.get_running_loop()
-    if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
-        return asyncio.Task(call, loop=loop, eager_start=True)
-    return loop.create_task(call)
