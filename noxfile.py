@@ -171,7 +171,7 @@ def run_behave(session: nox.Session, *runner: str, env: dict[str, str | None]) -
     if session.posargs:
         session.run(*behave("chosen", *session.posargs), env=env)
         return
-    features = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("features/*.feature"))
+    features = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("features/*/*.feature"))
     commands = [
         behave(str(part), "--tags=not @explored", *features[part::PARTS]) for part in range(PARTS)
     ]
@@ -200,7 +200,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS if FOUND else False)
 def behave(session: nox.Session) -> None:
-    """Scenarios, on each Python found here (one file: nox -s behave-3.13 -- features/x.feature)."""
+    """Scenarios, on each Python found here (one file: nox -s behave-3.13 -- features/rx/contract.feature)."""
     if not FOUND:
         session.error(f"none of Python {', '.join(VERSIONS)} starts here; install one of them")
     install(session, "test", WHOLE)

@@ -12,13 +12,13 @@ import sys
 os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
 
 from behave.formatter.progress import ProgressFormatterBase
-from behave.model import Scenario
+from behave.model import Feature, Scenario
 from behave.model_type import Status
 from behave.runner import Context
 
 from rxlanggraph.testing import LeakCheck
-from support import servers
-from support.expected_failure import honour_expected_failures
+from support.controls.expected_failure import honour_expected_failures
+from support.servers import servers
 
 # Seconds. The slowest scenario takes a fraction of it, on two busy cores and under coverage too.
 DEADLINE = float(os.environ.get("RXLANGGRAPH_SCENARIO_DEADLINE", "180"))
@@ -31,9 +31,16 @@ def before_all(context: Context) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Without this, behave 1.3.3 dies where a progress formatter meets a clean-up that failed.
     ProgressFormatterBase.dot_status.setdefault(Status.cleanup_error, "C")
+    # Where one scenario is chosen by its name, no other feature is to be heard of.
+    features = context._runner.features
+    features[:] = [feature for feature in features if is_chosen(feature, context)] or features
     # The steps are imported: what lives now lives for ever, and no leak check need look at it.
     gc.collect()
     gc.freeze()
+
+
+def is_chosen(feature: Feature, context: Context) -> bool:
+    return any(each.should_run(context.config) for each in feature.walk_scenarios())
 
 
 def before_scenario(context: Context, scenario: Scenario) -> None:

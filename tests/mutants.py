@@ -41,25 +41,27 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("src", "rxlanggraph")
 # The modules of the core, and the features that look at each, the closest first.
 MODULES = {
-    "registry.py": "registry registry_contract fork",
-    "bridge/scheduler.py": "bridge_runs run_threads",
-    "bridge/admission.py": "back_pressure nested_runs bridge_runs",
-    "bridge/inbox.py": "handoff handoff_loops handoff_entering fork",
-    "bridge/run.py": "bridge_runs run_contexts retrying fork",
-    "bridge/engine.py": "bridge_runs handoff_loops back_pressure fork",
-    "bridge/loops.py": "handoff_loops loop_pauses several_bridges",
-    "bridge/bridge.py": "bridge_lifecycle run_arguments",
-    "bridge/shutdown.py": "cleanup",
-    "concurrency/future.py": "futures awaiting fork",
-    "bridge/executor.py": "worker_threads several_bridges",
-    "rx/serialized_observer.py": "rx_contract",
-    "bridge/operators/invoke.py": "rx_contract stages back_pressure",
+    "registry.py": "registry/registry registry/contract bridge/fork",
+    "bridge/scheduler.py": "bridge/runs bridge/run_threads",
+    "bridge/admission.py": "bridge/back_pressure bridge/nested_runs bridge/runs",
+    "bridge/inbox.py": "bridge/handoff bridge/handoff_loops bridge/handoff_entering bridge/fork",
+    "bridge/run.py": "bridge/runs bridge/run_contexts bridge/retrying bridge/fork",
+    "bridge/engine.py": "bridge/runs bridge/handoff_loops bridge/back_pressure bridge/fork",
+    "bridge/loops.py": "bridge/handoff_loops bridge/loop_pauses bridge/several_bridges",
+    "bridge/bridge.py": "bridge/lifecycle bridge/run_arguments",
+    "bridge/shutdown.py": "bridge/cleanup",
+    "concurrency/future.py": "bridge/futures bridge/awaiting bridge/fork",
+    "bridge/executor.py": "bridge/worker_threads bridge/several_bridges",
+    "rx/serialized_observer.py": "rx/contract",
+    "bridge/operators/invoke.py": "rx/contract bridge/stages bridge/back_pressure",
 }
 # What all of them are run against, besides: the quick features of the core.
 CORE = (
-    "registry handoff futures bridge_runs cleanup rx_contract back_pressure retrying run_threads "
-    "run_contexts worker_threads loop_pauses several_bridges user_exceptions stages awaiting kept "
-    "threads run_arguments nested_runs loop_ends bridge_lifecycle"
+    "registry/registry bridge/handoff bridge/futures bridge/runs bridge/cleanup rx/contract "
+    "bridge/back_pressure bridge/retrying bridge/run_threads bridge/run_contexts "
+    "bridge/worker_threads bridge/loop_pauses bridge/several_bridges bridge/user_exceptions "
+    "bridge/stages bridge/awaiting bridge/kept bridge/threads bridge/run_arguments "
+    "bridge/nested_runs bridge/loop_ends bridge/lifecycle"
 )
 WORKERS = 2
 ENOUGH = 0.9

@@ -15,7 +15,7 @@ from processes import DEADLINE, _environment
 
 # The servers are those of the Behave scenarios.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "features"))
-from support import postgres_server, valkey_server
+from support.servers import postgres_server, valkey_server
 
 SERVERS = {"PostgreSQL": postgres_server, "Valkey": valkey_server}
 

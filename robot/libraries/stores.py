@@ -12,8 +12,8 @@ from pathlib import Path
 
 # The servers are those of the Behave scenarios.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "features"))
-from support import postgres_server
-from support.valkey_server import LocalValkey
+from support.servers import postgres_server
+from support.servers.valkey_server import LocalValkey
 
 # Processes die in these tests, never the machine: what has reached the kernel is safe. A file in
 # memory saves SQLite most of its time, in which it waits for the disk.

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import functools
+import hmac
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import httpx2
+import uvicorn
+from behave import given, then, when
+from behave.runner import Context
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from uvicorn.server import ServerState
+
+from rxlanggraph import errors
+from rxlanggraph.agent import BaseAgent
+from rxlanggraph.agent.mcp import access, connections
+from rxlanggraph.agent.mcp import server as mcp_module
+from support.agent.mcp_agents import noting
+from support.concurrency.patching import patch
+from support.concurrency.waiting import LIMIT
+
+HANDSHAKE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "behave", "version": "1"},
+    },
+}
+
+
+class Verifier:
+    async def verify_token(self, token: str) -> AccessToken | None:
+        scopes = {"ada": ["ask"], "ben": ["listen"]}.get(token)
+        return None if scopes is None else AccessToken(token=token, client_id=token, scopes=scopes)
+
+
+class Hanging:
+    async def verify_token(self, token: str) -> AccessToken | None:
+        await asyncio.Event().wait()
+        return None
+
+
+class Failing:
+    async def verify_token(self, token: str) -> AccessToken | None:
+        raise LookupError(token)
+
+
+def served(context: Context, **options: Any) -> None:
+    """Have serve_http make its server, and not run it."""
+
+    def keep(app: Any, _connections: object) -> Any:
+        context.app = app
+        return mock.Mock()
+
+    patch(context, mcp_module, "_http_server", keep)
+    patch(context, mcp_module, "serve_until_signalled", lambda *_, **__: None)
+    patch(context, socket, "create_server", lambda *_, **__: contextlib.nullcontext())
+    mcp_module.serve_http(BaseAgent("ann"), **options)
+
+
+def ask(context: Context, **headers: str) -> None:
+    async def asking() -> int:
+        starlette = context.app._app
+        transport = httpx2.ASGITransport(context.app, raise_app_exceptions=False)
+        async with (
+            asyncio.timeout(LIMIT),
+            starlette.router.lifespan_context(starlette),
+            httpx2.AsyncClient(transport=transport) as client,
+        ):
+            answer = await client.post(
+                "http://127.0.0.1:8000/mcp",
+                json=HANDSHAKE,
+                headers=[
+                    ("accept", "application/json, text/event-stream"),
+                    *((name, value.encode()) for name, value in headers.items()),
+                ],
+            )
+            return answer.status_code
+
+    context.status = asyncio.run(asking())
+
+
+# -- hosts and origins -----------------------------------------------------------------------------
+
+
+@given("serve_http listens on {address}")
+def server_listens(context: Context, address: str) -> None:
+    served(context, host=address)
+
+
+@given("serve_http allows the hosts {hosts}")
+def server_allows_hosts(context: Context, hosts: str) -> None:
+    served(context, host="0.0.0.0", allowed_hosts=[] if hosts == "nobody" else hosts.split(", "))
+
+
+@given("serve_http allows no origins by name")
+def server_allows_no_origins(context: Context) -> None:
+    served(context, host="127.0.0.2")
+
+
+@given("serve_http allows the origins {origin}")
+def server_allows_origins(context: Context, origin: str) -> None:
+    served(context, allowed_origins=(origin,))
+
+
+@when("it is asked as {host}")
+def server_is_asked_as(context: Context, host: str) -> None:
+    ask(context, host=host)
+
+
+@when("it is asked by a page from {origin}")
+def page_asks(context: Context, origin: str) -> None:
+    ask(context, host="localhost", origin=origin)
+
+
+@then("the status is {status:d}")
+def status_is(context: Context, status: int) -> None:
+    assert context.status == status, context.status
+
+
+# -- tokens ----------------------------------------------------------------------------------------
+
+SCOPES = {
+    "issuer_url": "https://issuer.example",
+    "resource_server_url": None,
+    "required_scopes": ["ask"],
+}
+
+
+@given("serve_http asks for {token}")
+def server_asks_for(context: Context, token: str) -> None:
+    tokens: dict[str, dict[str, Any]] = {
+        "no token": {},
+        "the SDK's verifier": {"token": Verifier()},
+        "a verifier that hangs": {"token": Hanging()},
+        "a verifier that fails": {"token": Failing()},
+        "a verifier with scopes": {"token": Verifier(), "auth": AuthSettings(**SCOPES)},
+    }
+    patch(context, access, "_VERIFY_SECONDS", 0.01)
+    context.compare = mock.Mock(wraps=hmac.compare_digest)
+    patch(context, hmac, "compare_digest", context.compare)
+    served(context, **tokens.get(token, {"token": token.rpartition(" ")[2]}))
+
+
+@when("it is asked with {brought}")
+def server_is_asked_with(context: Context, brought: str) -> None:
+    token = brought.rpartition(" ")[2]
+    if brought == "no token":
+        ask(context, host="localhost")
+    elif brought.startswith("no bearer"):
+        ask(context, host="localhost", authorization=token)
+    else:
+        ask(context, host="localhost", authorization=f"Bearer {token}")
+
+
+@then("the tokens were compared by hmac.compare_digest")
+def tokens_were_compared(context: Context) -> None:
+    context.compare.assert_called_once_with(b"s3cre", b"s3cret")
+
+
+@contextlib.contextmanager
+def hearing_the_log() -> Iterator[list[str]]:
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            log.append(record.getMessage())
+
+    log: list[str] = []
+    heard, logger = Heard(), logging.getLogger("rxlanggraph")
+    logger.addHandler(heard)
+    try:
+        yield log
+    finally:
+        logger.removeHandler(heard)
+
+
+@when("serve_http without a token listens on {address}")
+def server_listens_without_a_token(context: Context, address: str) -> None:
+    async def serving(*_: object) -> None:
+        return None
+
+    def run(serve: Any, **_: object) -> None:
+        asyncio.run(serve())
+
+    patch(context, mcp_module, "_http_server", lambda *_: mock.Mock(serve=serving))
+    patch(context, mcp_module, "serve_until_signalled", run)
+    with hearing_the_log() as context.log:
+        mcp_module.serve_http(BaseAgent("ann"), host=address, port=0)
+
+
+@then('the log warns "{text}"')
+def log_warns(context: Context, text: str) -> None:
+    assert any(text in entry for entry in context.log), context.log
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@when("serve_http is called, and {argument} is {value}")
+def server_is_called_with(context: Context, argument: str, value: str) -> None:
+    options = {argument: ast.literal_eval(value)}
+    patch(context, mcp_module, "serve_until_signalled", lambda *_, **__: None)
+    noting(context, functools.partial(mcp_module.serve_http, BaseAgent("ann"), port=0, **options))
+
+
+@then('the call is refused with {kind}, which names "{argument}"')
+def call_is_refused(context: Context, kind: str, argument: str) -> None:
+    assert isinstance(context.error, getattr(errors, kind)), repr(context.error)
+    assert argument in str(context.error), context.error
+
+
+@then('the refusal does not tell "{text}"')
+def refusal_does_not_tell(context: Context, text: str) -> None:
+    assert context.error is not None
+    assert text not in str(context.error), context.error
+
+
+# -- connections -----------------------------------------------------------------------------------
+
+
+class Unread(asyncio.Transport):
+    """A transport that never gets rid of what was written, and so is never closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closing = False
+        self.aborted = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.closing = True
+        self.aborted.set()
+
+
+@given("an HTTP connection whose client reads nothing")
+def connection_reads_nothing(context: Context) -> None:
+    context.connections = connections.Connections(1, 60.0, 0.01)
+
+
+@when("it is answered, and is to be closed")
+def connection_is_answered(context: Context) -> None:
+    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"an answer"})
+
+    async def main() -> None:
+        config = uvicorn.Config(answer, log_config=None, ws="none", lifespan="off")
+        config.load()
+        state, transport = ServerState(), Unread()
+        connection = connections.LimitedConnection(
+            context.connections, config=config, server_state=state, app_state={}
+        )
+        connection.connection_made(transport)
+        connection.data_received(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        async with asyncio.timeout(LIMIT):
+            await transport.aborted.wait()
+        context.has_room = context.connections.has_room(asyncio.get_running_loop())
+        connection.connection_lost(None)
+
+    asyncio.run(main())
+
+
+@then("it is aborted, and its place is free")
+def connection_is_aborted(context: Context) -> None:
+    assert context.has_room

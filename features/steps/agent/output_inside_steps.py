@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.agent import OutputQueue
+from rxlanggraph.errors import InvalidArgumentError
+from support.agent import output_inside
+from support.bridge.bridges import arguments
+from support.concurrency.entering import enter_everywhere
+from support.controls import output_naive
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@when("an output queue is made with {argument}")
+def step_an_output_queue_is_made_with_argument(context: Context, argument: str) -> None:
+    context.error = None
+    value = argument.replace("inf", "float('inf')")
+    try:
+        OutputQueue(**arguments(value))
+    except Exception as error:
+        context.error = error
+
+
+@then("that output queue is refused with InvalidArgumentError, which is a ValueError")
+def step_that_output_queue_is_refused_with_invalidargumenterror(context: Context) -> None:
+    assert isinstance(context.error, InvalidArgumentError), context.error
+    assert isinstance(context.error, ValueError)
+
+
+@when("an item is asked for, and a stream opened, with a time limit of {value}")
+def step_an_item_is_asked_for_and_a_stream_opened_with_a_time_limit(
+    context: Context, value: str
+) -> None:
+    limit = eval(value, {"nan": float("nan"), "inf": float("inf")})
+    context.refusals = []
+    for ask in (context.queue.get, context.queue.stream):
+        try:
+            ask(limit)
+        except Exception as error:
+            context.refusals.append(error)
+
+
+@then("each is refused at the call with InvalidArgumentError")
+def step_each_is_refused_at_the_call_with_invalidargumenterror(context: Context) -> None:
+    assert [type(error) for error in context.refusals] == [InvalidArgumentError] * 2
+
+
+# -- interruptions ---------------------------------------------------------------------------------
+
+
+@given("an output queue about which everything is known")
+def step_an_output_queue_about_which_everything_is_known(context: Context) -> None:
+    known: list[output_inside.Known] = []
+
+    def discard() -> None:
+        for each in known:
+            each.discard()
+        known.clear()
+
+    def make() -> output_inside.Known:
+        discard()
+        known.append(output_inside.Known())
+        return known[0]
+
+    context.add_cleanup(discard)
+    context.make = make
+
+
+@when("a {way} comes in at each place of {inside}, and uses the output queue")
+def step_a_way_comes_in_at_each_place_of_inside_and_uses_the_output(
+    context: Context, way: Any, inside: str
+) -> None:
+    context.places = enter_everywhere(
+        output_inside.FILES,
+        way,
+        make=context.make,
+        operation=output_inside.OPERATIONS[inside],
+        entry=output_inside.Known.use_everything,
+        check=output_inside.Known.check,
+    )
+
+
+@then("each time every item was got once, and everyone was ended")
+def step_each_time_every_item_was_got_once_and_everyone_was_ended(context: Context) -> None:
+    assert context.places > 10, context.places
+
+
+@given("a queue under a plain lock")
+def step_a_queue_under_a_plain_lock(context: Context) -> None:
+    context.make = output_naive.PlainLockQueue
+
+
+@when("a signal handler puts into it, at each place of putting")
+def step_a_signal_handler_puts_into_it_at_each_place_of_putting(context: Context) -> None:
+    enter_everywhere(
+        {str(output_naive.__file__)},
+        "signal handler",
+        make=context.make,
+        operation=lambda queue: queue.put_nowait(1),
+        entry=lambda queue: queue.put_nowait(2),
+        check=lambda _: None,
+    )
+
+
+@then("none of those waited for the lock that its own thread held")
+def step_none_of_those_waited_for_the_lock_that_its_own_thread_held(context: Context) -> None:
+    """The step before would have failed."""

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import reactivex
+from behave import given, then, when
+from behave.runner import Context
+from reactivex import operators as ops
+from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
+
+from rxlanggraph import StreamMessage
+from rxlanggraph.bridge import admission
+from rxlanggraph.bridge.admission import AdmissionLimiter
+from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
+from support.bridge.raising_places import echo
+from support.bridge.streams import Subscriber
+from support.concurrency.patching import patch
+from support.concurrency.tasks import start, switching_often
+from support.concurrency.waiting import LIMIT, Log
+
+
+class Watch:
+    """The most that a registry ever had at the begin of a run."""
+
+    def __init__(self, context: Context) -> None:
+        self._registry = context.bridge.registry
+        self.peak = 0
+
+    async def node(self, content: Any) -> Any:
+        self.peak = max(self.peak, len(self._registry))
+        await asyncio.sleep(0)
+        return content
+
+
+def through(context: Context, count: int, *operators: Any, thread_id: str | None = None) -> None:
+    """Send messages through a stage, ``operators``, and a second stage of the same bridge."""
+    context.watch = watch = Watch(context)
+    context.subscriber = Subscriber()
+    messages = [StreamMessage(number, thread_id) for number in range(count)]
+    stage = context.bridge.invoke(watch.node)
+    stream = reactivex.from_iterable(messages).pipe(stage, *operators, stage)
+    context.joins = [start(lambda: context.subscriber.subscribe(stream))]
+
+
+@when("{count:d} messages go through two stages of that bridge")
+def step_messages_go_through_two_stages(context: Context, count: int) -> None:
+    through(context, count, ops.map(lambda result: result.content))
+
+
+@when("{count:d} messages of one thread go through two stages of that bridge")
+def step_messages_of_one_thread_go_through_two_stages(context: Context, count: int) -> None:
+    through(
+        context,
+        count,
+        ops.map(lambda result: StreamMessage(result.content, "thread")),
+        thread_id="thread",
+    )
+
+
+@when("{count:d} messages go through a stage, a flat_map to {each:d} each, and a second stage")
+def step_messages_go_through_a_stage_and_a_flat_map(
+    context: Context, count: int, each: int
+) -> None:
+    through(context, count, ops.flat_map(lambda _: reactivex.from_iterable(range(each))))
+
+
+@when("{count:d} messages go through a stage, a step of the loop, and a second stage")
+def step_messages_go_through_a_stage_and_a_step_of_the_loop(context: Context, count: int) -> None:
+    scheduler = AsyncIOThreadSafeScheduler(context.lent.loop)
+    through(context, count, ops.map(lambda result: result.content), ops.observe_on(scheduler))
+
+
+@when(
+    "{count:d} failed results go through a stage, which runs nothing, and their sources through a "
+    "second one"
+)
+def step_failed_results_and_then_their_sources(context: Context, count: int) -> None:
+    context.watch = watch = Watch(context)
+    context.subscriber = Subscriber()
+    failed = [
+        StreamMessage(None, source=StreamMessage(number), status="error", error=LookupError())
+        for number in range(count)
+    ]
+    stage = context.bridge.invoke(watch.node, errors="emit")
+    stream = reactivex.from_iterable(failed).pipe(stage, ops.map(lambda each: each.source), stage)
+    context.joins = [start(lambda: context.subscriber.subscribe(stream))]
+
+
+@then("all {count:d} come out, and never more than {bound:d} were in flight")
+def step_all_come_out_and_never_more_were_in_flight(
+    context: Context, count: int, bound: int
+) -> None:
+    subscriber = context.subscriber.wait_for_end()
+    for join in context.joins:
+        join()
+    assert subscriber.ends == ["completed"], subscriber.ends
+    assert len(subscriber.items) == count, len(subscriber.items)
+    assert context.watch.peak <= bound, context.watch.peak
+
+
+class Turnstile:
+    """A node that lets one run after another end."""
+
+    def __init__(self, context: Context) -> None:
+        self.began, self.sent = Log(), Log()
+        self._gates: list[asyncio.Event] = []
+        self._bridge = context.bridge
+        context.work.began = self.began
+
+    async def node(self, content: Any) -> Any:
+        gate = asyncio.Event()
+        self._gates.append(gate)
+        self.began.add(content)
+        await gate.wait()
+        return content
+
+    def let_go(self, count: int) -> None:
+        """Have ``count`` runs end, one after another."""
+        for _ in range(count):
+            begun = len(self.began)
+            loop = self._bridge._engine.host.loop
+            loop.call_soon_threadsafe(self._gates[begun - 1].set)
+            self.began.wait_for(begun + 1)
+
+    def wait_until_blocked(self) -> int:
+        """Return how many were sent when the source waits for room."""
+        admission = self._bridge._engine.admission
+        pause = threading.Event()
+        for _ in range(int(LIMIT / 0.001)):
+            if admission._gates:
+                return len(self.sent)
+            pause.wait(0.001)  # nobody tells when a thread begins to wait
+        raise AssertionError("the source does not wait")
+
+
+@when("a source sends {count:d} messages that wait, and blocks")
+def step_a_source_sends_messages_that_wait_and_blocks(context: Context, count: int) -> None:
+    context.turnstile = turnstile = Turnstile(context)
+
+    def send() -> None:
+        try:
+            for number in range(count):
+                run = context.bridge.create_future_task(turnstile.node, number)
+                context.futures.append(run)
+                turnstile.sent.add(number)
+                turnstile.began.wait_for(1)  # so that it is the first alone that does not wait
+        except RuntimeError:  # closed, at the end of the scenario
+            return
+
+    context.add_cleanup(start(send))
+    context.add_cleanup(context.bridge.close, 0)
+    context.sent = turnstile.wait_until_blocked()
+
+
+@when("{count:d} of the runs end")
+@when("{count:d} of the runs ends")
+def step_some_of_the_runs_end(context: Context, count: int) -> None:
+    context.turnstile.let_go(count)
+
+
+@then("the source is still blocked")
+def step_the_source_is_still_blocked(context: Context) -> None:
+    assert context.turnstile.wait_until_blocked() == context.sent
+
+
+@then("the source has sent {count:d} more, and blocks again")
+def step_the_source_has_sent_more_and_blocks_again(context: Context, count: int) -> None:
+    context.turnstile.sent.wait_for(context.sent + count)
+    assert context.turnstile.wait_until_blocked() == context.sent + count
+
+
+@then("a message from the loop's own thread is refused with BlockingCallError")
+def step_a_message_from_the_loops_own_thread_is_refused(context: Context) -> None:
+    async def submit() -> BaseException | None:
+        try:
+            context.bridge.create_future_task(echo, 0)
+        except BlockingCallError as error:
+            return error
+        return None
+
+    loop = context.bridge._engine.host.loop
+    error = asyncio.run_coroutine_threadsafe(submit(), loop).result(LIMIT)
+    assert "submit from another thread" in str(error), error
+
+
+@when("{threads:d} threads and the loop's own thread submit {count:d} messages each")
+def step_threads_and_the_loops_own_thread_submit(
+    context: Context, threads: int, count: int
+) -> None:
+    bridge = context.bridge
+    context.answered, context.refused = Log(), Log()
+
+    def submit() -> None:
+        for number in range(count):
+            run = bridge.create_future_task(echo, number)
+            run.add_done_callback(context.answered.add)
+
+    async def submit_on_the_loop() -> None:
+        for number in range(count):
+            try:
+                run = bridge.create_future_task(echo, number)
+            except BlockingCallError:
+                context.refused.add(number)
+            else:
+                run.add_done_callback(context.answered.add)
+            await asyncio.sleep(0)
+
+    bridge.create_future_task(echo, 0).result(LIMIT)
+    with switching_often():
+        joins = [start(submit) for _ in range(threads)]
+        loop = bridge._engine.host.loop
+        asyncio.run_coroutine_threadsafe(submit_on_the_loop(), loop).result(LIMIT)
+        for join in joins:
+            join()
+    context.submitted = (threads + 1) * count
+
+
+@then("each one is answered or was refused with BlockingCallError, and only on the loop")
+def step_each_one_is_answered_or_was_refused(context: Context) -> None:
+    context.answered.wait_for(context.submitted - len(context.refused))
+    assert len(context.refused) <= context.submitted // 5, len(context.refused)
+
+
+@given("room for one run, which is taken and then closed")
+def room_that_is_taken_and_closed(context: Context) -> None:
+    context.admission = AdmissionLimiter(1, threading.RLock())
+    assert context.admission.acquire(a_run(), may_block=False)
+    assert not context.admission.acquire(a_run(), may_block=False)
+    context.admission.close()
+
+
+@given("room for one run, which is taken")
+def room_that_is_taken(context: Context) -> None:
+    context.admission, context.holder = AdmissionLimiter(1, threading.RLock()), a_run()
+    assert context.admission.acquire(context.holder, may_block=False)
+
+
+@when("the next one is interrupted just when {happens}")
+def interrupted_just_when(context: Context, happens: str) -> None:
+    @contextlib.contextmanager
+    def meanwhile(_: object) -> Iterator[None]:
+        if happens == "it is given the room":
+            context.admission.release(context.holder)
+        else:
+            context.admission.turn_away(LoopUnavailableError("the loop has paused"))
+        yield
+        raise KeyboardInterrupt
+
+    patch(context, admission, "lock_released", meanwhile)
+    try:
+        context.admission.acquire(a_run(), may_block=True)
+    except KeyboardInterrupt:
+        context.admission.release(context.holder)
+    else:
+        raise AssertionError("it was not interrupted")
+
+
+@then("there is room for one run again")
+def room_for_one_again(context: Context) -> None:
+    assert context.admission.acquire(a_run(), may_block=False)
+    assert not context.admission.acquire(a_run(), may_block=False)
+    assert not context.admission._turned_away, "an error is kept for nobody"
+
+
+@then("two more are let through at once")
+def two_more_are_let_through(context: Context) -> None:
+    for _ in range(2):
+        assert context.admission.acquire(a_run(), may_block=False)
+
+
+def a_run() -> Any:
+    """A backlog asks nothing of a run but who it is."""
+    return object()

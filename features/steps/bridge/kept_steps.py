@@ -1,0 +1,136 @@
+"""What is kept of a run that is over."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import traceback
+from typing import Any
+
+from behave import then, when
+from behave.runner import Context
+from tenacity import AsyncRetrying, stop_after_attempt
+
+from rxlanggraph import StreamMessage
+from rxlanggraph.errors import InvalidTypeError
+from support.bridge.graphs import one_node
+from support.concurrency import kept
+from support.concurrency.waiting import LIMIT
+
+
+async def _echo(content: Any) -> Any:
+    return content
+
+
+@when("{count:d} results of an async function are each fed back to it")
+def results_are_fed_back(context: Context, count: int) -> None:
+    context.message = StreamMessage("begin")
+    for _ in range(count):
+        context.sent = context.message
+        context.message = context.bridge.create_future_task(_echo, context.sent).result(LIMIT)
+
+
+@then("the last one's source is the message it answers, without a source of its own")
+def the_source_has_no_source(context: Context) -> None:
+    assert context.message.source == context.sent.replace(source=None), context.message.source
+
+
+@then("it is pickled in less than {size:d} bytes")
+def it_is_pickled_in_less_than(context: Context, size: int) -> None:
+    assert len(pickle.dumps(context.message)) < size
+
+
+@when("{count:d} results are made, each with the one before as its source")
+def results_are_made_of_each_other(context: Context, count: int) -> None:
+    context.message = StreamMessage(0)
+    for number in range(count):
+        context.message = StreamMessage(number, source=context.message)
+
+
+@then("{count:d} messages are left, and the last one can be pickled")
+def messages_are_left(context: Context, count: int) -> None:
+    found, todo = 0, context.message
+    while todo is not None:
+        found, todo = found + 1, todo.source
+    assert found == count, found
+    assert pickle.loads(pickle.dumps(context.message)) == context.message
+
+
+@when("one message goes to an async function")
+def one_message_goes(context: Context) -> None:
+    context.sent = StreamMessage("hello")
+    context.message = context.bridge.create_future_task(_echo, context.sent).result(LIMIT)
+
+
+@then("its result's source is that very message")
+def its_source_is_that_very_message(context: Context) -> None:
+    assert context.message.source is context.sent
+
+
+@when('a result of "{source}" is made')
+def a_result_of_a_string_is_made(context: Context, source: str) -> None:
+    try:
+        StreamMessage(1, source=source)
+    except InvalidTypeError as error:
+        context.error = error
+
+
+@then('InvalidTypeError says "{words}"')
+def invalid_type_error_says(context: Context, words: str) -> None:
+    assert words in str(context.error), context.error
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def _look(context: Context, kind: str, outcome: str, errors: str, options: str) -> None:
+    fast = AsyncRetrying(stop=stop_after_attempt(2), reraise=True)
+    arguments = eval(f"dict({options})", {"fast": fast})
+    with kept.uncollected():
+        left = kept.kept_of_a_run(context.bridge, kind, outcome, errors, arguments)
+    context.left = [*getattr(context, "left", ()), *((errors, options, name) for name in left)]
+
+
+@when('the last run of "{kind}" {outcome}, with no options')
+def the_last_run(context: Context, kind: str, outcome: str) -> None:
+    _look(context, kind, outcome, "future", "")
+
+
+@when('the last run of "{kind}" {outcome}, with "{options}"')
+def the_last_run_with_options(context: Context, kind: str, outcome: str, options: str) -> None:
+    _look(context, kind, outcome, "future", options)
+
+
+@when('the last result of "{kind}" {outcome}, with errors="{errors}"')
+def the_last_result(context: Context, kind: str, outcome: str, errors: str) -> None:
+    _look(context, kind, outcome, errors, "")
+
+
+@when("a graph of {kind} fails without a bridge")
+def a_graph_fails_without_a_bridge(context: Context, kind: str) -> None:
+    with kept.uncollected():
+        context.left = kept.kept_of_plain_langgraph(kind)
+
+
+@then("nothing is kept of it")
+def nothing_is_kept(context: Context) -> None:
+    gc.collect()  # or the leak check would find what this is about
+    assert not context.left, context.left
+
+
+@when("a graph fails whose node has a local of its own")
+def a_graph_fails_with_a_local(context: Context) -> None:
+    def node(state: dict[str, Any]) -> None:
+        of_its_own = "here"
+        raise ValueError(of_its_own)
+
+    run = context.bridge.create_future_task(one_node(node), {"value": 1})
+    context.error = run.exception(LIMIT)
+
+
+@then("the traceback shows LangGraph's lines and that local, and no line of the bridge")
+def the_traceback_shows(context: Context) -> None:
+    frames = list(traceback.walk_tb(context.error.__traceback__))
+    first, last = frames[0][0], frames[-1][0]
+    assert first.f_globals["__name__"].startswith("langgraph."), first
+    assert last.f_locals["of_its_own"] == "here", last.f_locals

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from typing import Any
+from unittest import mock
+
+import reactivex
+from behave import then, when
+from behave.runner import Context
+
+from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.errors import LoopUnavailableError
+from support.bridge.bridges import listen
+from support.bridge.raising_places import echo
+from support.bridge.streams import Subscriber
+from support.concurrency.waiting import LIMIT, Log, thread
+
+
+@when("the adopted loop ends over a run that cleans up and one that waits for its slot")
+def step_the_adopted_loop_ends_over_two_runs(context: Context) -> None:
+    context.begun, context.seen = Log(), Log()
+    registry = context.bridge.registry
+
+    async def clean_up(content: Any) -> None:
+        context.begun.add(content)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await asyncio.sleep(0)  # a step of the loop in which it could be lost
+            context.seen.add(len(registry))
+
+    for number in range(2):
+        run = context.bridge.create_future_task(clean_up, number, errors="emit")
+        context.futures.append(run)
+    context.begun.wait_for(1)
+    context.lent.end()
+
+
+@then("the first one was in the registry while it cleaned up, and is cancelled")
+def step_the_first_one_was_in_the_registry_while_it_cleaned_up(context: Context) -> None:
+    assert context.seen.wait_for(1) == [1], list(context.seen)
+    assert context.futures[0].result(LIMIT).status == "cancelled", context.futures[0]
+
+
+@then("the second one never began, and raises LoopUnavailableError")
+def step_the_second_one_never_began(context: Context) -> None:
+    assert list(context.begun) == [0], list(context.begun)
+    result = context.futures[1].result(LIMIT)
+    assert isinstance(result.error, LoopUnavailableError), result
+
+
+@when('the adopted loop ends over a stream with errors="skip" that waits behind another run')
+def step_the_adopted_loop_ends_over_a_stream_that_waits(context: Context) -> None:
+    listen(context, "rxlanggraph")
+    context.bridge.create_future_task(context.work.wait, {"value": 0})
+    context.work.began.wait_for(1)
+    stream = reactivex.from_iterable(range(5)).pipe(context.bridge.invoke(echo, errors="skip"))
+    context.subscriber = Subscriber()
+    context.subscriber.subscribe(stream)
+    context.lent.end()
+
+
+@when("a node leaves a task behind, and the bridge is closed")
+def step_a_node_leaves_a_task_behind(context: Context) -> None:
+    context.seen = Log()
+    begun = threading.Event()
+
+    async def stay() -> None:
+        begun.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            context.seen.add("cancelled")
+            raise
+
+    async def node(_: object) -> None:
+        context.left_behind = asyncio.create_task(stay())
+
+    context.bridge.create_future_task(node, 0).result(LIMIT)
+    assert begun.wait(LIMIT)
+    context.bridge.close()
+
+
+@then("that task was cancelled")
+def step_that_task_was_cancelled(context: Context) -> None:
+    assert list(context.seen) == ["cancelled"], list(context.seen)
+    assert context.left_behind.cancelled()
+
+
+@when("the first message comes while no thread can be started")
+def step_the_first_message_comes_while_no_thread_can_be_started(context: Context) -> None:
+    refusal = mock.Mock(side_effect=RuntimeError("can't start new thread"))
+    context.error = None
+    with mock.patch.object(threading.Thread, "start", refusal):
+        try:
+            context.bridge.create_future_task(echo, 0)
+        except LoopUnavailableError as error:
+            context.error = error
+
+
+@when("an adopted loop is closed between the bridge's call and the step in which it looks")
+def step_an_adopted_loop_is_closed_between(context: Context) -> None:
+    context.logged = listen(context, "asyncio")
+    loop = asyncio.new_event_loop()
+    bridge = RxPyLangGraphBridge(loop)
+    futures = []
+
+    def send_and_stop() -> None:
+        futures.append(thread(bridge.create_future_task, echo, 0).result(LIMIT))
+        loop.call_soon(loop.stop)  # in the same step in which the bridge's task is made
+
+    loop.call_soon(send_and_stop)
+    loop.run_forever()
+    loop.close()
+    context.error = futures[0].exception(LIMIT)
+    bridge.close(0)
+
+
+@then("the message's future raises LoopUnavailableError, and asyncio has logged nothing")
+def step_asyncio_has_logged_nothing(context: Context) -> None:
+    assert isinstance(context.error, LoopUnavailableError), context.error
+    gc.collect()
+    assert context.logged == [], [record.getMessage() for record in context.logged]

@@ -1,0 +1,149 @@
+"""Runs that wait for other runs of their bridge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from behave import then, when
+from behave.runner import Context
+
+from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.bridge import deadlocks
+from rxlanggraph.errors import DeadlockError
+from support.bridge import nested_runs
+from support.bridge.bridges import arguments
+from support.concurrency.waiting import LIMIT
+
+
+@when("a run sends to its own thread, and waits by {way}")
+def a_run_sends_to_its_own_thread(context: Context, way: str) -> None:
+    graph = nested_runs.SENDERS[way](context.bridge, "mine")
+    run = context.bridge.create_future_task(graph, {"value": 1}, thread_id="mine")
+    context.error = run.exception(LIMIT)
+
+
+@when("{count:d} parents hold its slots, and each waits by {way} for a child")
+def parents_hold_its_slots(context: Context, count: int, way: str) -> None:
+    context.results = nested_runs.parents(context.bridge, way, count)
+
+
+@then('{refused:d} of them ended with DeadlockError, "{remedy}", and {good:d} have a result')
+def some_were_refused(context: Context, refused: int, remedy: str, good: int) -> None:
+    errors = [result.error for result in context.results if result.error is not None]
+    assert (len(errors), len(context.results)) == (refused, refused + good), context.results
+    for error in errors:
+        assert isinstance(error, DeadlockError), error
+        assert remedy in str(error), error
+
+
+@when("a run is sent that {does_this}")
+def a_run_does_this(context: Context, does_this: str) -> None:
+    context.error = nested_runs.CIRCLES[does_this](context.bridge).exception(LIMIT)
+
+
+@then('it ends with DeadlockError, "{remedy}"')
+def it_ends_with_deadlock_error(context: Context, remedy: str) -> None:
+    assert isinstance(context.error, DeadlockError), context.error
+    assert remedy in str(context.error), context.error
+
+
+@then("the bridge goes on as if nothing had been")
+def the_bridge_goes_on(context: Context) -> None:
+    run = context.bridge.create_future_task(nested_runs.echo, "on", thread_id="mine")
+    assert run.result(LIMIT).content == "on"
+    assert context.bridge.registry.wait_idle(LIMIT)
+    assert not deadlocks._waits, deadlocks._waits
+
+
+# -- what works ------------------------------------------------------------------------------------
+
+
+@when("a run sends two messages to its own thread, and ends")
+def a_run_sends_two_messages(context: Context) -> None:
+    context.order, sent = [], []
+
+    async def note(content: Any) -> None:
+        context.order.append(content)
+
+    async def node(content: Any) -> None:
+        send = context.bridge.create_future_task
+        sent.extend(send(note, number, thread_id="mine") for number in (1, 2))
+        context.order.append(0)
+
+    context.bridge.create_future_task(node, 0, thread_id="mine").result(LIMIT)
+    for run in sent:
+        run.result(LIMIT)
+
+
+@then("they ran after it, in their order")
+def they_ran_in_their_order(context: Context) -> None:
+    assert context.order == [0, 1, 2], context.order
+
+
+@when("a run sends {count:d} messages to no thread, and then waits for all")
+def a_run_sends_many(context: Context, count: int) -> None:
+    def node(content: Any) -> list[Any]:
+        send = context.bridge.create_future_task
+        runs = [send(nested_runs.echo, number) for number in range(count)]
+        return [run.result().content for run in runs]
+
+    run = context.bridge.create_future_task(node, 1, thread_id="t")
+    context.content = run.result(LIMIT).content
+
+
+@then("it has all {count:d} results")
+def it_has_all_results(context: Context, count: int) -> None:
+    assert context.content == list(range(count)), context.content
+
+
+@when("runs wait for each other {depth:d} deep")
+def runs_wait_for_each_other(context: Context, depth: int) -> None:
+    async def node(left: int) -> str:
+        if not left:
+            return "innermost"
+        run = context.bridge.create_future_task(node, left - 1, thread_id=str(left))
+        return (await run).content  # type: ignore[no-any-return]
+
+    context.content = context.bridge.create_future_task(node, depth).result(LIMIT).content
+
+
+@then("the innermost result arrives")
+def the_innermost_result_arrives(context: Context) -> None:
+    assert context.content == "innermost", context.content
+
+
+@when("{count:d} forests of runs that wait for each other grow on bridges with {options}")
+def forests_grow(context: Context, count: int, options: str) -> None:
+    context.refused = 0
+    for seed in range(count):
+        with RxPyLangGraphBridge(**arguments(options)) as bridge:
+            forest = nested_runs.Forest(bridge, seed, (None, "a", "b", "c"))
+            results = forest.grow(6, 3)
+            assert [result.error for result in results] == [None] * 6, results
+        context.refused += forest.refused
+
+
+@then("every run ended, and {some} of the waits were refused")
+def every_run_ended(context: Context, some: str) -> None:
+    assert (context.refused > 0) == (some == "some"), context.refused
+    assert not deadlocks._waits, deadlocks._waits
+
+
+@when("{count:d} forests of runs without threads grow on bridges with {options}")
+def forests_without_threads_grow(context: Context, count: int, options: str) -> None:
+    context.refused = 0
+    for seed in range(count):
+        with RxPyLangGraphBridge(**arguments(options)) as bridge:
+            forest = nested_runs.Forest(bridge, seed, (None,))
+            forest.grow(6, 3)
+        context.refused += forest.refused
+
+
+@when("a task of a ThreadPoolExecutor waits for one behind it")
+def a_task_waits_for_one_behind_it(context: Context) -> None:
+    context.error = nested_runs.pool_waits_for_itself()
+
+
+@then("it is told that this is a deadlock")
+def it_is_told(context: Context) -> None:
+    assert not isinstance(context.error, TimeoutError), repr(context.error)

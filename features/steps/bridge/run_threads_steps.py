@@ -1,0 +1,186 @@
+"""Threads of runs, named in the ways of this package and of LangGraph."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+import reactivex as rx
+from behave import given, then, when
+from behave.runner import Context
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.base import RunnableBinding
+from reactivex import operators as ops
+
+from rxlanggraph import StreamMessage
+from support.bridge.graphs import count_of, counter
+from support.bridge.streams import Subscriber
+from support.concurrency.tasks import run
+from support.concurrency.waiting import LIMIT
+
+HELLO: dict[str, Any] = {"value": 1}
+
+
+def on(thread_id: Any) -> dict[str, Any]:
+    """LangGraph's way to name a thread."""
+    return {"configurable": {"thread_id": thread_id}}
+
+
+@given("a counting graph with a checkpointer")
+def a_counting_graph(context: Context) -> None:
+    context.graph = counter()
+
+
+@when('{count:d} messages at once go by plain "ainvoke" to the graph bound to the thread "{name}"')
+def messages_go_by_ainvoke(context: Context, count: int, name: str) -> None:
+    bound = context.graph.with_config(on(name))
+
+    async def send_all() -> None:
+        await asyncio.gather(*(bound.ainvoke(HELLO) for _ in range(count)))
+
+    run(send_all())
+
+
+# -- the ways -----------------------------------------------------------------------------------
+
+Way = Callable[[Context, str, int], Iterable[Any]]
+
+
+def by_call(context: Context, count: int, message: Any, graph: Any = None, **options: Any) -> Any:
+    graph = context.graph if graph is None else graph
+    return [context.bridge.create_future_task(graph, message, **options) for _ in range(count)]
+
+
+def by_operator(context: Context, count: int, **options: Any) -> Any:
+    future: Any = rx.from_iterable([HELLO] * count).pipe(
+        context.bridge.invoke(context.graph, **options), ops.to_list()
+    )
+    return future.run()
+
+
+def by_sequence(context: Context, name: str, count: int) -> Any:
+    sequence = RunnableLambda(lambda content: content) | context.graph.with_config(on(name))
+    return by_call(context, count, HELLO, sequence)
+
+
+WAYS: dict[str, Way] = {
+    "the message": lambda context, name, count: by_call(context, count, StreamMessage(HELLO, name)),
+    "the argument": lambda context, name, count: by_call(context, count, HELLO, thread_id=name),
+    "a function of the item": lambda context, name, count: by_operator(
+        context, count, thread_id=lambda _: name
+    ),
+    "the config of each call": lambda context, name, count: by_call(
+        context, count, HELLO, config=on(name)
+    ),
+    "the config of the operator": lambda context, name, count: by_operator(
+        context, count, config=on(name)
+    ),
+    "a config in LangGraph's short form": lambda context, name, count: by_call(
+        context, count, HELLO, config={"thread_id": name}
+    ),
+    "the graph's with_config": lambda context, name, count: by_call(
+        context, count, HELLO, context.graph.with_config(on(name))
+    ),
+    "with_config below with_retry": lambda context, name, count: by_call(
+        context, count, HELLO, context.graph.with_config(on(name)).with_retry()
+    ),
+    "with_config within a sequence": by_sequence,
+    "a RunnableBinding's config": lambda context, name, count: by_call(
+        context, count, HELLO, RunnableBinding(bound=context.graph, config=on(name))
+    ),
+    "the message and the config alike": lambda context, name, count: by_call(
+        context, count, StreamMessage(HELLO, name), config=on(name)
+    ),
+}
+
+
+def by_all(context: Context, name: str, count: int) -> list[Any]:
+    share = count // len(WAYS)
+    shares = [share + (number < count % len(WAYS)) for number in range(len(WAYS))]
+    sent = [way(context, name, each) for way, each in zip(WAYS.values(), shares, strict=True)]
+    return [result for results in sent for result in results]
+
+
+@when('{count:d} messages are sent whose thread "{name}" is named by {way}')
+def messages_are_sent_by(context: Context, count: int, name: str, way: str) -> None:
+    send = by_all if way.startswith("all of these") else WAYS[way]
+    sent = [
+        item if isinstance(item, StreamMessage) else item.result(LIMIT)
+        for item in send(context, name, count)
+    ]
+    context.results = sent
+
+
+@when('{count:d} messages are sent whose thread "" is named by {way}')
+def messages_are_sent_without_a_name(context: Context, count: int, way: str) -> None:
+    messages_are_sent_by(context, count, "", way)
+
+
+@then('the count of the thread "{name}" is {count:d}')
+def count_of_the_thread(context: Context, name: str, count: int) -> None:
+    assert count_of(context.graph, name) == count, count_of(context.graph, name)
+
+
+@then('the count of the thread "" is {count:d}')
+def count_of_the_empty_thread(context: Context, count: int) -> None:
+    count_of_the_thread(context, "", count)
+
+
+@then('every result has the thread "{name}", and so has its source')
+def every_result_has_the_thread(context: Context, name: str) -> None:
+    for result in context.results:
+        assert result.status == "ok", result
+        assert (result.thread_id, result.source.thread_id) == (name, name), result
+
+
+@when('{count:d} messages go to an async function, with the thread "{name}" in their config')
+def messages_go_to_a_function(context: Context, count: int, name: str) -> None:
+    for future in by_call(context, count, HELLO, context.work.answer, config=on(name)):
+        future.result(LIMIT)
+
+
+@then("no more than 1 of them was ever on at once")
+def never_more_than_one(context: Context) -> None:
+    assert context.work.peak == 1, context.work.peak
+
+
+# -- refused ------------------------------------------------------------------------------------
+
+
+@when('the graph gets a message by "{call}"')
+def the_graph_gets_a_message(context: Context, call: str) -> None:
+    names = {
+        "task": context.bridge.create_future_task,
+        "invoke": context.bridge.invoke,
+        "graph": context.graph,
+        "Message": StreamMessage,
+        "UUID": UUID,
+        "on": on,
+    }
+    try:
+        context.error = eval(call, names) and None
+    except Exception as error:
+        context.error = error
+
+
+@when('a stream on the threads "b", "a" goes through invoke with the thread "b" in its config')
+def a_stream_on_two_threads(context: Context) -> None:
+    context.subscriber = Subscriber()
+    stage = context.bridge.invoke(context.graph, config=on("b"))
+    items = [StreamMessage(HELLO, name) for name in "ba"]
+    context.subscriber.subscribe(rx.from_iterable(items).pipe(stage))
+
+
+@then('the stream ends with {name} that names "{first}" and "{second}"')
+def the_stream_fails_naming(context: Context, name: str, first: str, second: str) -> None:
+    error = context.subscriber.wait_for_end().error
+    assert type(error).__name__ == name, repr(error)
+    assert repr(first) in str(error) and repr(second) in str(error), error
+
+
+@when('a message on the thread "{name}" goes to the graph with config={config}')
+def a_message_with_a_config(context: Context, name: str, config: str) -> None:
+    message = StreamMessage(HELLO, name)
+    context.bridge.create_future_task(context.graph, message, config=eval(config)).result(LIMIT)

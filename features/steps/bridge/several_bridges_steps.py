@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge
+from support.bridge.bridges import LentLoop, arguments
+from support.bridge.graphs import Work, one_node, outlasting
+from support.concurrency.loops import factory_of
+from support.concurrency.waiting import LIMIT, Gate
+
+
+def thread_name(_: object = None) -> str:
+    return threading.current_thread().name
+
+
+async def name_in_thread() -> str:
+    return await asyncio.to_thread(thread_name)
+
+
+NAMING_GRAPH = one_node(lambda _: {"value": thread_name()})
+
+
+def lend(context: Context, kind: str) -> None:
+    context.lent = LentLoop(factory_of(context, kind))
+    context.add_cleanup(context.lent.end)
+    context.bridges = []
+
+
+def adopt(context: Context, **options: Any) -> RxPyLangGraphBridge:
+    """A bridge on the lent loop, which has adopted it: that begins with the first message."""
+    bridge = RxPyLangGraphBridge(context.lent.loop, **options)
+    context.add_cleanup(bridge.close, 0)
+    context.bridges.append(bridge)
+    assert executed_in(bridge).startswith(f"{bridge.name}-worker")
+    return bridge
+
+
+def executed_in(bridge: RxPyLangGraphBridge) -> str:
+    result = bridge.create_future_task(NAMING_GRAPH, {"value": None}).result(LIMIT)
+    name: str = result.content["value"]
+    return name
+
+
+# -- whose threads ---------------------------------------------------------------------------------
+
+
+@given("a running loop of {kind:w}")
+def step_lend_loop(context: Context, kind: str) -> None:
+    lend(context, kind)
+
+
+@given('a running loop of {kind:w}, whose default executor is named "{name}"')
+def step_lend_loop_with_executor(context: Context, kind: str, name: str) -> None:
+    lend(context, kind)
+    set_default_executor(context, name)
+
+
+def set_default_executor(context: Context, name: str) -> None:
+    executor = ThreadPoolExecutor(2, thread_name_prefix=name)
+    context.lent.loop.call_soon_threadsafe(context.lent.loop.set_default_executor, executor)
+
+
+@given("{count:d} bridges that adopt it")
+def step_adopt_several(context: Context, count: int) -> None:
+    for _ in range(count):
+        adopt(context)
+
+
+@given("{count:d} bridges that adopt it, with {options}")
+def step_adopt_several_with_options(context: Context, count: int, options: str) -> None:
+    for _ in range(count):
+        adopt(context, **arguments(options))
+
+
+@when("each bridge runs a graph with a sync node")
+def step_run_sync_node_on_each(context: Context) -> None:
+    context.names = [executed_in(bridge) for bridge in context.bridges]
+
+
+@then("each node was executed in a worker thread of its own bridge")
+def step_each_in_its_own_thread(context: Context) -> None:
+    expected = [f"{bridge.name}-worker" for bridge in context.bridges]
+    assert context.names == expected, context.names
+
+
+@when(
+    "{count:d} messages on one thread_id go through the first to a blocking sync node, "
+    "each with a timeout"
+)
+def step_send_blocking_with_timeout(context: Context, count: int) -> None:
+    context.work = work = Work()
+    context.add_cleanup(work.release)
+    graph, first = one_node(work.block), context.bridges[0]
+
+    def send(timeout: float, value: int = 0) -> Future[Any]:
+        return first.create_future_task(
+            graph, {"value": value}, thread_id="t", timeout=timeout, errors="emit"
+        )
+
+    # The first is over time while its node is on, and the others behind it.
+    first_run = outlasting(work, first, send)
+    context.futures = [first_run, *(send(0.02, value) for value in range(1, count))]
+
+
+@then("no two of the {count:d} nodes are ever on at once")
+def step_never_two_at_once(context: Context, count: int) -> None:
+    # The first node is still on: its slot and its thread_id are not to be had.
+    context.lent.run(asyncio.sleep(0))
+    assert list(context.work.began) == [0], list(context.work.began)
+    context.work.gate.open()
+    assert context.bridges[0].registry.wait_idle(LIMIT)
+    assert context.work.peak == 1, context.work.peak
+
+
+@given("an outer bridge on a loop of its own")
+def step_bridge_on_own_loop(context: Context) -> None:
+    context.bridge = RxPyLangGraphBridge()
+    context.add_cleanup(context.bridge.close, 0)
+
+
+@given("an outer bridge on a running loop of {kind:w}")
+def step_bridge_on_lent_loop(context: Context, kind: str) -> None:
+    lend(context, kind)
+    context.bridge = adopt(context)
+
+
+@when("a run of it opens a second bridge on the running loop, uses it, and closes it")
+def step_open_inner_bridge(context: Context) -> None:
+    context.outer, context.inner = [], []
+
+    async def run(_: object) -> None:
+        context.outer.append(await name_in_thread())
+        async with RxPyLangGraphBridge(asyncio.get_running_loop(), name="inner") as inner:
+            for target in (NAMING_GRAPH, thread_name):
+                future = inner.create_future_task(target, {"value": None})
+                content = (await asyncio.wrap_future(future)).content
+                context.inner.append(content["value"] if isinstance(content, dict) else content)
+                context.outer.append(await name_in_thread())
+        context.outer.append(await name_in_thread())
+
+    context.bridge.create_future_task(run, None).result(LIMIT)
+
+
+@then(
+    "sync code of the outer run was executed in the outer bridge's threads before, during and after"
+)
+def step_outer_in_outer_threads(context: Context) -> None:
+    assert context.outer == [f"{context.bridge.name}-worker"] * 4, context.outer
+
+
+@then("sync code of the inner run was executed in the inner bridge's threads")
+def step_inner_in_inner_threads(context: Context) -> None:
+    assert context.inner == ["inner-worker"] * 2, context.inner
+
+
+@when("a run leaves a task behind that calls asyncio.to_thread after its end")
+def step_leave_task_behind(context: Context) -> None:
+    ended, name = asyncio.Event(), Future[str]()
+
+    async def after_its_end() -> None:
+        await ended.wait()
+        name.set_result(await name_in_thread())
+
+    async def run(_: object) -> None:
+        context.left_behind = asyncio.create_task(after_its_end())
+
+    context.bridges[0].create_future_task(run, None).result(LIMIT)
+    assert context.bridges[0].registry.wait_idle(LIMIT)
+    context.lent.loop.call_soon_threadsafe(ended.set)
+    context.name = name.result(LIMIT)
+
+
+@then("that call was executed in a thread of the host's executor")
+def step_executed_by_host(context: Context) -> None:
+    assert context.name.startswith("host"), context.name
+
+
+# -- what the host has -----------------------------------------------------------------------------
+
+
+@when("{count:d} bridges adopt it and close, in each of the {orders:d} orders")
+def step_close_in_every_order(context: Context, count: int, orders: int) -> None:
+    every = list(itertools.permutations(range(count)))
+    assert len(every) == orders
+    context.names = [context.lent.run(name_in_thread())]
+    for order in every:
+        bridges = [adopt(context) for _ in range(count)]
+        context.names.append(context.lent.run(name_in_thread()))
+        for number in order:
+            bridges[number].close()
+            context.names.append(context.lent.run(name_in_thread()))
+            for bridge in bridges:
+                if bridge.registry.state == "open":
+                    assert executed_in(bridge) == f"{bridge.name}-worker"
+
+
+@then('the host\'s asyncio.to_thread was always executed in a thread named "{name}"')
+def step_always_executed_by_host(context: Context, name: str) -> None:
+    assert all(each.startswith(name) for each in context.names), context.names
+
+
+@when("{count:d} bridges adopt it and close, the first one first")
+def step_close_first_first(context: Context, count: int) -> None:
+    context.as_it_was = set(vars(context.lent.loop))
+    for bridge in [adopt(context) for _ in range(count)]:
+        bridge.close()
+
+
+class ExecutorUser:
+    """Takes the loop's default executor over, and puts back what was there before."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._before: Any = None
+        self._executor = ThreadPoolExecutor(1)
+
+    async def open(self) -> None:
+        self._before = self._loop._default_executor  # type: ignore[attr-defined]
+        self._loop.set_default_executor(self._executor)
+
+    async def close(self) -> None:
+        self._loop.set_default_executor(self._before or ThreadPoolExecutor(1))
+        self._executor.shutdown()
+
+
+@when("{count:d} users of set_default_executor adopt it and close, the first one first")
+def step_close_executor_users(context: Context, count: int) -> None:
+    context.as_it_was = set(vars(context.lent.loop))
+    users = [ExecutorUser(context.lent.loop) for _ in range(count)]
+    for user in users:
+        context.lent.run(user.open())
+    for user in users:
+        context.lent.run(user.close())
+
+
+@then("the host's asyncio.to_thread works, and the loop is as it was")
+def step_host_works(context: Context) -> None:
+    try:
+        context.lent.run(name_in_thread())
+    except RuntimeError as error:
+        raise AssertionError("the host cannot use its executor any more") from error
+    assert set(vars(context.lent.loop)) == context.as_it_was, vars(context.lent.loop)
+
+
+@when('the host sets a default executor named "{name}"')
+def step_host_sets_executor(context: Context, name: str) -> None:
+    set_default_executor(context, name)
+
+
+@then('the host\'s asyncio.to_thread is executed in a thread named "{name}"')
+def step_executed_in_named(context: Context, name: str) -> None:
+    assert context.lent.run(name_in_thread()).startswith(name)
+
+
+@then("sync code of the bridge is executed in a thread of the bridge")
+def step_executed_by_bridge(context: Context) -> None:
+    bridge = context.bridges[-1]
+    assert executed_in(bridge) == f"{bridge.name}-worker"
+
+
+@when("the bridges close")
+def step_close_all(context: Context) -> None:
+    for bridge in context.bridges:
+        bridge.close()
+
+
+@when("another bridge adopts the loop")
+def step_adopt_another(context: Context) -> None:
+    adopt(context)
+
+
+@when("the host wraps the loop's run_in_executor")
+def step_wrap_run_in_executor(context: Context) -> None:
+    loop, context.wrapped = context.lent.loop, []
+    inner: Callable[..., Any] = loop.run_in_executor
+
+    def wrapper(executor: Any, fn: Callable[..., Any], *args: Any) -> Any:
+        context.wrapped.append(fn)
+        return inner(executor, fn, *args)
+
+    loop.run_in_executor = wrapper
+
+
+@then("the host's asyncio.to_thread goes through that wrapper")
+def step_goes_through_wrapper(context: Context) -> None:
+    context.wrapped.clear()
+    context.lent.run(name_in_thread())
+    assert len(context.wrapped) == 1, context.wrapped
+
+
+class BareLoop(asyncio.AbstractEventLoop):
+    """As an extension type may be: its instances have no place for an attribute."""
+
+    __slots__ = ()
+
+    def is_running(self) -> bool:
+        return True
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__dict__":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+@when("a bridge is to adopt a loop that has no attributes of its own")
+def step_adopt_bare_loop(context: Context) -> None:
+    try:
+        RxPyLangGraphBridge(BareLoop())
+    except RxLangGraphError as error:
+        context.error = error
+
+
+# -- a loop of the bridge's own --------------------------------------------------------------------
+
+
+@when("a blocking call that belongs to no run goes to the default executor of that loop")
+def step_block_default_executor(context: Context) -> None:
+    async def running_loop(_: object) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    loop = context.bridge.create_future_task(running_loop, None).result(LIMIT).content
+    context.begun, context.gate = Gate(), Gate()
+    context.add_cleanup(context.gate.open)
+
+    def block() -> None:
+        context.begun.open()
+        context.gate.wait()
+
+    loop.call_soon_threadsafe(loop.run_in_executor, None, block)
+    context.begun.wait()
+
+
+@then("the report is empty, though the call is still on")
+def step_report_empty_call_on(context: Context) -> None:
+    assert str(context.report) == "0 cancelled, 0 completed, 0 failed, 0 stuck"
+    assert not context.gate.is_open

@@ -1,0 +1,388 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.cli.journal import progress, reader, retry, workers, writer
+from rxlanggraph.cli.journal.location import parse_location
+from rxlanggraph.cli.journal.model import QUEUE
+from rxlanggraph.cli.journal.output_file import Output
+from rxlanggraph.cli.journal.progress import ProgressMonitor
+from rxlanggraph.cli.journal.status_report import status_of
+from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.state import Claim, SyncState, open_state
+from support.cli import command, durable
+from support.concurrency.patching import patch
+from support.servers import servers
+from support.servers.valkey_server import LocalValkey
+
+# -- files and places ----------------------------------------------------------------------------
+
+
+@given('{count:d} lines of {threads:d} threads in "{name}"')
+def step_count_lines_of_threads_threads_in_name(
+    context: Context, count: int, threads: int, name: str
+) -> None:
+    lines = (json.dumps({"n": n, "t": str(n % threads)}) for n in range(count))
+    (context.folder / name).write_text("\n".join(lines))
+
+
+@given('{count:d} lines in "{name}", of which each seventh is invalid')
+def step_count_lines_in_name_of_which_each_seventh_is_invalid(
+    context: Context, count: int, name: str
+) -> None:
+    lines = ("nonsense" if n % 7 == 0 else '{"n": 1}' for n in range(1, count + 1))
+    (context.folder / name).write_text("\n".join(lines))
+
+
+@given("a journal on {server}")
+def step_a_journal_on_server(context: Context, server: str) -> None:
+    context.journal = servers.fresh_url(context, server)
+
+
+@given("no more than {window:d} lines wait to be written, and {chunk:d} are looked for at a time")
+def step_no_more_than_window_lines_wait_to_be_written_and_chunk_are(
+    context: Context, window: int, chunk: int
+) -> None:
+    patch(context, writer, "_WINDOW", window)
+    patch(context, writer, "_CHUNK", chunk)
+
+
+@given("every line is added by itself")
+def step_every_line_is_added_by_itself(context: Context) -> None:
+    patch(context, reader, "_BATCH_LINES", 1)
+
+
+@given("a server for the journal that takes values of 1 MB")
+def given_journal_of_small_values(context: Context) -> None:
+    server = LocalValkey(proto_max_bulk_len="1mb")
+    context.add_cleanup(server.close)
+    server.start()
+    context.journal = server.url
+
+
+@given('2 lines of 2 MB each in "{name}"')
+def given_large_lines(context: Context, name: str) -> None:
+    line = json.dumps({"n": 1, "text": "x" * 2_000_000})
+    (context.folder / name).write_text(f"{line}\n{line}\n")
+
+
+@given("the journal refuses to keep an answer")
+def given_refusing_journal(context: Context) -> None:
+    async def refused(*_: Any, **__: Any) -> None:
+        raise InvalidArgumentError("permission denied")
+
+    context.patched = mock.patch.multiple(Claim, complete=refused, fail=refused)
+    context.patched.start()
+
+
+@given("the journal gives no answer when one is to be kept")
+def step_the_journal_gives_no_answer_when_one_is_to_be_kept(context: Context) -> None:
+    async def unanswered(claim: Claim, result: Any) -> None:
+        raise StateUnavailableError("the server has gone")
+
+    patch(context, retry, "_RETRY_SECONDS", 0.5)
+    context.patched = mock.patch.object(Claim, "complete", unanswered)
+    context.patched.start()
+
+
+@given('the journal "{name}" has lost its answers')
+def step_the_journal_name_has_lost_its_answers(context: Context, name: str) -> None:
+    async def lose() -> None:
+        location = parse_location(str(context.folder / name))
+        async with open_state(location.url, namespace=location.namespace) as state:
+            assert await state.purge(QUEUE) == 4
+
+    asyncio.run(lose())
+
+
+@given("a defect in {part}")
+def step_a_defect_in_part(context: Context, part: str) -> None:
+    owner, name = {
+        "taking over the input": (reader, "task_of"),
+        "working": (workers, "result_record"),
+        "looking how far it is": (progress, "read_progress"),
+        "writing": (writer, "thread_or_problem"),
+    }[part]
+    context.patched = mock.patch.object(owner, name, side_effect=RuntimeError("unexpected"))
+    context.patched.start()
+
+
+@given("the journal answers again")
+@given("the defect is mended")
+def step_the_journal_answers_again(context: Context) -> None:
+    context.patched.stop()
+
+
+# -- running -----------------------------------------------------------------------------------
+
+
+def remember_outputs(context: Context) -> None:
+    context.before = {path.name: path.read_bytes() for path in context.folder.glob("*.jsonl")}
+
+
+@given('"{line}" has run')
+def step_line_has_run(context: Context, line: str) -> None:
+    context.ended = command.run_here(line, context.folder, context.stdin)
+    assert context.ended.status in (0, 1), context.ended
+    remember_outputs(context)
+
+
+@when('"{line}" is killed {when}, at time {time:d}')
+@given('"{line}" was killed {when}, at time {time:d}')
+def step_line_is_killed_when_at_time_time(
+    context: Context, line: str, when: str, time: int
+) -> None:
+    moment = next(known for known in ("before", "in the middle of", "after") if known in when)
+    effect = when.removeprefix(moment).strip()
+    status = durable.killed(line, context.folder, moment, effect, time)
+    assert status == -signal.SIGKILL, f"it ended with {status} instead of being killed"
+
+
+@when('"{line}" dies {times:d} times')
+def step_line_dies_times_times(context: Context, line: str, times: int) -> None:
+    for _ in range(times):
+        assert command.run_apart(line, context.folder).status == 9
+
+
+@when("a run over 3 lines is killed at each step in turn, and resumed each time")
+@when('a run over 3 lines with "{option}" is killed at each step in turn, and resumed each time')
+def step_a_run_over_3_lines_is_killed_at_each_step_in_turn_and(
+    context: Context, option: str = ""
+) -> None:
+    (context.folder / "three.jsonl").write_text('{"n": 1}\n{"n": 2}\n{"n": 3}\n')
+    line = (
+        f"rxlanggraph run graphs.py:double -i three.jsonl -o out.jsonl --journal j {option} "
+        "--lease 0.2 --max-attempts 1000 --quiet"
+    )
+    expected = [[1, 2], [2, 4], [3, 6]]
+    context.kills = durable.killed_everywhere(line, context.folder, expected)
+
+
+@when("beside a run, --resume-failed is killed at each step in turn")
+def kill_resume_failed_at_each_step(context: Context) -> None:
+    line = (
+        "rxlanggraph run graphs.py:held_up -i good.jsonl -o out.jsonl --journal j --lease 0.2 "
+        "--max-attempts 1000 --quiet"
+    )
+    context.kills = durable.killed_beside(line, context.folder)
+
+
+@then("it was killed more than {times:d} times")
+def step_it_was_killed_more_than_times_times(context: Context, times: int) -> None:
+    assert context.kills["kills"] > times, context.kills
+
+
+@then("each time what says that all is well has the records of the journal")
+@then("each time every line was answered once, in a whole record")
+def step_each_time_what_says_that_all_is_well_has_the_records_of(context: Context) -> None:
+    assert context.kills["wrong"] == [], context.kills
+
+
+@when("the naive way is killed in the middle of its second record, and goes on")
+def step_the_naive_way_is_killed_in_the_middle_of_its_second_record(context: Context) -> None:
+    output = context.folder / "naive.jsonl"
+    with contextlib.suppress(durable.Killed):
+        durable.go_on_naively([1, 2, 3, 4], output, killed_at=2)
+    durable.go_on_naively([1, 2, 3, 4], output, killed_at=None)
+
+
+@given('somebody else writes "{name}"')
+def step_somebody_else_writes_name(context: Context, name: str) -> None:
+    file = (context.folder / name).open("ab")
+    context.add_cleanup(file.close)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    context.other = file
+
+
+@when('I run "{line}", and the other goes when all is answered')
+def step_i_run_line_and_the_other_goes_when_all_is_answered(context: Context, line: str) -> None:
+    written = context.folder / context.other.name
+    refresh = ProgressMonitor.refresh
+
+    async def refresh_and_let_go(monitor: ProgressMonitor) -> None:
+        await refresh(monitor)
+        if monitor.progress.finished:
+            assert written.read_bytes() == b"", "it wrote into what another process writes"
+            context.other.close()
+
+    patch(context, ProgressMonitor, "refresh", refresh_and_let_go)
+    context.ended = command.run_here(line, context.folder, context.stdin)
+
+
+@when('I run "{line}", and "{name}" grows meanwhile')
+def step_i_run_line_and_name_grows_meanwhile(context: Context, line: str, name: str) -> None:
+    add = SyncState.add_tasks
+
+    def grow(state: SyncState, *arguments: Any, **options: Any) -> list[str]:
+        with (context.folder / name).open("a") as file:
+            file.write('\n{"n": 5}')
+        return add(state, *arguments, **options)
+
+    patch(context, SyncState, "add_tasks", grow)
+    context.ended = command.run_here(line, context.folder, context.stdin)
+
+
+@given("somebody puts back what has failed while the last record is written")
+def step_somebody_puts_back_what_has_failed_while_the_last_record(context: Context) -> None:
+    write, written = Output.write, []
+    states: list[SyncState] = []
+    get = SyncState.get
+
+    def see(state: SyncState, key: str) -> Any:
+        states[:] = [state]
+        return get(state, key)
+
+    def put_back(output: Output, line: bytes) -> None:
+        write(output, line)
+        written.append(line)
+        if len(written) == 4:
+            (context.folder / "mended").touch()
+            assert states[0].requeue(QUEUE) == 1
+            put.set()
+
+    # The workers stay until that has happened.
+    put = threading.Event()
+    wait_finished = ProgressMonitor.wait_finished
+
+    async def stay(monitor: ProgressMonitor) -> None:
+        while not put.is_set():
+            await monitor.refresh()
+        await wait_finished(monitor)
+
+    patch(context, SyncState, "get", see)
+    patch(context, Output, "write", put_back)
+    patch(context, ProgressMonitor, "wait_finished", stay)
+
+
+# -- what came out -----------------------------------------------------------------------------
+
+
+def numbers_in(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+@then('the lines of "{name}" are "{numbers}" in this order')
+def step_the_lines_of_name_are_numbers_in_this_order(
+    context: Context, name: str, numbers: str
+) -> None:
+    found = durable.lines_of(context.folder / name)
+    assert found == numbers_in(numbers), found
+
+
+@then('the lines of "{name}" are "{numbers}" in any order')
+def step_the_lines_of_name_are_numbers_in_any_order(
+    context: Context, name: str, numbers: str
+) -> None:
+    found = durable.lines_of(context.folder / name)
+    assert sorted(found) == numbers_in(numbers), found
+
+
+@then('"{name}" has each of the {count:d} lines once')
+def step_name_has_each_of_the_count_lines_once(context: Context, name: str, count: int) -> None:
+    try:
+        found = durable.lines_of(context.folder / name)
+    except ValueError as error:
+        raise AssertionError("not each line is a record") from error
+    assert sorted(found) == list(range(1, count + 1)), found
+
+
+@then('"{one}" and "{other}" have {good:d} and {bad:d} records, each in order')
+def step_one_and_other_have_good_and_bad_records_each_in_order(
+    context: Context, one: str, other: str, good: int, bad: int
+) -> None:
+    found = [durable.lines_of(context.folder / name) for name in (one, other)]
+    assert [len(lines) for lines in found] == [good, bad], found
+    assert all(lines == sorted(set(lines)) for lines in found), found
+
+
+@given('"{name}" has got {what} at its end')
+def step_name_has_got_what_at_its_end(context: Context, name: str, what: str) -> None:
+    path = context.folder / name
+    durable.DAMAGE[what](path)
+    assert path.read_bytes() != context.before[name]
+
+
+@then('"{name}" is as it was')
+def step_name_is_as_it_was(context: Context, name: str) -> None:
+    assert (context.folder / name).read_bytes() == context.before[name]
+
+
+@then('the record of line {line:d} in "{name}" is another one')
+def step_the_record_of_line_line_in_name_is_another_one(
+    context: Context, line: int, name: str
+) -> None:
+    def record(text: bytes) -> Any:
+        return next(r for r in map(json.loads, text.splitlines()) if r["line"] == line)
+
+    assert record((context.folder / name).read_bytes()) != record(context.before[name])
+
+
+@then("the graph ran {times:d} times")
+def step_the_graph_ran_times_times(context: Context, times: int) -> None:
+    runs = (context.folder / "runs").read_text().splitlines()
+    assert len(runs) == times, runs
+
+
+@then("each thread's lines ran in their order")
+def step_each_threads_lines_ran_in_their_order(context: Context) -> None:
+    runs = [int(run) for run in (context.folder / "runs").read_text().splitlines()]
+    assert sorted(runs) == list(range(30)), runs
+    for thread in range(3):
+        of_thread = [run for run in runs if run % 3 == thread]
+        assert of_thread == sorted(of_thread), of_thread
+
+
+# -- status --------------------------------------------------------------------------------------
+
+
+@then('the status of "{where}" counts {counts}')
+def step_the_status_of_where_counts_counts(context: Context, where: str, counts: str) -> None:
+    with contextlib.chdir(context.folder):
+        status = status_of(where.replace("{journal}", getattr(context, "journal", "")))
+    for count in counts.split(" and "):
+        number, kind = count.split()
+        assert status[kind] == int(number), status
+
+
+@then("it printed these lines")
+def step_it_printed_these_lines(context: Context) -> None:
+    printed = context.ended.out.splitlines()
+    for line in context.text.splitlines():
+        assert line in printed, context.ended.out
+
+
+@then('it printed a line with "{one}" and "{other}"')
+def step_it_printed_a_line_with_one_and_other(context: Context, one: str, other: str) -> None:
+    lines = (" ".join(line.split()) for line in context.ended.out.splitlines())
+    assert any(one in line and other in line for line in lines), context.ended.out
+
+
+@then("the JSON that it printed has these values")
+def step_the_json_that_it_printed_has_these_values(context: Context) -> None:
+    found = json.loads(context.ended.out)
+    for row in context.table:
+        value: Any = found
+        for key in row["key"].split("."):
+            value = value[key]
+        assert value == json.loads(row["value"]), (row["key"], value)
+
+
+@then("the JSON that it printed names the worker that died with 1 in flight")
+def step_the_json_that_it_printed_names_the_worker_that_died_with_1(context: Context) -> None:
+    workers = json.loads(context.ended.out)["workers"]
+    ((worker, count),) = workers.items()
+    assert count == 1, workers
+    pid = int(worker.rpartition(":")[2])
+    assert pid != os.getpid() and not Path(f"/proc/{pid}/cwd").exists(), worker

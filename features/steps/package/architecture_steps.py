@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import ast
+import asyncio
+import builtins
+import importlib
+import inspect
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+import rxlanggraph
+from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge, TaskRegistry, errors, state
+from rxlanggraph.agent import BaseAgent
+from support.cli.command import environment
+from support.cli.imports import imported_names, layers, modules, offences, package_imports
+
+# -- imports ---------------------------------------------------------------------------------------
+
+
+def imports_of(package: ModuleType) -> dict[str, set[str]]:
+    """What its modules import of each other, but for the ``__init__``, which is above them all."""
+    inside = f"{package.__name__}.".removeprefix("rxlanggraph.")
+    return {
+        name.removeprefix(inside): {
+            target.removeprefix(inside)
+            for target in targets
+            if target.startswith(inside) and target
+        }
+        for name, targets in package_imports().items()
+        if name.startswith(inside) and name
+    }
+
+
+def mapped() -> list[ModuleType]:
+    """The packages whose docstring has a map."""
+    return [module for _, module in loaded() if "from those above it.\n" in (module.__doc__ or "")]
+
+
+@then("no module imports, directly or through others, one below it on the map")
+@then("the modules can be put in an order in which each imports only earlier ones")
+def step_no_module_imports_one_below_it(context: Context) -> None:
+    for package in mapped():
+        assert offences(imports_of(package), layers(package)) == [], package.__name__
+
+
+INVENTED = {
+    "errors imports registry": {"errors": {"registry"}, "registry": set()},
+    "registry imports bridge through a helper": {
+        "registry": {"helper"},
+        "helper": {"bridge"},
+        "bridge": set(),
+    },
+    "two helpers import each other": {"helper": {"other"}, "other": {"helper"}},
+}
+
+
+@given("an invented package where {what}")
+def step_an_invented_package_where_what(context: Context, what: str) -> None:
+    context.offences = offences(INVENTED[what], layers())
+
+
+@then("the check of the map complains")
+def step_the_check_of_the_map_complains(context: Context) -> None:
+    assert len(context.offences) == 1, context.offences
+
+
+@then("each name on the map is a module or a package")
+def step_each_name_on_the_map_is_a_module_or_a_package(context: Context) -> None:
+    assert len(layers()) >= 9 and len(mapped()) > 1
+    for package in mapped():
+        drawn = {f"{package.__name__}.{name}" for name in layers(package)}
+        missing = drawn - {f"rxlanggraph.{name}" for name in modules()}
+        assert not missing, missing
+
+
+@then(
+    "registry.py and the modules of concurrency that it imports import nothing but these and each "
+    "other"
+)
+def step_registry_and_its_parts_import_nothing_but_these(context: Context) -> None:
+    parts = ("registry", "concurrency.forking", "concurrency.threads", "concurrency.user_code")
+    allowed = {*sys.stdlib_module_names, *(f"rxlanggraph.{name}" for name in (*parts, "errors"))}
+    for part in parts:
+        for name in imported_names(modules()[part]):
+            # The module itself, a name in it, or a module inside one of the standard library.
+            assert {name, name.rpartition(".")[0], name.split(".")[0]} & allowed, (part, name)
+
+
+@when("a new interpreter imports rxlanggraph")
+def step_a_new_interpreter_imports_rxlanggraph(context: Context) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import rxlanggraph, sys; print(*sys.modules)"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    context.imported = set(done.stdout.split())
+
+
+@then("none of langgraph, langchain_core, click, rich or rxlanggraph.cli is imported with it")
+def step_none_of_langgraph_langchain_core_click_rich_or_rxlanggraph(context: Context) -> None:
+    unwanted = {"langgraph", "langchain_core", "click", "rich", "rxlanggraph.cli"}
+    assert not unwanted & context.imported, unwanted & context.imported
+    assert "rxlanggraph.bridge.bridge" in context.imported
+
+
+# -- public names ----------------------------------------------------------------------------------
+
+
+def loaded() -> Iterator[tuple[str, Any]]:
+    for name in modules():
+        yield name, importlib.import_module(f"rxlanggraph.{name}" if name else "rxlanggraph")
+
+
+def public_objects() -> Iterator[tuple[str, Any]]:
+    """Everything public: what modules export of their own, and the members of those classes."""
+    for module_name, module in loaded():
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name)
+            if getattr(thing, "__module__", None) != module.__name__:
+                continue
+            yield f"{module_name}.{name}", thing
+            if inspect.isclass(thing):
+                yield from members(f"{module_name}.{name}", thing)
+
+
+def members(owner: str, cls: type) -> Iterator[tuple[str, Any]]:
+    for name, member in vars(cls).items():
+        kind = isinstance(member, property | classmethod | staticmethod)
+        if not name.startswith("_") and (kind or inspect.isfunction(member)):
+            yield f"{owner}.{name}", member
+
+
+@then("the package's __all__ is exactly")
+def step_the_packages_all_is_exactly(context: Context) -> None:
+    assert rxlanggraph.__all__ == context.text.split(), rxlanggraph.__all__
+    assert len(rxlanggraph.__all__) < 15
+
+
+def public_names(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+@then("the public names of RxPyLangGraphBridge are")
+def step_the_public_names_of_the_bridge_are(context: Context) -> None:
+    context.names = set(context.text.split())
+    assert public_names(RxPyLangGraphBridge) == context.names, public_names(RxPyLangGraphBridge)
+
+
+@then("the public names of TaskRegistry are")
+def step_the_public_names_of_a_registry_are(context: Context) -> None:
+    assert public_names(TaskRegistry()) == set(context.text.split()), public_names(TaskRegistry())
+
+
+@then("the public names of BaseAgent are")
+def step_the_public_names_of_an_agent_are(context: Context) -> None:
+    context.names = set(context.text.split())
+    assert public_names(BaseAgent) == context.names, public_names(BaseAgent)
+
+
+@then("those of an agent are these, its output_queue, and what it was made with: {names}")
+def step_those_of_an_agent_are_these(context: Context, names: str) -> None:
+    known = context.names | {"output_queue", *names.split()}
+    assert public_names(BaseAgent("agent")) == known, public_names(BaseAgent("agent"))
+
+
+@then("those of an open bridge are these, and what it was made with: {names}")
+def step_those_of_an_open_bridge_are_these(context: Context, names: str) -> None:
+    with RxPyLangGraphBridge() as made:
+        assert public_names(made) == context.names | set(names.split()), public_names(made)
+
+
+@then("the public names of these classes of rxlanggraph.state are")
+def step_the_public_names_of_these_classes_of_state_are(context: Context) -> None:
+    described = re.findall(r"^(\w+): ((?:.|\n(?= ))*)", context.text, re.MULTILINE)
+    assert len(described) == 5, described
+    for name, names in described:
+        assert public_names(getattr(state, name)) == set(names.split()), name
+
+
+@then("those of an open state are these, and no others")
+def step_those_of_an_open_state_are_these(context: Context) -> None:
+    async def names_of_an_open_state() -> set[str]:
+        async with state.open_state("memory:") as opened:
+            return public_names(opened)
+
+    assert asyncio.run(names_of_an_open_state()) == public_names(state.State)
+
+
+@then("every module has a docstring, and an __all__ of names that exist")
+def step_every_module_has_a_docstring_and_an_all_of_names_that(context: Context) -> None:
+    for name, module in loaded():
+        assert module.__doc__, f"{name} says nothing of itself"
+        is_package = hasattr(module, "__path__")
+        if not is_package or hasattr(module, "__all__"):
+            assert all(hasattr(module, exported) for exported in module.__all__), name
+
+
+@then("every public class, function, method and property has a docstring")
+def step_every_public_class_function_method_and_property_has_a(context: Context) -> None:
+    documented = [(name, inspect.getdoc(thing)) for name, thing in public_objects()]
+    assert len(documented) > 100, len(documented)
+    assert [name for name, text in documented if not text] == []
+
+
+@then('every name under "Raises:" is a built-in error or one of this package')
+def step_every_name_under_raises_is_a_built_in_error_or_one_of_this(context: Context) -> None:
+    known = set(vars(builtins)) | set(errors.__all__)
+    for _, module in loaded():
+        known |= {name for name, thing in vars(module).items() if inspect.isclass(thing)}
+    named = [(str(path), name) for path in modules().values() for name in raised_names(path)]
+    assert len(named) > 40, len(named)
+    assert [entry for entry in named if entry[1] not in known] == []
+
+
+def raised_names(path: Any) -> Iterator[str]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = ast.get_docstring(node) if isinstance(node, kinds) else None
+        _, found, section = (text or "").partition("\nRaises:\n")
+        if not found:
+            continue
+        for line in section.split("\n\n")[0].splitlines():
+            entry = re.match(r" {4}(\w[\w, ]*):", line)
+            if entry:
+                yield from entry[1].split(", ")
+
+
+@then("the signatures of the bridge are")
+def step_the_signatures_of_the_bridge_are(context: Context) -> None:
+    for line in context.text.splitlines():
+        method, expected = line.split(": ", 1)
+        names: list[str] = []
+        for name, parameter in inspect.signature(
+            getattr(RxPyLangGraphBridge, method)
+        ).parameters.items():
+            if parameter.kind is parameter.KEYWORD_ONLY and "*" not in names:
+                names.append("*")
+            names.append(name)
+        assert ", ".join(names[1:]) == expected, f"{method}: {', '.join(names[1:])}"
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def error_classes() -> dict[str, type[BaseException]]:
+    return {
+        name: thing
+        for name, thing in vars(errors).items()
+        if inspect.isclass(thing) and issubclass(thing, BaseException)
+    }
+
+
+@then("the classes drawn in errors.py, their bases and their built-in bases are those of the code")
+def step_the_classes_drawn_in_errors_py_their_bases_and_their_built(context: Context) -> None:
+    assert errors.__doc__ is not None
+    parents: list[str] = []
+    drawn = {}
+    for line in errors.__doc__.splitlines():
+        entry = re.match(r"( {4}[ │├└─]*)(\w+Error)(?: +\((\w+)\))?", line)
+        if not entry:
+            continue
+        depth = (len(entry[1]) - 4) // 4
+        parents[depth:] = [entry[2]]
+        inherited = entry[3] or (drawn[parents[depth - 1]][1] if depth else None)
+        drawn[entry[2]] = (parents[depth - 1] if depth else "Exception", inherited)
+    assert set(drawn) == set(error_classes())
+    for name, (parent, builtin) in drawn.items():
+        cls = error_classes()[name]
+        assert cls.__bases__[0].__name__ == parent, (name, parent)
+        assert builtin is None or issubclass(cls, getattr(builtins, builtin)), (name, builtin)
+
+
+@then("every class in errors.py is in its __all__, has a docstring, and derives from the root")
+def step_every_class_in_errors_py_is_in_its_all_has_a_docstring_and(context: Context) -> None:
+    assert sorted(error_classes()) == sorted(errors.__all__)
+    for cls in error_classes().values():
+        assert issubclass(cls, RxLangGraphError) and cls.__doc__, cls
+
+
+@then("the class {error} is a {builtin}")
+def step_the_class_error_is_a_builtin(context: Context, error: str, builtin: str) -> None:
+    assert issubclass(error_classes()[error], getattr(builtins, builtin))
+
+
+@then("no error is two of UsageError, ClosedError, LoopUnavailableError and RunError")
+def step_no_error_is_two_of_usageerror_closederror(context: Context) -> None:
+    kinds = (
+        errors.UsageError,
+        errors.ClosedError,
+        errors.LoopUnavailableError,
+        errors.RunError,
+    )
+    for cls in error_classes().values():
+        assert sum(issubclass(cls, kind) for kind in kinds) <= 1, cls
+
+
+@then("every error survives pickle with its message")
+def step_every_error_survives_pickle_with_its_message(context: Context) -> None:
+    for cls in error_classes().values():
+        error = pickle.loads(pickle.dumps(cls("a message")))
+        assert type(error) is cls and str(error) == "a message", error

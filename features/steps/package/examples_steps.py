@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import contextlib
+import csv
+import importlib.util
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from behave import then, when
+from behave.runner import Context
+from reactivex import operators as ops
+
+from rxlanggraph import RxPyLangGraphBridge
+from support.cli import command
+from support.concurrency.tasks import run
+
+
+@contextlib.contextmanager
+def example_of(name: str) -> Iterator[Any]:
+    spec = importlib.util.spec_from_file_location(
+        f"{name}_example", command.ROOT / "examples" / f"{name}.py"
+    )
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    with command.imported(f"{name}_example", example):
+        spec.loader.exec_module(example)
+        yield example
+
+
+@when("the example of shared state has its eight agents work together")
+def step_the_example_of_shared_state_has_its_eight_agents_work(context: Context) -> None:
+    async def work(example: Any) -> None:
+        async with context.open_store() as state:
+            context.found = await example.work_together(state)
+
+    with example_of("shared_state") as example:
+        run(work(example))
+        context.expected = example.survey(example.by_state().items())
+
+
+@then("the results, the counter and the configuration are those that plain Python finds")
+def step_the_results_the_counter_and_the_configuration_are_those(context: Context) -> None:
+    with (command.ROOT / "examples" / "data" / "airports.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    farthest = max(rows, key=lambda row: float(row["latitude"]))
+    found, configuration = context.found, context.found["configuration"]
+    assert len(rows) > 3000 and found["airports"] == len(rows), found["airports"]
+    assert found["results"] == context.expected, found["results"]
+    assert configuration["northernmost"] == [farthest["iata"], float(farthest["latitude"])]
+    assert configuration["agents"] == [f"agent {number}" for number in range(1, 9)]
+
+
+@when("the weather example runs over all its days")
+def step_the_weather_example_runs_over_all_its_days(context: Context) -> None:
+    with example_of("weather") as example, RxPyLangGraphBridge() as bridge:
+        stream = example.months(bridge, example.rows())
+        context.months = stream.pipe(ops.to_list()).run()
+
+
+@then(
+    "its {count:d} months have the days, rain and longest dry spell that plain Python finds in "
+    "the file"
+)
+def step_its_count_months_have_the_days_rain_and_longest_dry_spell(
+    context: Context, count: int
+) -> None:
+    path = command.ROOT / "examples" / "data" / "seattle-weather.csv"
+    expected = {}
+    with path.open(newline="") as file:
+        for month, days in groupby(csv.DictReader(file), key=lambda row: row["date"][:7]):
+            rain = [float(row["precipitation"]) for row in days]
+            total = 0.0
+            for fallen in rain:  # not sum(), which is more exact from Python 3.12 on
+                total += fallen
+            spells = groupby(rain, key=lambda fallen: fallen == 0)
+            dry = max(len(list(spell)) if is_dry else 0 for is_dry, spell in spells)
+            expected[month] = (len(rain), total, dry)
+    found = {
+        result.thread_id: tuple(
+            result.content[key] for key in ("days", "rain", "longest_dry_spell")
+        )
+        for result in context.months
+    }
+    assert len(expected) == len(context.months) == count
+    assert found == expected, {m: (found.get(m), expected[m]) for m in expected}

@@ -1,0 +1,78 @@
+"""Steps that read README.md and run what it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from behave import then, when
+from behave.runner import Context
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def block(marker: str, document: Path = README) -> str:
+    """The fenced block that follows the comment ``marker``."""
+    pattern = rf"<!-- {re.escape(marker)} -->\n```\w+\n(.*?)```"
+    found = re.search(pattern, document.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, f"{document.name} has no block marked {marker!r}"
+    return found[1]
+
+
+@when("the README's example runs in a process of its own")
+def run_readme(context: Context) -> None:
+    run_example(context, README)
+
+
+@when("the {example} of {document:S} runs in a process of its own")
+def run_document(context: Context, example: str, document: str) -> None:
+    context.document = README.parent / document
+    run_example(context, context.document, example)
+
+
+@then("it prints the {output}")
+def prints_block(context: Context, output: str) -> None:
+    assert context.finished.stdout == block(output, context.document), context.finished.stdout
+
+
+def run_example(context: Context, document: Path, example: str = "example") -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        context.finished = subprocess.run(
+            [sys.executable, "-c", block(example, document)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@then("it succeeds")
+def succeeds(context: Context) -> None:
+    finished = context.finished
+    assert (finished.returncode, finished.stderr) == (0, ""), finished
+
+
+@then("its line is the one that the README promises")
+def prints_promise(context: Context) -> None:
+    promised = re.search(r"It prints `(.*)`\.", README.read_text(encoding="utf-8"))
+    assert promised is not None
+    assert context.finished.stdout.strip() == promised[1], context.finished.stdout
+
+
+@then("the README's example has at most {most:d} lines")
+def short(context: Context, most: int) -> None:
+    assert len(block("example").splitlines()) <= most
+
+
+@then('the blocks marked "{markers}" are one line of valid shell each')
+def one_line(context: Context, markers: str) -> None:
+    for marker in markers.split(", "):
+        command = block(marker)
+        assert command.count("\n") == 1, command
+        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=30)

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+from unittest import mock
+
+from behave import then, when
+from behave.runner import Context
+
+from rxlanggraph.errors import InvalidArgumentError, UsageError
+from rxlanggraph.state import Claim
+from support.concurrency.patching import patch
+from support.state.state_world import World, claimed, raised, turns, world
+
+# -- attempts --------------------------------------------------------------------------------------
+
+
+@when("each attempt fails with an error, and asks for a retry in 5 seconds")
+def step_each_attempt_fails_with_an_error_and_asks_for_a_retry_in_5(context: Context) -> None:
+    context.attempts = []
+
+    async def work() -> None:
+        while not await context.other.dead_letters("q"):
+            claim = await claimed(context.state, worker="w", wait=20)
+            context.attempts.append((claim.attempt, world(context).clock.now))
+            await claim.fail(ValueError("no answer"), retry_in=5)
+
+    world(context).run(work())
+
+
+@then("there were 3 attempts, 5 seconds apart")
+def step_there_were_3_attempts_5_seconds_apart(context: Context) -> None:
+    numbers, times = zip(*context.attempts, strict=True)
+    assert numbers == (1, 2, 3), numbers
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert all(5 <= pause <= 5.3 for pause in pauses), pauses
+
+
+@then("the dead letter tells the item, the attempts, the worker and the error")
+def step_the_dead_letter_tells_the_item_the_attempts_the_worker_and(context: Context) -> None:
+    (dead,) = world(context).run(context.other.dead_letters("q"))
+    assert (dead.item, dead.attempts, dead.worker) == ("item", 3, "w"), dead
+    assert dead.error == {"type": "ValueError", "message": "no answer"}, dead
+
+
+@when("the dead letters are put back")
+def step_the_dead_letters_are_put_back(context: Context) -> None:
+    assert world(context).run(context.other.requeue("q")) == 1
+
+
+@then("it is attempt 1 again")
+def step_it_is_attempt_1_again(context: Context) -> None:
+    assert world(context).run(claimed(context.state)).attempt == 1
+
+
+@when("its first attempt fails for good")
+def step_its_first_attempt_fails_for_good(context: Context) -> None:
+    async def work() -> None:
+        await (await claimed(context.state)).fail("no such thing", final=True)
+
+    world(context).run(work())
+
+
+@when("3 workers die that have claimed it")
+def step_3_workers_die_that_have_claimed_it(context: Context) -> None:
+    there: World = world(context)
+    for _ in range(3):
+        worker = there.open()
+        there.run(claimed(worker))
+        there.run(worker.aclose())
+        there.stand_still(4)
+
+
+@then("it is a dead letter, after 1 attempt")
+def step_it_is_a_dead_letter_after_1_attempt(context: Context) -> None:
+    (dead,) = world(context).run(context.other.dead_letters("q"))
+    assert (dead.attempts, dead.error) == (1, "no such thing"), dead
+
+
+@then("it is a dead letter, after 3 attempts, whose error tells that the lease expired")
+def step_it_is_a_dead_letter_after_3_attempts_whose_error_tells(context: Context) -> None:
+    (dead,) = world(context).run(context.other.dead_letters("q"))
+    assert dead.attempts == 3 and dead.error["type"] == "LeaseLostError", dead
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+async def until_its_end(context: Context, claim: Claim, ends: str) -> None:
+    if ends == "has released it":
+        await claim.release()
+    elif ends == "has completed it":
+        await claim.complete()
+    elif ends == "is cancelled":
+        await asyncio.sleep(100)
+    elif ends == "raises an error":
+        raise KeyError("of the block")
+    elif ends == "raises an error, after the item was lost":
+        world(context).stand_still(10)
+        await claimed(context.other)
+        raise KeyError("of the block")
+    elif ends == "raises an error, which the server does not take":
+        too_long = InvalidArgumentError("longer than the server takes")
+        patch(context, context.state.backend, "task_fail", mock.AsyncMock(side_effect=too_long))
+        raise KeyError("of the block")
+
+
+@when("a block around its claim {ends}")
+def step_a_block_around_its_claim_ends(context: Context, ends: str) -> None:
+    async def block() -> None:
+        async with await claimed(context.state) as claim:
+            await until_its_end(context, claim, ends)
+
+    async def work() -> None:
+        task = asyncio.ensure_future(block())
+        if ends == "is cancelled":
+            await turns()
+            task.cancel()
+        await asyncio.wait([task])
+        context.error = None if task.cancelled() else task.exception()
+
+    world(context).run(work())
+
+
+@then("the item is complete")
+def step_the_item_is_complete(context: Context) -> None:
+    assert world(context).run(context.other.stats("q")).completed == 1
+
+
+@then("the item waits for its attempt {attempt:d}")
+def step_the_item_waits_for_its_attempt_attempt(context: Context, attempt: int) -> None:
+    assert world(context).run(claimed(context.other)).attempt == attempt
+
+
+@then("the error is raised, with a note about the claim")
+def step_the_error_is_raised_with_a_note_about_the_claim(context: Context) -> None:
+    assert isinstance(context.error, KeyError), context.error
+    assert "claim" in context.error.__notes__[0], context.error.__notes__
+
+
+@when("two tasks complete the same claim at once")
+def step_two_tasks_complete_the_same_claim_at_once(context: Context) -> None:
+    async def work() -> list[Any]:
+        claim = await claimed(context.state)
+        return await asyncio.gather(raised(claim.complete()), raised(claim.complete()))
+
+    context.raised = world(context).run(work())
+
+
+@then("one of them gets UsageError, and the item is complete")
+def step_one_of_them_gets_usageerror_and_the_item_is_complete(context: Context) -> None:
+    assert [type(error) for error in context.raised] == [type(None), UsageError], context.raised
+    assert world(context).run(context.other.stats("q")).completed == 1
+
+
+@when("its worker is cancelled {how_often} while the server completes it")
+def step_its_worker_is_cancelled_how_often_while_the_server(
+    context: Context, how_often: str
+) -> None:
+    server = world(context).server(context.state)
+
+    async def slowly(call: Any) -> Any:
+        await asyncio.sleep(1)
+        return await call()
+
+    async def work() -> None:
+        claim = context.claim = await claimed(context.state)
+        server.shaken = slowly
+        task = asyncio.ensure_future(claim.complete("done"))
+        for _ in range(2 if how_often == "twice" else 1):
+            await asyncio.sleep(0.3)
+            task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), task
+
+    world(context).run(work())
+
+
+@then("it is complete, or can be completed")
+def step_it_is_complete_or_can_be_completed(context: Context) -> None:
+    async def complete() -> list[Any]:
+        if "open" in repr(context.claim):
+            await context.claim.complete("done")
+        return list((await context.other.results("q")).values())
+
+    assert world(context).run(complete()) == ["done"]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph.errors import StaleTokenError
+from rxlanggraph.state.backend import FENCE_KEPT, NewTask, Write
+from rxlanggraph.state.backends.memory import MemoryBackend
+from support.concurrency.tasks import run
+
+
+@given("memory with a clock of its own")
+def store_with_clock(context: Context) -> None:
+    context.now = 0.0
+    context.backend = MemoryBackend(clock=lambda: context.now)
+
+
+@when(
+    "a key is written under a token and deleted, another one expires, a lock's holder dies, and a "
+    "queue is emptied"
+)
+def come_and_go(context: Context) -> None:
+    async def go() -> None:
+        backend = context.backend
+        await backend.commit({"deleted": Write("1", token=7)}, {})
+        await backend.commit({"deleted": Write(None, token=7)}, {})
+        await backend.commit({"expired": Write("1", ttl=1.0, token=7)}, {})
+        await backend.lock_acquire("lock", "dead", 1.0)
+        await backend.tasks_add("queue", [NewTask("id", "1", "key", 0, 0.0, "thread", 1)])
+        await backend.tasks_purge_step("queue", ["waiting"], None)
+
+    run(go())
+    context.now = 2.0
+
+
+@when("a key is written under a token and deleted, and counts again")
+def delete_and_count(context: Context) -> None:
+    async def go() -> None:
+        await context.backend.commit({"deleted": Write("1", token=7)}, {})
+        await context.backend.commit({"deleted": Write(None, token=7)}, {})
+        await context.backend.increment("deleted", 1, 7)
+
+    run(go())
+
+
+@then("late writers are refused for a week")
+def late_writers_are_refused(context: Context) -> None:
+    assert FENCE_KEPT == 7 * 86400
+    context.now = FENCE_KEPT - 1
+    assert [run(is_refused(context, key)) for key in ("deleted", "expired")] == [True, True]
+
+
+@then("late writers of it are refused after a week, too")
+def late_writers_of_it_are_refused(context: Context) -> None:
+    context.now = FENCE_KEPT + 1
+    assert run(is_refused(context, "deleted"))
+
+
+async def is_refused(context: Context, key: str) -> bool:
+    try:
+        await context.backend.commit({key: Write("2", token=6)}, {})
+    except StaleTokenError:
+        return True
+    return False
+
+
+@then("after a week the store is as if it was new")
+def store_is_as_new(context: Context) -> None:
+    context.now = 2 * FENCE_KEPT
+    run(context.backend.read(["any"]))
+    run(context.backend.lock_acquire("another", "owner", 1.0))
+    run(context.backend.task_claim("never used", "worker", 1.0))
+    space = context.backend._space
+    kept = (space._entries, space._fences, space._gone.deadlines, space._queues, [*space._locks])
+    assert kept == ({}, {}, {}, {}, ["another"]), kept

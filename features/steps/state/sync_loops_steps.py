@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+
+from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.concurrency import run_on_loop
+from rxlanggraph.errors import BlockingCallError, InvalidTypeError, LoopUnavailableError
+from rxlanggraph.state import open_state_threadsafe
+from support.concurrency.patching import patch
+from support.concurrency.tasks import PATIENCE, in_thread
+from support.concurrency.waiting import Gate, thread
+from support.state.state_threads import caught, home_of
+
+# -- homes -----------------------------------------------------------------------------------------
+
+
+@given("a bridge")
+@given("a loop that runs in another thread")
+def step_a_bridge(context: Context) -> None:
+    """It is made in the next step, where loops are counted."""
+
+
+@when("a thread opens a state on it, uses it in a graph and in a thread, and closes it")
+def step_a_thread_opens_a_state_on_it_uses_it_in_a_graph_and_in_a(context: Context) -> None:
+    made: list[asyncio.AbstractEventLoop] = []
+    make = asyncio.new_event_loop
+
+    def making() -> asyncio.AbstractEventLoop:
+        made.append(make())
+        return made[-1]
+
+    patch(context, asyncio, "new_event_loop", making)
+    with home_of("bridge" in context.scenario.name) as home:
+
+        def use() -> tuple[Any, Any]:
+            with open_state_threadsafe(home, "memory:") as state:
+
+                async def graph(_: Any) -> Any:
+                    await state.increment_counter("n")
+                    return (await state.get("n")).value
+
+                if isinstance(home, RxPyLangGraphBridge):
+                    inside = home.create_future_task(graph, None).result(PATIENCE).content
+                else:
+                    inside = asyncio.run_coroutine_threadsafe(graph(None), home).result(PATIENCE)
+                return inside, state.sync.increment_counter("n")
+
+        context.told = in_thread(use)
+    context.made = made
+
+
+@then("both saw the same values, and no other loop was made")
+def step_both_saw_the_same_values_and_no_other_loop_was_made(context: Context) -> None:
+    assert context.told == (1, 2), context.told
+    assert len(context.made) == 1, context.made
+
+
+# -- what cannot be --------------------------------------------------------------------------------
+
+
+@when("the loop itself calls sync.get, and opens a state on itself")
+def step_the_loop_itself_calls_sync_get_and_opens_a_state_on_itself(context: Context) -> None:
+    loop = context.loop_thread.loop
+
+    async def call() -> list[BaseException | None]:
+        return [
+            caught(lambda: context.state.sync.get("k")),
+            caught(lambda: open_state_threadsafe(loop, "memory:").__enter__()),
+        ]
+
+    context.raised = asyncio.run_coroutine_threadsafe(call(), loop).result(PATIENCE)
+
+
+@then("BlockingCallError is raised each time, and nothing is left un-awaited")
+def step_blockingcallerror_is_raised_each_time_and_nothing_is_left(context: Context) -> None:
+    assert [type(error) for error in context.raised] == [BlockingCallError] * 2, context.raised
+
+
+def hold_up(context: Context, *, close: bool) -> None:
+    """Have the loop stop when it has been sent something, before it has begun with that."""
+    loop_thread = context.loop_thread
+    loop_thread.stop_when(have_sent := Gate())
+
+    def look(*_: object) -> SimpleNamespace:
+        have_sent.open()
+        loop_thread.wait()
+        if close:
+            loop_thread.loop.close()
+        return SimpleNamespace(done=set())
+
+    patch(context, run_on_loop, "wait", look)
+
+
+def answer_never(context: Context, first: Callable[[], object]) -> None:
+    async def never(_: object) -> None:
+        first()
+        await asyncio.get_running_loop().create_future()
+
+    patch(context, context.state.backend, "read", never)
+
+
+def cancel_all() -> None:
+    for task in asyncio.all_tasks():
+        task.cancel()
+
+
+def close_unseen(context: Context) -> None:
+    context.loop_thread.close()
+    patch(context, context.loop_thread.loop, "is_running", lambda: True)
+
+
+def refuse_tasks(context: Context) -> None:
+    def refuse(*_: object, **__: object) -> Any:
+        raise LookupError
+
+    loop = context.loop_thread.loop
+    loop.set_task_factory(refuse)
+    context.add_cleanup(loop.set_task_factory, None)
+
+
+def interrupt(context: Context) -> None:
+    async def read(_: object) -> None:
+        raise KeyboardInterrupt
+
+    patch(context, context.state.backend, "read", read)
+
+
+MOMENTS: dict[str, Callable[[Context], None]] = {
+    "after the loop was closed": lambda context: context.loop_thread.close(),
+    "as the loop is being closed": close_unseen,
+    "as the loop is being stopped": lambda context: hold_up(context, close=False),
+    "while the loop is closed": lambda context: hold_up(context, close=True),
+    "while the loop stops": lambda context: answer_never(context, context.loop_thread.loop.stop),
+    "while all tasks are cancelled": lambda context: answer_never(context, cancel_all),
+    "while the loop's task factory raises LookupError": refuse_tasks,
+    "while it is interrupted on the loop": interrupt,
+}
+
+
+@when("a thread calls sync.get {moment}")
+def step_a_thread_calls_sync_get_moment(context: Context, moment: str) -> None:
+    MOMENTS[moment](context)
+    context.error = in_thread(lambda: caught(lambda: context.state.sync.get("k")))
+
+
+@when("the loop runs again")
+def step_the_loop_runs_again(context: Context) -> None:
+    for _ in range(3):
+        context.loop_thread.loop.run_until_complete(asyncio.sleep(0))
+
+
+@then("{error:w} is raised, and nothing is left un-awaited")
+def step_error_is_raised_and_nothing_is_left_un_awaited(context: Context, error: str) -> None:
+    kinds = (LoopUnavailableError, LookupError, KeyboardInterrupt)
+    assert type(context.error) is {kind.__name__: kind for kind in kinds}[error], context.error
+
+
+@when("a thread waits for sync.get that is answered after the third look at the loop")
+def step_a_thread_waits_for_sync_get_that_is_answered_after_the(context: Context) -> None:
+    looks = 0
+    looking = run_on_loop.wait
+
+    def look(futures: Any, _: float) -> Any:
+        nonlocal looks
+        looks += 1
+        return looking(futures, 0 if looks < 3 else PATIENCE)
+
+    read = context.state.backend.read
+
+    async def slowly(keys: Any) -> Any:
+        while looks < 3:  # noqa: ASYNC110 - another thread looks
+            await asyncio.sleep(0)
+        return await read(keys)
+
+    patch(context, context.state.backend, "read", slowly)
+    patch(context, run_on_loop, "wait", look)
+    context.read = in_thread(lambda: context.state.sync.get("k"))
+
+
+@when("a thread waits for sync.get, and each look finds a loop that has run and stopped again")
+def step_look_in_pauses(context: Context) -> None:
+    loop, looks, answered = context.loop_thread.loop, 0, Gate()
+    looking, read = run_on_loop.wait, context.state.backend.read
+
+    async def slowly(keys: Any) -> Any:
+        await answered.wait_async()
+        return await read(keys)
+
+    def look(futures: Any, _: float) -> Any:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            loop.call_soon_threadsafe(loop.stop)
+            context.loop_thread.wait()
+        elif looks == 4:
+            answered.open()
+        for _turn in range(10 if looks > 1 else 0):
+            loop.run_until_complete(asyncio.sleep(0))
+        return looking(futures, 0)
+
+    patch(context, context.state.backend, "read", slowly)
+    patch(context, run_on_loop, "wait", look)
+    context.read = in_thread(lambda: context.state.sync.get("k"))
+
+
+@then("it has returned")
+def step_it_has_returned(context: Context) -> None:
+    assert context.read == (None, 0), context.read
+
+
+@when("a thread is interrupted that waits for an item")
+def step_a_thread_is_interrupted_that_waits_for_an_item(context: Context) -> None:
+    state = context.state
+    waiting, waits = threading.Event(), []
+    claim_task = state.claim_task
+
+    async def noting(*args: Any, **options: Any) -> Any:
+        waits.append(asyncio.current_task())
+        waiting.set()
+        return await claim_task(*args, **options)
+
+    patch(context, state, "claim_task", noting)
+
+    def interrupted(*_: object) -> None:
+        waiting.wait(PATIENCE)
+        raise KeyboardInterrupt
+
+    patch(context, run_on_loop, "wait", interrupted)
+    context.error = thread(
+        lambda: caught(lambda: state.sync.claim_task("q", wait=float("inf")))
+    ).result(PATIENCE)
+    context.waits = waits
+
+
+@then("KeyboardInterrupt is raised, and nobody waits for an item any more")
+def step_keyboardinterrupt_is_raised_and_nobody_waits_for_an_item(context: Context) -> None:
+    async def ended() -> None:
+        await asyncio.wait(context.waits)
+
+    assert isinstance(context.error, KeyboardInterrupt), context.error
+    loop = context.loop_thread.loop
+    asyncio.run_coroutine_threadsafe(ended(), loop).result(PATIENCE)
+
+
+@when("a state is opened on a number")
+def step_a_state_is_opened_on_a_number(context: Context) -> None:
+    number: Any = 7
+    context.error = caught(lambda: open_state_threadsafe(number, "memory:").__enter__())
+
+
+@then("InvalidTypeError is raised, which names what can be")
+def step_invalidtypeerror_is_raised_which_names_what_can_be(context: Context) -> None:
+    assert isinstance(context.error, InvalidTypeError), context.error
+    assert "event loop or a bridge" in str(context.error), context.error

@@ -1,0 +1,1 @@
+"""Agents, their memories and outputs, and clients over MCP."""

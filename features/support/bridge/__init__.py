@@ -1,0 +1,1 @@
+"""Bridges, graphs, runs and the models of their parts."""

@@ -1,0 +1,158 @@
+"""Bridges for scenarios, on a loop of their own or a lent one; and words for steps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import parse
+from behave import register_type
+from behave.runner import Context
+
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from support.bridge.graphs import KINDS, Work, graph_of
+from support.concurrency.waiting import LIMIT, thread
+
+__all__ = [
+    "LentLoop",
+    "answer",
+    "arguments",
+    "error_of",
+    "listen",
+    "make_bridge",
+    "on_loop",
+    "send",
+]
+
+T = TypeVar("T")
+
+
+KIND = "|".join(sorted(map(re.escape, KINDS), key=len, reverse=True))
+
+
+@parse.with_pattern(KIND)
+def parse_kind(text: str) -> str:
+    return text
+
+
+@parse.with_pattern(r"its own|an adopted")
+def parse_home(text: str) -> str:
+    return text
+
+
+register_type(Kind=parse_kind, Home=parse_home)
+
+
+class LentLoop:
+    """A loop that runs in a thread, as ``asyncio.run`` runs it, until it is ended."""
+
+    def __init__(
+        self, factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    ) -> None:
+        started: Future[asyncio.AbstractEventLoop] = Future()
+        self._end: asyncio.Event | None = None
+        self.main_task: asyncio.Task[Any] | None = None
+
+        async def main() -> None:
+            self._end = asyncio.Event()
+            self.main_task = asyncio.current_task()
+            started.set_result(asyncio.get_running_loop())
+            await self._end.wait()
+
+        def work() -> None:
+            with asyncio.Runner(loop_factory=factory) as runner:
+                runner.run(main())
+
+        self._ended = thread(work)
+        self.loop = started.result(LIMIT)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(LIMIT)
+
+    def end(self) -> None:
+        """End the main coroutine: what else is on the loop is cancelled, the loop closed."""
+        assert self._end is not None
+        if not self._ended.done():
+            self.loop.call_soon_threadsafe(self._end.set)
+        self._ended.exception(LIMIT)
+
+
+def arguments(text: str) -> dict[str, Any]:
+    """``"timeout=0.1, max_concurrency=2"`` as a dictionary."""
+    options: dict[str, Any] = eval(f"dict({text})", {"nan": float("nan")})
+    return options
+
+
+def make_bridge(context: Context, *, home: str = "its own", **options: Any) -> RxPyLangGraphBridge:
+    """Make ``context.bridge``, with ``context.work``; both are ended with the scenario."""
+    assert home in ("its own", "an adopted"), home
+    context.work = work = Work()
+    context.futures = []
+    context.lent = None
+    if home == "an adopted":
+        context.lent = LentLoop()
+        context.add_cleanup(context.lent.end)
+        options["loop"] = context.lent.loop
+    context.bridge = RxPyLangGraphBridge(**options)
+    kept = [context.bridge]
+
+    def end() -> None:
+        work.release()
+        for bridge in kept:
+            bridge.close(0)
+
+    def forget() -> None:
+        kept.clear()
+        context.bridge = None
+
+    context.add_cleanup(end)
+    context.forget_bridge = forget
+    return context.bridge
+
+
+class _Records(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+def listen(context: Context, name: str) -> list[logging.LogRecord]:
+    """The warnings and errors that the logger ``name`` gets from now on."""
+    handler, logger = _Records(), logging.getLogger(name)
+    logger.addHandler(handler)
+    context.add_cleanup(logger.removeHandler, handler)
+    return handler.records
+
+
+def answer(context: Context, number: int = -1) -> StreamMessage:
+    result: StreamMessage = context.futures[number].result(LIMIT)
+    return result
+
+
+def error_of(context: Context, number: int = -1) -> BaseException:
+    try:
+        context.futures[number].result(LIMIT)
+    except BaseException as error:
+        return error
+    raise AssertionError("the future has a result")
+
+
+def send(context: Context, kind: str, values: Any, **options: Any) -> None:
+    graph = graph_of(context.work, kind)
+    for value in values:
+        context.futures.append(
+            context.bridge.create_future_task(graph, {"value": value}, **options)
+        )
+
+
+def on_loop(context: Context) -> None:
+    """Return once the bridge's loop has done what was scheduled on it before."""
+    loop = context.bridge._engine.host.loop
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(LIMIT)

@@ -1,0 +1,1 @@
+"""The command, its journal, and programs around it."""

@@ -1,0 +1,1 @@
+"""Threads, loops, forks and explored interleavings, for the scenarios."""

@@ -1,0 +1,163 @@
+"""Programs that end without closing their bridge, each run in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from support.cli.command import environment
+
+__all__ = ["PROGRAMS", "run"]
+
+# Seconds: far less than a hang, far more than any of them needs on a busy machine.
+DEADLINE = 60
+
+HEAD = """
+import asyncio, contextvars, sys, threading, time
+from rxlanggraph import RxPyLangGraphBridge
+
+bridge = RxPyLangGraphBridge(max_concurrency=4)
+begun = threading.Event()
+for_ever = threading.Event()
+
+async def answer(content):
+    return content
+
+async def wait(content):
+    begun.set()
+    await asyncio.Event().wait()
+
+async def clean_up(content):
+    begun.set()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0.01)
+        print("cleaned up", flush=True)
+
+def block(content):
+    begun.set()
+    for_ever.wait()
+
+async def swallow(content):
+    begun.set()
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+async def block_the_loop(content):
+    begun.set()
+    for_ever.wait()
+
+def graph_of(node):
+    from typing import TypedDict
+    from langgraph.graph import START, StateGraph
+    State = TypedDict("State", {"value": int})
+    return StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+"""
+
+SEND_AND_BEGIN = """
+futures = [bridge.create_future_task({0}, {{"value": i}}) for i in range({1})]
+assert begun.wait(30)
+"""
+
+PROGRAMS: dict[str, str] = {
+    "nothing was ever sent": "",
+    "all is answered": """
+assert bridge.create_future_task(answer, 1).result(30).content == 1
+""",
+    "runs in flight": SEND_AND_BEGIN.format("wait", 20),
+    "graphs in flight": SEND_AND_BEGIN.format("graph_of(wait)", 20),
+    "a run with a clean-up of its own": SEND_AND_BEGIN.format("clean_up", 1),
+    "a sync function that never ends": SEND_AND_BEGIN.format("block", 20),
+    "a sync node that never ends": SEND_AND_BEGIN.format("graph_of(block)", 20),
+    "a run that swallows cancelling": SEND_AND_BEGIN.format("swallow", 20),
+    "a run that blocks the loop": SEND_AND_BEGIN.format("block_the_loop", 20),
+    "an adopted loop in a thread": """
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()  # it runs
+bridge = RxPyLangGraphBridge(loop)
+"""
+    + SEND_AND_BEGIN.format("graph_of(wait)", 20),
+    "an adopted loop of asyncio.run": """
+async def main():
+    bridge = RxPyLangGraphBridge(asyncio.get_running_loop(), max_concurrency=4)
+    futures = [bridge.create_future_task(wait, i) for i in range(4)]
+    while not begun.is_set():
+        await asyncio.sleep(0)
+
+asyncio.run(main())
+""",
+    "a paused loop with runs in flight": """
+loop = asyncio.new_event_loop()
+bridge = RxPyLangGraphBridge(loop, max_concurrency=4)
+
+async def main():
+    global futures
+    futures = [bridge.create_future_task(graph_of(wait), {"value": i}) for i in range(20)]
+    while not begun.is_set():
+        await asyncio.sleep(0)
+
+loop.run_until_complete(main())
+""",
+    "a call of no run that never ends": """
+async def leave_behind(content):
+    def block():
+        begun.set()
+        for_ever.wait()
+    loop = asyncio.get_running_loop()
+    contextvars.Context().run(loop.call_soon, loop.run_in_executor, None, block)
+
+bridge.create_future_task(leave_behind, 1).result(30)
+assert begun.wait(30)
+""",
+    "daemon threads that go on sending": """
+def send():
+    sent = 0
+    try:
+        while True:
+            bridge.create_future_task(answer, sent)
+            sent += 1
+            if sent == 100:
+                begun.set()
+    except RuntimeError:
+        pass  # the bridge is closed: the interpreter is leaving
+
+for _ in range(4):
+    threading.Thread(target=send, daemon=True).start()
+assert begun.wait(30)
+""",
+    "a stream that never completes": """
+from reactivex.subject import Subject
+
+source = Subject()
+source.pipe(bridge.invoke(wait)).subscribe(print, lambda error: None)
+for i in range(20):
+    source.on_next(i)
+assert begun.wait(30)
+""",
+    "a bridge inside a cycle": """
+class Owner:
+    pass
+
+owner = Owner()
+owner.bridge, owner.self = bridge, owner
+"""
+    + SEND_AND_BEGIN.format("wait", 2)
+    + "del bridge, owner\n",
+}
+
+
+def run(what: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", HEAD + PROGRAMS[what]],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )

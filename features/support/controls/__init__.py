@@ -1,0 +1,1 @@
+"""Controls: the naive ways that scenarios must see fail."""

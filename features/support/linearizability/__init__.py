@@ -1,0 +1,1 @@
+"""Histories of concurrent clients, and whether they are linearizable."""

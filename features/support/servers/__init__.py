@@ -1,0 +1,1 @@
+"""Real servers, and what stands between them and their clients."""
