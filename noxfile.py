@@ -200,7 +200,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS if FOUND else False)
 def behave(session: nox.Session) -> None:
-    """Scenarios, on each Python found here (one file: nox -s behave-3.13 -- features/rx/contract.feature)."""
+    """Scenarios, on each Python found here (a part: nox -s behave-3.13 -- features/rx)."""
     if not FOUND:
         session.error(f"none of Python {', '.join(VERSIONS)} starts here; install one of them")
     install(session, "test", WHOLE)
