@@ -70,6 +70,9 @@ Feature: The package keeps to its map
       """
     And those of an agent are these, its output_queue, and what it was made with: description graph llm max_steps name timeout
 
+  Scenario: What the design document says where to change exists
+    Then every path on its page of changes is a file or folder, 30 or more of them
+
   Scenario: Every module says what it is, and what it exports
     Then every module has a docstring, and an __all__ of names that exist
 

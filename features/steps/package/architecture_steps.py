@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,8 +20,8 @@ from behave.runner import Context
 import rxlanggraph
 from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge, TaskRegistry, errors, state
 from rxlanggraph.agent import BaseAgent
-from support.cli.command import environment
-from support.cli.imports import imported_names, layers, modules, offences, package_imports
+from support.cli.command import ROOT, environment
+from support.cli.imports import SOURCE, imported_names, layers, modules, offences, package_imports
 
 # -- imports ---------------------------------------------------------------------------------------
 
@@ -195,6 +196,17 @@ def step_those_of_an_open_state_are_these(context: Context) -> None:
             return public_names(opened)
 
     assert asyncio.run(names_of_an_open_state()) == public_names(state.State)
+
+
+@then("every path on its page of changes is a file or folder, {count:d} or more of them")
+def step_every_path_on_its_page_of_changes_is_a_file_or_folder(
+    context: Context, count: int
+) -> None:
+    page = Path(ROOT, "docs/design.md").read_text().partition("## Where do I change ...?")[2]
+    paths = re.findall(r"`([a-z_0-9]+(?:/[a-z_0-9.]+)+|[a-z_]+\.py)`", page)
+    assert len(paths) >= count, paths
+    missing = [path for path in paths if not any((top / path).exists() for top in (ROOT, SOURCE))]
+    assert not missing, missing
 
 
 @then("every module has a docstring, and an __all__ of names that exist")
