@@ -1,10 +1,10 @@
-"""StateActor: no shared state at all. One writer owns it; everybody else sends commands.
+"""StateActor: no shared state at all. One thread owns the state; all others send commands.
 
-A command is applied on a thread of the actor's own, one after another, so a reducer needs no lock
-and never meets another one. What others see are snapshots in immutable containers.
+Commands are applied one after another on a thread of the actor's own, so a reducer needs no lock
+and never runs concurrently with another. What others see are snapshots in immutable containers.
 
-The thread knows the inbox, not the actor: an actor that is dropped unclosed is collected, and that
-ends the thread.
+The thread refers to the inbox, not to the actor: an actor that is dropped unclosed is collected,
+and that ends the thread.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class StateActor(Generic[_S, _C]):
     `close`. As a context manager, sync and async, the actor is closed at the end.
 
     Args:
-        initial: The first state. Its mappings, lists and sets are frozen, all the way down (see
-            `freeze`); any other object in it is handed out as it is, and is yours to leave as it
-            is: take frozen dataclasses and bytes instead of plain ones and bytearrays.
-        reducer: Gets the state and a command, returns the next state; a plain function without
-            side effects, neither async nor a generator. It sees the state as everybody does.
-        name: Of the thread, for people.
+        initial: The first state. Its mappings, lists and sets are frozen, recursively (see
+            `freeze`); any other object in it is handed out as it is, and you must not mutate it:
+            use frozen dataclasses and bytes instead of plain ones and bytearrays.
+        reducer: Takes the state and a command, and returns the next state; a plain function without
+            side effects, neither async nor a generator. It sees the same frozen state as observers.
+        name: Name of the thread, for people.
 
     Raises:
-        InvalidTypeError: ``reducer`` is no plain function, or ``initial`` contains itself.
+        InvalidTypeError: ``reducer`` is not a plain function, or ``initial`` contains itself.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class StateActor(Generic[_S, _C]):
         _check_reducer(reducer)
         self.name = name or f"rxlanggraph-actor-{next(_names)}"
         self._actor_thread = ActorThread(initial, reducer)
-        # An RLock, as a signal handler may send while its own thread does. Guards the
-        # `thread` and what is below: nothing gets into the inbox after the None that ends it.
+        # An RLock, as a signal handler may send while its own thread holds it. Guards the `thread`
+        # and what is below: nothing enters the inbox after the None that ends it.
         self._lock = fork_safe_rlock()
         self._closed = False
-        # Empty while there is a thread. Popped by the call that starts it: one step, which no
-        # signal handler can enter, or else it would start another one.
+        # Empty while there is a thread. Popped by the call that starts it: a single step, which no
+        # signal handler can interrupt; otherwise the handler would start a second thread.
         self._to_start = [self._actor_thread.run]
-        # A finalizer, so that a thread whose actor is gone does not wait for ever.
+        # A finalizer, so that the thread of a collected actor does not wait for ever.
         weakref.finalize(self, self._actor_thread.inbox.put, None).atexit = False
         announce(self)
 
@@ -90,9 +90,9 @@ class StateActor(Generic[_S, _C]):
     def states(self) -> Observable[_S]:
         """The current state, and then each later one, as an Observable.
 
-        Subscribed to and disposed of by any thread. Items come on the actor's thread, one at a
-        time, in order, none left out; it completes when the actor is closed. An observer that
-        raises is told nothing more, and does no harm to others.
+        May be subscribed to and disposed of from any thread. Items arrive on the actor's thread,
+        one at a time, in order, without gaps; it completes when the actor is closed. An observer
+        that raises gets nothing more; the others are not affected.
         """
 
         def subscribe(
@@ -112,10 +112,11 @@ class StateActor(Generic[_S, _C]):
         return Observable(subscribe)
 
     def send(self, command: _C) -> None:
-        """Have ``command`` applied; do not wait for it.
+        """Apply ``command``; do not wait for it.
 
-        Any thread, also a reducer and a signal handler; never blocks. Commands of one thread are
-        applied in the order of sending. If the reducer raises, the state stays, and it is logged.
+        Any thread, also in a reducer or a signal handler; never blocks. Commands of one thread are
+        applied in the order of sending. If the reducer raises, the state is unchanged, and the
+        error is logged.
 
         Raises:
             StateClosedError: The actor is closed.
@@ -124,15 +125,16 @@ class StateActor(Generic[_S, _C]):
         self._admit(partial(self._actor_thread.apply, command, None))
 
     def ask(self, command: _C) -> Reply[_S]:
-        """Have ``command`` applied; return the future of the state that it leads to.
+        """Apply ``command``; return the future of the resulting state.
 
         Any thread; never blocks. On a loop: ``await actor.ask(command)``; in a thread:
-        ``actor.ask(command).result(timeout)``. If the reducer raises, the state stays, and the
-        future has its error. Cancelling it before its turn takes the command back.
+        ``actor.ask(command).result(timeout)``. If the reducer raises, the state is unchanged, and
+        the future has the error. Cancelling the future before the command is applied withdraws the
+        command.
 
-        On the actor's own thread (in a reducer, in an observer) waiting for it would last for
-        ever: the future's own ways raise BlockingCallError there. Those that know nothing of it,
-        as ``concurrent.futures.wait``, cannot tell.
+        On the actor's own thread (in a reducer, in an observer) the wait would last for ever: the
+        future's own methods raise BlockingCallError there. Functions outside of it, such as
+        ``concurrent.futures.wait``, cannot detect this.
 
         Raises:
             StateClosedError: The actor is closed.
@@ -151,7 +153,7 @@ class StateActor(Generic[_S, _C]):
             self._actor_thread.check_process()
             if not self._closed:
                 self._start()
-            if self._closed:  # perhaps by a signal handler, since
+            if self._closed:  # perhaps meanwhile, by a signal handler
                 return False
             self._actor_thread.inbox.put(step)
             return True
@@ -181,17 +183,17 @@ class StateActor(Generic[_S, _C]):
     def close(self) -> None:
         """Refuse new commands, apply those that were sent, and end the thread.
 
-        Any thread; blocks until the thread has ended (in a reducer or an observer of this actor
-        it does not wait). Idempotent. The last `state` stays.
+        Any thread; blocks until the thread has ended (in a reducer or an observer of this actor it
+        does not wait). Idempotent. The last `state` stays available.
         """
         self._seal()
         thread = self._actor_thread.thread
-        # One that is just being started, by whom this interrupts, cannot be waited for.
+        # A thread whose start this call interrupts, in a signal handler, cannot be waited for.
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join()
 
     async def aclose(self) -> None:
-        """Do what `close` does, awaiting. Any loop. Cancelling it ends the waiting only."""
+        """Async form of `close`. Any loop. Cancelling it ends only the waiting."""
         self._seal()
         thread = self._actor_thread.thread
         if thread is not None and thread.is_alive():
@@ -232,7 +234,7 @@ class StateActor(Generic[_S, _C]):
 
 
 def _check_reducer(reducer: object) -> None:
-    # An object is called by way of its class.
+    # A callable object is called through its class.
     if not callable(reducer) or not (_is_plain(reducer) and _is_plain(type(reducer).__call__)):
         raise InvalidTypeError(
             "reducer must be a plain function, neither async nor a generator, which returns the "
@@ -254,7 +256,7 @@ def _is_plain(function: Any) -> bool:
 class Reply(Future[_S]):
     """The answer to one ``ask``: a ``concurrent.futures.Future`` that can be awaited, too.
 
-    Cancelled before its turn, it takes its command back; later, cancelling does nothing.
+    Cancelling it before the command is applied withdraws the command; later it has no effect.
     """
 
     def __init__(self, thread: ActorThread[_S, Any]) -> None:
@@ -262,29 +264,29 @@ class Reply(Future[_S]):
         self._actor_thread = thread
 
     def result(self, timeout: float | None = None) -> _S:
-        """As of any future; in a reducer of the very actor it would wait for itself.
+        """As for any future; in a reducer of the same actor it would wait for itself.
 
         Raises:
-            BlockingCallError: That was tried.
-            WrongProcessError: The actor's thread is in the process that this was forked from.
+            BlockingCallError: Called on the thread of that actor.
+            WrongProcessError: The actor's thread is in the process that this one was forked from.
         """
         self._refuse_own_thread()
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """As of any future; in a reducer of the very actor it would wait for itself.
+        """As for any future; in a reducer of the same actor it would wait for itself.
 
         Raises:
-            BlockingCallError: That was tried.
+            BlockingCallError: Called on the thread of that actor.
         """
         self._refuse_own_thread()
         return super().exception(timeout)
 
     def __await__(self) -> Generator[Any, None, _S]:
-        """Wait on the running event loop; cancelling that cancels this.
+        """Wait on the running event loop; cancelling the wait cancels this future.
 
         Raises:
-            BlockingCallError: In a reducer of the very actor: it would wait for itself.
+            BlockingCallError: In a reducer of the same actor: it would wait for itself.
         """
         self._refuse_own_thread()
         return asyncio.wrap_future(self).__await__()
@@ -304,15 +306,15 @@ class Subscription(Generic[_S]):
 
     def __init__(self, observer: abc.ObserverBase[_S]) -> None:
         self.observer = observer
-        # Cleared once, by any thread; read on the actor's.
+        # Cleared once, from any thread; read on the actor's thread.
         self.active = True
 
 
 class ActorThread(Generic[_S, _C]):
-    """What happens on the actor's thread, and is confined to it where nothing else is said.
+    """What happens on the actor's thread, and is confined to it unless stated otherwise.
 
-    The inbox holds what is to be done, in order; None is the end. Any thread, a signal handler or a
-    finalizer may put (a ``SimpleQueue`` can be entered again).
+    The inbox holds the steps to execute, in order; None is the end. Any thread, a signal handler or
+    a finalizer may put (a ``SimpleQueue`` is reentrant).
     """
 
     def __init__(self, initial: _S, reducer: Callable[[_S, _C], _S]) -> None:
@@ -320,9 +322,9 @@ class ActorThread(Generic[_S, _C]):
         self.ended: Future[None] = Future()
         # Guarded by the lock of the actor, which starts it.
         self.thread: threading.Thread | None = None
-        # Written in a forked child, before its own code goes on: why there is no thread.
+        # Set in a forked child, before its own code continues: why there is no thread.
         self.elsewhere: WrongProcessError | None = None
-        # Written on the thread, as a whole; read by anyone.
+        # Written on the thread, replaced whole; read by any thread.
         self.state: _S = freeze(initial)
         self._reducer = reducer
         self._subscriptions: list[Subscription[_S]] = []
@@ -333,19 +335,19 @@ class ActorThread(Generic[_S, _C]):
             raise WrongProcessError(*self.elsewhere.args)
 
     def run(self) -> None:
-        """Take steps until the end; then tell every observer."""
+        """Execute steps until the end; then complete every observer."""
         while (step := self.inbox.get()) is not None:
             try:
                 step()
-            except BaseException:  # of a done-callback; the thread has others to serve
+            except BaseException:  # from a done-callback; the thread has other steps to execute
                 _logger.exception("a callback of an actor failed")
-            del step  # or the last command would be kept until the next one
+            del step  # otherwise the last command is kept until the next one
         for subscription in self._subscriptions:
             self._tell(subscription, lambda observer: observer.on_completed())
         self.ended.set_result(None)
 
     def apply(self, command: _C, reply: Reply[_S] | None) -> None:
-        """Have the reducer make the next state; tell observers, then who reply."""
+        """Make the next state with the reducer; notify the observers, then resolve ``reply``."""
         if reply is not None and not reply.set_running_or_notify_cancel():
             return
         try:
@@ -364,7 +366,7 @@ class ActorThread(Generic[_S, _C]):
     def _reduce(self, command: _C) -> _S:
         try:
             state = self._reducer(self.state, command)
-        except StopIteration as error:  # which no future of asyncio takes
+        except StopIteration as error:  # asyncio's futures refuse it
             raise RuntimeError("the reducer raised StopIteration") from error
         if inspect.iscoroutine(state) or inspect.isgenerator(state):
             state.close()
@@ -376,7 +378,7 @@ class ActorThread(Generic[_S, _C]):
         )
 
     def subscribe(self, subscription: Subscription[_S]) -> None:
-        """Tell a new observer the state, and from now on each later one."""
+        """Send a new observer the state, and from now on each later one."""
         self._subscriptions.append(subscription)
         self._tell_state(subscription)
 
@@ -398,7 +400,7 @@ class ActorThread(Generic[_S, _C]):
             return
         try:
             notify(subscription.observer)
-        except BaseException:  # whatever it is, the thread has others to serve
+        except BaseException:  # any error: the thread has other observers
             _logger.exception("an observer of an actor failed; it is told nothing more")
             subscription.active = False
             self.unsubscribe(subscription)
@@ -408,18 +410,18 @@ class ActorThread(Generic[_S, _C]):
 
 
 def freeze(value: Any, before: Any = None) -> Any:
-    """Return ``value`` with its containers copied into immutable ones, all the way down.
+    """Return ``value`` with its containers copied into immutable ones, recursively.
 
     Mappings become read-only mappings, lists and tuples tuples, sets frozensets; anything else is
-    taken as it is, and should be immutable itself (a frozen dataclass, say). Any thread.
+    kept as it is, and should be immutable itself (a frozen dataclass, say). Any thread.
 
     Args:
-        value: Anything without a circle.
-        before: An earlier result. Parts of ``value`` that are parts of it, in the same place, are
-            taken without another look: so a small change costs little.
+        value: Anything without reference cycles.
+        before: An earlier result. Parts of ``value`` that are the same objects, in the same place,
+            as parts of it are reused without another look: a small change costs little.
 
     Raises:
-        InvalidTypeError: ``value`` contains itself, or is too deep.
+        InvalidTypeError: ``value`` contains itself, or is nested too deeply.
     """
     try:
         return _frozen(value, before)
@@ -445,6 +447,6 @@ def _frozen(value: Any, before: Any) -> Any:
 def _frozen_sequence(items: list[Any] | tuple[Any, ...], before: tuple[Any, ...]) -> Any:
     old = before + (None,) * (len(items) - len(before))
     frozen = [_frozen(item, was) for item, was in zip(items, old, strict=False)]
-    # A named tuple stays one.
+    # A named tuple keeps its type.
     made = getattr(type(items), "_make", tuple)
     return made(frozen)

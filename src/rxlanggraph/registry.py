@@ -1,4 +1,4 @@
-"""TaskRegistry: who is in flight.
+"""TaskRegistry: which tasks are in flight.
 
 What breaks without it: a plain set that threads fill and done-callbacks empty raises "Set changed
 size during iteration", and ``list(tasks)`` followed by an await misses whatever arrives meanwhile.
@@ -6,15 +6,15 @@ size during iteration", and ``list(tasks)`` followed by an await misses whatever
 Invariants kept here (numbers as in docs/design.md):
 
 2. A task is in the table from before ``add`` returns until it has ended. It leaves exactly once:
-   only the one who pops its entry counts it.
+   only the call that pops its entry counts it.
 3. Admission and sealing are one critical section: what ``close`` returns is all that was admitted.
-4. ``_lock`` is never held while a callback, ``cancel``, or anything else of the user's runs.
-5. ``_lock`` is an RLock: a signal handler or a finalizer may enter on top of the thread that holds
-   it. Each section is therefore written so that a second one, run whole between any two of its
-   lines, leaves both right; where the order of two lines matters for that, a comment says so.
+4. ``_lock`` is never held while a callback, ``cancel``, or any other user code runs.
+5. ``_lock`` is an RLock: a signal handler or a finalizer may enter while its own thread holds it.
+   Each section is therefore written so that a second one, run as a whole between any two of its
+   lines, leaves both correct; where the order of two lines matters for that, a comment says so.
    Assumed of the interpreter: none runs *inside* ``self._n += 1`` on attributes or a single call
    into a built-in dict keyed by objects that hash by identity. CPython enters handlers and
-   finalizers at calls, loops and allocations only.
+   finalizers only at calls, loops and allocations.
 6. Nothing relies on the GIL: every shared field is read and written under ``_lock``.
 
 Standard library only.
@@ -62,15 +62,15 @@ TaskState = Literal["pending", "running", "cancelling", "finished"]
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """One task in flight, as it was when the snapshot was taken.
+    """One task in flight, at the time of the snapshot.
 
     Attributes:
-        id: Counts admissions to this registry from 1; never used twice.
+        id: Counts admissions to this registry from 1; never reused.
         name: As given to ``add``.
         thread_id: As given to ``add``: the conversation that the task works on.
         age: Seconds since it was admitted.
-        state: ``pending`` (not started, or not known to be), ``running``, ``cancelling`` (asked to
-            stop, not ended yet) or ``finished`` (about to leave).
+        state: ``pending`` (not started, or not known to have), ``running``, ``cancelling`` (asked
+            to stop, not ended yet) or ``finished`` (about to leave).
     """
 
     id: int
@@ -86,7 +86,7 @@ class RegistryStatistics:
 
     Attributes:
         submitted: Tasks ever admitted. Always the sum of the next four, unless unfinished tasks
-            were discarded by hand: those are counted here alone.
+            were discarded by hand: those are counted only here.
         succeeded: Tasks that left with a result.
         failed: Tasks that left with an exception.
         cancelled: Tasks that left cancelled.
@@ -102,13 +102,13 @@ class RegistryStatistics:
     peak_in_flight: int
 
 
-# What the table keeps of a task: (task, id, name, thread_id, admitted at). A plain tuple: making a
-# named one takes five times as long, which is a tenth of a future's whole life in here.
+# A table entry: (task, id, name, thread_id, admitted at). A plain tuple: making a named one takes
+# five times as long, a tenth of a future's whole life in here.
 Entry: TypeAlias = "tuple[Trackable, int, str | None, str | None, float]"
 
 
 class TaskRegistry:
-    """Every task in flight, under one lock: none lost, none leaked, always accountable.
+    """Every task in flight, under one lock: none lost, none leaked, always accounted for.
 
     Safe from any thread, from signal handlers and from finalizers. Nothing here blocks but
     `wait_idle`. Open, then closing (`close` was called, tasks are in flight), then closed (none).
@@ -123,21 +123,22 @@ class TaskRegistry:
         """Make an empty, open registry.
 
         Args:
-            lock: To share with other objects, one of which calls `_after_fork`; None makes one.
-            inside: Tells of which task the calling code is part, so that it cannot wait for itself.
+            lock: Shared with other objects, one of which calls `_after_fork`; None makes one.
+            inside: Returns the task that the calling code is part of, so that it cannot wait for
+                itself.
         """
         if lock is None:
             lock = fork_safe_rlock()
             announce(self)
-        # An RLock by invariant 5. It guards every field below; it is a leaf: nothing is locked
-        # while it is held. Held over dict look-ups and counters alone, and over one copy.
+        # An RLock by invariant 5. It guards every field below; it is a leaf: no other lock is taken
+        # while it is held. Held only for dict look-ups and counters, and for one copy.
         self._lock = lock
         self._entries: dict[Trackable, Entry] = {}
         # Tasks that were popped but whose future is being resolved: gone for len(), not for idle.
         self._leaving: dict[Trackable, Entry] = {}
         self._closed = False
         self._sweeps = 0
-        # How many left, by how; None for those that were let go of unfinished.
+        # How many left, by outcome; None for those removed unfinished.
         self._ended: dict[Outcome | None, int] = {
             "succeeded": 0,
             "failed": 0,
@@ -155,11 +156,11 @@ class TaskRegistry:
     def add(
         self, task: Trackable, *, name: str | None = None, thread_id: str | None = None
     ) -> None:
-        """Track ``task`` until it is done. Adding it again while it is tracked changes nothing.
+        """Track ``task`` until it is done. Adding it again while it is tracked has no effect.
 
         Any thread for a ``concurrent.futures.Future``; an ``asyncio`` task or future only on its
-        own loop, or before that loop runs. Never blocks. While a clean-up is sweeping, the task is
-        taken in and cancelled at once.
+        own loop, or before that loop runs. Never blocks. During the sweep of a clean-up, the task
+        is admitted and cancelled at once.
 
         Args:
             task: The future or task.
@@ -167,8 +168,8 @@ class TaskRegistry:
             thread_id: The conversation that it works on.
 
         Raises:
-            RegistryClosedError: After `close`. The task is not tracked, and not touched.
-            InvalidTypeError: ``task`` is no future.
+            RegistryClosedError: After `close`. The task is neither tracked nor touched.
+            InvalidTypeError: ``task`` is not a future.
             WrongThreadError: An asyncio task of a loop that runs in another thread.
         """
         if not isinstance(task, Future):
@@ -178,19 +179,19 @@ class TaskRegistry:
         try:
             welcome = self._enter(task, name, thread_id)
             task.add_done_callback(self._on_done)
-        except BaseException:  # of a signal handler, or of a future that is not the stock one
+        except BaseException:  # from a signal handler, or from a custom future
             self._leave(task, None)
             raise
         if not welcome:
             task.cancel()
 
     def _enter(self, task: Trackable, name: str | None, thread_id: str | None) -> bool:
-        """Admit ``task`` without watching it: whoever runs it says when it ended, with `_leave`.
+        """Admit ``task`` without watching it: its runner reports with `_leave` when it has ended.
 
         Any thread; never blocks.
 
         Returns:
-            False if a clean-up is sweeping, so that the task must be cancelled at once.
+            False during the sweep of a clean-up: the task must be cancelled at once.
 
         Raises:
             RegistryClosedError: After `close`.
@@ -200,11 +201,11 @@ class TaskRegistry:
         with self._lock:
             if task in entries:
                 return True
-            # Kept in a local: a handler that adds between two lines takes the next one.
+            # Kept in a local: a handler that adds a task between two lines takes the next id.
             self._last_id = number = self._last_id + 1
             entries[task] = (task, number, name, thread_id, now)
-            # Looked at after the insertion: a handler that closes between two lines of this
-            # section is seen here (invariants 3 and 5).
+            # Checked after the insertion: a handler that closes between two lines of this section
+            # is noticed here (invariants 3 and 5).
             if self._closed:
                 entries.pop(task, None)  # unless a handler closed, and cleaned up, in between
                 raise RegistryClosedError(
@@ -216,7 +217,7 @@ class TaskRegistry:
             return not self._sweeps
 
     def discard(self, task: Trackable) -> None:
-        """Stop tracking ``task``, if it is tracked. A done task counts by how it ended.
+        """Stop tracking ``task``, if it is tracked. A done task is counted by its outcome.
 
         Any thread; never blocks; neither cancels nor awaits the task.
         """
@@ -229,19 +230,19 @@ class TaskRegistry:
         resolve: Callable[[_T], object] | None = None,
         result: _T | None = None,
     ) -> bool:
-        """Say that ``task`` ended: it leaves and is counted; then ``resolve(result)`` is called.
+        """Remove ``task``, which has ended, and count it; then call ``resolve(result)``.
 
-        The registry is idle only after ``resolve`` returned, so that whoever waits for idle finds
-        the futures done. Any thread; blocks as long as ``resolve`` does, without the lock.
+        The registry is idle only after ``resolve`` returned, so that after a wait for idle the
+        futures are done. Any thread; blocks as long as ``resolve`` does, without the lock.
 
         Args:
-            task: The future or task; one that is not tracked changes nothing.
-            outcome: How it is counted; None for one that is let go of unfinished.
-            resolve: What is left to do before the registry may be called idle.
-            result: What to do it with.
+            task: The future or task; one that is not tracked has no effect.
+            outcome: How it is counted; None for a task that is removed unfinished.
+            resolve: What is left to do before the registry may count as idle.
+            result: The argument of ``resolve``.
 
         Returns:
-            True for the one caller that took it out, False for everyone after it.
+            True for the one call that removed it, False for every later one.
         """
         with self._lock:
             entry = self._entries.pop(task, None)
@@ -259,12 +260,12 @@ class TaskRegistry:
         return True
 
     def _left(self, task: Trackable) -> None:
-        # Invariant 4: called by the future without its lock, and takes ours for the table only.
+        # Invariant 4: the future calls this without its lock, and ours is held for the table only.
         self._leave(task, _outcome_of(task))
 
     def _gone(self, task: Trackable) -> None:
         with self._lock:
-            self._leaving.pop(task, None)  # not there where the callback of a future forks
+            self._leaving.pop(task, None)  # not there if a future's callback forks
             if self._entries or self._leaving:
                 return
             waiters, self._idle_waiters = self._idle_waiters, []
@@ -272,12 +273,12 @@ class TaskRegistry:
             wake()
 
     def _after_fork(self) -> None:
-        """Forget all tasks, counters but not: they are in flight in the parent. See `forking`."""
+        """Forget all tasks but not the counters: the tasks are the parent's. See `forking`."""
         self._entries, self._leaving = {}, {}
         self._idle_waiters = []
         self._sweeps = 0
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """How many tasks are in flight. Any thread; never blocks."""
@@ -292,9 +293,9 @@ class TaskRegistry:
     def snapshot(self) -> tuple[TaskInfo, ...]:
         """Every task in flight, in order of admission.
 
-        Any thread; never blocks. The table is copied under the lock, the infos are made from the
-        copy, outside it (4). ``list`` allocates all that the collector counts before it reads the
-        first entry, so that no finalizer can change the table half-way (5).
+        Any thread; never blocks. The table is copied under the lock, and the infos are made from
+        the copy, outside it (4). ``list`` makes every allocation that the collector counts before
+        it reads the first entry, so that no finalizer can change the table half-way (5).
         """
         with self._lock:
             entries = list(self._entries.values())
@@ -317,7 +318,7 @@ class TaskRegistry:
                 failed=ended["failed"],
                 cancelled=ended["cancelled"],
                 in_flight=in_flight,
-                peak_in_flight=max(self._peak, in_flight),  # a handler may look in between
+                peak_in_flight=max(self._peak, in_flight),  # a handler may read in between
             )
 
     # -- ending --------------------------------------------------------------------------------
@@ -330,23 +331,23 @@ class TaskRegistry:
         snapshot.
         """
         with self._lock:
-            # The flag before the copy: an admission that a handler makes in between is refused.
+            # The flag before the copy: an admission by a handler in between is refused.
             self._closed = True
             entries = list(self._entries.values())
         now = monotonic()
         return tuple(info_of(entry, now) for entry in entries)
 
     def cancel_all(self) -> int:
-        """Ask every task in flight to cancel. To be cancelled is not to have ended: then wait.
+        """Ask every task in flight to cancel. Cancelled is not ended: wait for them afterwards.
 
-        Any thread; never blocks. Tasks of another loop are told through that loop.
+        Any thread; never blocks. Tasks of another loop are cancelled through that loop.
 
         Returns:
             How many were asked.
 
         Raises:
-            KeyboardInterrupt, SystemExit: In the main thread, of a done-callback or a signal
-                handler, when all have been asked. Whatever else one of them raises is logged.
+            KeyboardInterrupt, SystemExit: In the main thread, from a done-callback or a signal
+                handler, after all have been asked. Any other exception of theirs is logged.
         """
         tasks = self._tasks()
         interrupt = None
@@ -365,10 +366,10 @@ class TaskRegistry:
         Any thread but that of a loop on which a tracked task runs. Blocks.
 
         Args:
-            timeout: Seconds; None waits for ever, 0 only looks.
+            timeout: Seconds; None for no limit, 0 only checks.
 
         Returns:
-            True when nothing is in flight, False when the time is over.
+            True when nothing is in flight, False on timeout.
 
         Raises:
             BlockingCallError: Called on a loop that a tracked task needs; nothing was waited for.
@@ -389,7 +390,7 @@ class TaskRegistry:
             self._wait_ends(gate.release)
 
     def _check_outside(self, method: str) -> None:
-        """Insist that ``method``, which waits for all tasks, is not called in one of them.
+        """Check that ``method``, which waits for all tasks, is not called in one of them.
 
         Any thread; never blocks.
 
@@ -409,10 +410,10 @@ class TaskRegistry:
         Any loop. Cancelling the wait leaves the tasks as they are.
 
         Args:
-            timeout: Seconds; None waits for ever.
+            timeout: Seconds; None for no limit.
 
         Returns:
-            True when nothing is in flight, False when the time is over.
+            True when nothing is in flight, False on timeout.
 
         Raises:
             DeadlockError: Awaited in a run that is tracked.
@@ -421,12 +422,12 @@ class TaskRegistry:
         return await self._until_idle(timeout)
 
     async def _until_idle(self, timeout: float | None) -> bool:
-        """Do what `wait_idle_async` does; for a task too that waits to be cancelled meanwhile."""
+        """Do what `wait_idle_async` does, even in a task that the wait is to cancel."""
         loop = asyncio.get_running_loop()
         idle = asyncio.Event()
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the waiting loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the waiting loop is closed
                 loop.call_soon_threadsafe(idle.set)
 
         if not self._wait_begins(wake):
@@ -454,15 +455,15 @@ class TaskRegistry:
 
 
 def info_of(entry: Entry, now: float) -> TaskInfo:
-    """What is told of ``entry`` at the time ``now``. Any thread; without the registry's lock."""
+    """Make the info of ``entry`` at the time ``now``. Any thread; without the registry's lock."""
     task, number, name, thread_id, since = entry
     return TaskInfo(number, name, thread_id, now - since, _state_of(task))
 
 
 def _outcome_of(task: Trackable) -> Outcome:
-    """How ``task`` ended, which is done. Any thread; takes no lock."""
+    """The outcome of ``task``, which is done. Any thread; takes no lock."""
     # A done future never changes, so its fields may be read without its lock. The public
-    # cancelled() and exception() take that lock once each: half the price of the whole registry.
+    # cancelled() and exception() take that lock once each: half the cost of the whole registry.
     # Both kinds of future have had these two fields, with these values, since Python 3.2.
     if task._exception is not None:
         return "failed"
@@ -480,10 +481,10 @@ def _cancel(task: Trackable) -> None:
 
 
 def _check_asyncio(task: object) -> None:
-    """Insist that ``task``, which is no stock future, is of asyncio and may be added here.
+    """Check that ``task``, which is not a stock future, is of asyncio and may be added here.
 
     Raises:
-        InvalidTypeError: It is no future.
+        InvalidTypeError: It is not a future.
         WrongThreadError: Its loop runs in another thread.
     """
     if not asyncio.isfuture(task):
@@ -500,10 +501,10 @@ def _check_asyncio(task: object) -> None:
 
 
 def _check_may_wait(tasks: Callable[[], Iterable[Trackable]]) -> None:
-    """Insist that ``wait_idle`` may block here: on no loop that one of ``tasks()`` needs.
+    """Check that ``wait_idle`` may block here: not on a loop that one of ``tasks()`` needs.
 
     Raises:
-        BlockingCallError: It is one.
+        BlockingCallError: This is such a loop.
     """
     running = asyncio._get_running_loop()
     if running is None:

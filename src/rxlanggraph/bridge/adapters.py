@@ -1,6 +1,6 @@
-"""What a run can work with: compiled graphs, Runnables, async and sync functions.
+"""What a run can execute: compiled graphs, Runnables, async and sync functions.
 
-Told apart by their shape alone, so that importing this package does not import LangGraph.
+Recognised by their shape alone, so that importing this package does not import LangGraph.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GraphAdapter(Protocol):
     """Something that answers a message's content."""
 
     name: str
-    """For people: the graph's or the function's own name."""
+    """For people: the name of the graph or function itself."""
 
     def call(
         self, message: StreamMessage, config: Config | None, executor: Executor
@@ -40,11 +40,11 @@ class GraphAdapter(Protocol):
     def attempts(
         self, message: StreamMessage, config: Config | None, executor: Executor
     ) -> Callable[[], Awaitable[Any]]:
-        """Return what starts an attempt each time that it is called, also after a failed one."""
+        """Return a callable that starts one attempt per call, also after a failed one."""
 
 
 def adapt_graph(graph: Graph) -> GraphAdapter:
-    """Find out how ``graph`` is called. Any thread; never blocks.
+    """Determine how ``graph`` is called. Any thread; never blocks.
 
     Raises:
         InvalidTypeError: It cannot be called at all, or is a graph that was not compiled.
@@ -63,18 +63,18 @@ def adapt_graph(graph: Graph) -> GraphAdapter:
 
 def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable, but how
+        getattr(function, "__call__", None)  # noqa: B004 - how it is called, not whether
     )
 
 
-# Of plain functions: to look at a signature takes as long as to hand over a message. Weakly, as
-# a bridge keeps no function. Each access is one call of a built-in dict: any thread.
+# For plain functions: inspecting a signature takes as long as handing over a message. Weak, so that
+# a bridge keeps no function alive. Each access is one call of a built-in dict: any thread.
 _asked_by: weakref.WeakKeyDictionary[FunctionType, frozenset[str]] = weakref.WeakKeyDictionary()
 
 
 def _asked_for(function: Callable[..., Any]) -> frozenset[str]:
-    """Which of ``message`` and ``config`` the function has a parameter for, after the content."""
-    if type(function) is not FunctionType:  # others may be equal, and yet ask for something else
+    """Which of ``message`` and ``config`` are parameters of the function, after the content."""
+    if type(function) is not FunctionType:  # equal objects may have other parameters
         return _look_what_is_asked_for(function)
     asked = _asked_by.get(function)
     if asked is None:
@@ -85,10 +85,10 @@ def _asked_for(function: Callable[..., Any]) -> frozenset[str]:
 def _look_what_is_asked_for(function: Callable[..., Any]) -> frozenset[str]:
     try:
         own = inspect.signature(function, follow_wrapped=False).parameters
-        # What a wrapper passes on is for the function that it wraps to say.
+        # A wrapper passes its parameters on: the wrapped function decides.
         passes_on = any(each.kind is each.VAR_KEYWORD for each in own.values())
         parameters = inspect.signature(function).parameters if passes_on else own
-    except (TypeError, ValueError):  # some of C do not tell
+    except (TypeError, ValueError):  # some functions in C have no signature
         return frozenset()
     return frozenset(
         each.name
@@ -114,7 +114,7 @@ def _name_of(graph: Graph) -> str:
 
 
 class _Independent:
-    """An adapter whose attempts know nothing of each other."""
+    """An adapter whose attempts are independent of each other."""
 
     def attempts(
         self: GraphAdapter, message: StreamMessage, config: Config | None, executor: Executor
@@ -123,7 +123,7 @@ class _Independent:
 
 
 class _Runnable:
-    """Anything with LangChain's ``ainvoke``, compiled LangGraph graphs first of all."""
+    """Anything with LangChain's ``ainvoke``, above all compiled LangGraph graphs."""
 
     def __init__(self, runnable: Any) -> None:
         self.name = _name_of(runnable)
@@ -146,7 +146,7 @@ class _Runnable:
 
 
 class _AsyncFunction(_Independent):
-    """A coroutine function, or an object whose ``__call__`` is one."""
+    """A coroutine function, or an object with an async ``__call__``."""
 
     def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
         self.name = _name_of(function)
@@ -174,12 +174,12 @@ class _Function(_Independent):
         given = _given(self._asked, message, config)
         call = partial(copy_context().run, self._in_thread, message.content, given)
         value = await loop.run_in_executor(executor, call)
-        # A plain function may still hand back something to await: a lambda around a coroutine.
+        # A plain function may still return an awaitable: a lambda around a coroutine.
         return await value if inspect.isawaitable(value) else value
 
     def _in_thread(self, content: Any, given: dict[str, Any]) -> Any:
         try:
             return self._function(content, **given)
         except StopIteration as error:
-            # A future refuses a StopIteration, and whoever awaits it would wait for ever.
+            # A future refuses a StopIteration, and code awaiting it would wait for ever.
             raise RuntimeError(f"{self._function!r} raised StopIteration") from error

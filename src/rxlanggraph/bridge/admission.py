@@ -1,4 +1,4 @@
-"""AdmissionLimiter: how many runs may be admitted and not yet started, and who waits for room."""
+"""AdmissionLimiter: limits the runs admitted and not yet started; submitters wait for room."""
 
 from __future__ import annotations
 
@@ -15,45 +15,46 @@ __all__ = ["AdmissionLimiter"]
 
 
 class AdmissionLimiter:
-    """Room for ``limit`` runs that wait for their turn; submitters beyond it block.
+    """Room for ``limit`` runs that wait to start; submitters beyond it block.
 
-    First come, first served. A blocked submitter is woken when a good part of the room is free,
-    and not for each place: a thread that is woken for one place takes it, and blocks again.
+    First come, first served. Blocked submitters are woken once a good part of the room is free, not
+    for each place: a thread woken for a single place takes it, and blocks again.
 
-    Safe from any thread. A signal handler that submits may wait here too: it holds no lock then.
+    Safe to use from any thread. A signal handler that submits may wait here too: then no lock is
+    held.
 
     Args:
-        limit: None for no bound, which costs nothing.
+        limit: None for no limit, which costs nothing.
         lock: The lock of the bridge.
     """
 
     def __init__(self, limit: int | None, lock: threading.RLock) -> None:
         self.bounded = limit is not None
         self._limit = limit or 0
-        # Half of the room is enough for the loop to go on with until the submitter is there.
+        # Half of the room keeps the loop busy until the submitter has woken up.
         self._low = self._limit - max(1, self._limit // 2)
         # The lock of the bridge: guards the four below.
         self._lock = lock
-        # Who has room. May be more than the limit: see hold().
+        # The runs that have room. May be more than the limit: see hold().
         self._holders: set[Run] = set()
         self._gates: deque[tuple[threading.Lock, Run]] = deque()
         self._turned_away: dict[Run, LoopUnavailableError | DeadlockError] = {}
         self._closed = False
 
     def acquire(self, run: Run, *, may_block: bool) -> bool:
-        """Take room for ``run``; if there is none, wait for it. Any thread; blocks if it may.
+        """Take room for ``run``; if there is none, wait. Any thread; blocks if ``may_block``.
 
-        An exception raised into the wait (Ctrl-C) gives the place back. After `close` it returns
-        at once: the registry refuses the run then.
+        An exception raised during the wait (Ctrl-C) gives the place back. After `close` it returns
+        at once: the registry then refuses the run.
 
         Returns:
-            False if there is no room, and it must not block.
+            False if there is no room and ``may_block`` is False.
 
         Raises:
-            LoopUnavailableError: The loop has paused meanwhile: see `turn_away`.
-            DeadlockError: In a run, or on a loop, on which the room depends.
+            LoopUnavailableError: The loop paused during the wait: see `turn_away`.
+            DeadlockError: Called in a run, or on a loop, that the room depends on.
         """
-        with self._lock:  # one section: room that is seen is taken
+        with self._lock:  # one critical section: check and take
             if self._closed:
                 return True
             if len(self._holders) < self._limit and not self._gates:
@@ -81,7 +82,7 @@ class AdmissionLimiter:
         return True
 
     def crowd(self, gate: threading.Lock, run: Run) -> tuple[list[Waiter], int]:
-        """See `deadlocks.Room`: of the room that ``gate`` is to open for ``run``. Never blocks."""
+        """See `deadlocks.Room`: for the room that ``gate`` opens to ``run``. Never blocks."""
         with self._lock:
             if (gate, run) not in self._gates:
                 return [], 0  # it is open
@@ -89,9 +90,10 @@ class AdmissionLimiter:
             return [*self._holders, *(other for _, other in ahead)], self._low
 
     def hold(self, run: Run) -> None:
-        """Take room for ``run`` whether there is any or not. Any thread; never blocks.
+        """Take room for ``run`` even beyond the limit. Any thread; never blocks.
 
-        For what must not wait, because room comes of it: then others wait for so much longer.
+        For runs that must not wait because they will make room: waiting submitters wait longer
+        instead.
         """
         with self._lock:
             if not self._closed:
@@ -102,7 +104,7 @@ class AdmissionLimiter:
                 review()
 
     def release(self, run: Run) -> None:
-        """Free the room that ``run`` has, if it has any. Any thread; never blocks."""
+        """Free the room that ``run`` has, if any. Any thread; never blocks."""
         with self._lock:
             self._holders.discard(run)
             if not self._gates or len(self._holders) > self._low:
@@ -113,7 +115,7 @@ class AdmissionLimiter:
                 gate.release()
 
     def turn_away(self, error: LoopUnavailableError) -> None:
-        """Have everyone who waits raise ``error`` instead. Any thread; never blocks."""
+        """Make every waiting submitter raise ``error`` instead. Any thread; never blocks."""
         with self._lock:
             gates, self._gates = self._gates, deque()
             for gate, run in gates:
@@ -121,7 +123,7 @@ class AdmissionLimiter:
                 gate.release()
 
     def refuse(self, gate: threading.Lock, run: Run, error: DeadlockError) -> None:
-        """Have whoever waits at ``gate`` raise ``error``; see `deadlocks.Room`. Never blocks."""
+        """Make the submitter at ``gate`` raise ``error``; see `deadlocks.Room`. Never blocks."""
         with self._lock:
             if (gate, run) in self._gates:
                 self._gates.remove((gate, run))
@@ -129,7 +131,7 @@ class AdmissionLimiter:
                 gate.release()
 
     def close(self) -> None:
-        """Let everyone through who waits. Any thread; never blocks."""
+        """Let all waiting submitters through, and later ones too. Any thread; never blocks."""
         with self._lock:
             self._closed = True
             gates, self._gates = self._gates, deque()
@@ -139,7 +141,7 @@ class AdmissionLimiter:
 
 
 class _RoomFor:
-    """What one blocked submitter waits for."""
+    """The room that one blocked submitter waits for."""
 
     def __init__(self, admission: AdmissionLimiter, gate: threading.Lock, run: Run) -> None:
         self._wanted = gate, run

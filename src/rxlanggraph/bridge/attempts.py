@@ -1,13 +1,13 @@
-"""Attempts at one message: whether another one begins, and where it goes on.
+"""Attempts at one message: whether another one begins, and from where it resumes.
 
-What breaks without it: an attempt that sends its message again puts it into the thread's state
-again, and runs again what had ended; and a policy by exclusion ("retry all but a KeyError") takes
-cancelling for one more reason to begin again.
+What breaks without it: an attempt that sends its message again adds it to the thread's state again,
+and repeats work that had ended; and a retry policy by exclusion ("retry all but a KeyError") treats
+cancellation as one more reason to try again.
 
-A graph that keeps checkpoints goes on from where the failed attempt left the thread. What that is,
-the thread itself says: what is saved there is compared with what was before the attempt. LangGraph
-saves a message as a checkpoint, and an answer (``Command``) as writes that are pending on the
-checkpoint that asked.
+A graph that keeps checkpoints resumes from where the failed attempt left the thread. That state is
+read from the thread itself: what is saved there is compared with what was saved before the attempt.
+LangGraph saves a message as a checkpoint, and an answer (``Command``) as writes that are pending on
+the checkpoint that asked.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from rxlanggraph.bridge.tracebacks import without_machinery
 
 __all__ = ["ThreadAttempts", "retried", "saver_of"]
 
-# What LangGraph's savers call the writes that belong to no channel of the graph.
+# The task id under which LangGraph's savers keep writes that belong to no channel of the graph.
 _ERROR, _INTERRUPT, _RESUME = "__error__", "__interrupt__", "__resume__"
-# The length of an interrupt's id: an answer whose keys are ids is a map of answers.
+# The length of an interrupt's id: an answer whose keys are ids is a mapping of answers.
 _ID_LENGTH = 32
 
 
 async def retried(
     retry: AsyncRetrying, attempt: Callable[[], Awaitable[Any]], may_go_on: Callable[[], bool]
 ) -> Any:
-    """Call ``attempt`` as often as ``retry`` says. On the loop.
+    """Call ``attempt`` as often as ``retry`` allows. On the loop.
 
     tenacity's own loop lets its policy decide about everything that an attempt raises. Here it
-    decides about an `Exception` alone, and only as long as ``may_go_on`` returns True; all else,
-    cancelling included, goes straight out.
+    decides only about an `Exception`, and only while ``may_go_on`` returns True; everything else,
+    cancellation included, propagates at once.
     """
     retry = retry.copy()
     retry.begin()
@@ -71,9 +71,9 @@ async def retried(
 
 
 def saver_of(graph: Any) -> Any:
-    """The checkpoint saver of ``graph``, or of what it wraps; None without one that a loop can use.
+    """Return the checkpoint saver of ``graph`` or what it wraps; None if a loop can use none.
 
-    Of a sequence, that of its first step: None for an input reaches no other.
+    For a sequence, that of its first step: None for an input reaches no other.
     """
     *_, innermost = layers_of(graph)
     saver = getattr(innermost, "checkpointer", None)
@@ -81,15 +81,15 @@ def saver_of(graph: Any) -> Any:
 
 
 class _Saved(NamedTuple):
-    """What a thread's latest checkpoint is, and what is pending on it."""
+    """A thread's latest checkpoint, and the writes pending on it."""
 
     checkpoint_id: str
     writes: list[tuple[str, str, Any]]
     as_bytes: Any
-    """The writes, to be compared: their values need not be."""
+    """The writes, for comparison: their values need not be comparable."""
 
     def questions(self) -> dict[str, str]:
-        """The task of each question that is pending, by the question's id."""
+        """The task of each pending question, by the question's id."""
         return {
             interrupt.id: task
             for task, channel, interrupts in self.writes
@@ -103,10 +103,10 @@ class _Saved(NamedTuple):
 
 
 class ThreadAttempts:
-    """Starts the attempts at one message on a thread that is kept. Confined to the loop.
+    """Starts the attempts at one message on a thread with checkpoints. Confined to the loop.
 
     Args:
-        graph: What is called, with ``ainvoke``.
+        graph: The graph to call, with ``ainvoke``.
         saver: The checkpoint saver of the graph.
         content: The message's content.
         config: The run's config, with its thread.
@@ -125,7 +125,7 @@ class ThreadAttempts:
         self._failed = False
 
     async def __call__(self) -> Any:
-        """Make one attempt: the first, or one that goes on where the last one failed."""
+        """Make one attempt: the first, or one that resumes where the last one failed."""
         saved = await self._read()
         if self._failed and saved is not None and self._has_changed(saved):
             content, config = self._rest(saved), self._onward()
@@ -156,10 +156,10 @@ class ThreadAttempts:
         )
 
     def _rest(self, saved: _Saved) -> Any:
-        """What of the message is still to be sent: the answers that nobody has taken."""
+        """What of the message is still to be sent: the answers that have not been taken."""
         before = self._before
         if before is None or before.checkpoint_id != saved.checkpoint_id:
-            return None  # LangGraph's word for "go on"
+            return None  # LangGraph's way to say "resume"
         resume, task_of = _told_apart(self._content, before).resume, before.questions()
         if not _is_map(resume):
             return None
@@ -172,7 +172,7 @@ class ThreadAttempts:
         return type(self._content)(resume=untaken) if untaken else None
 
     def _onward(self) -> Config:
-        """The config from the second attempt on: from the latest checkpoint, branching no more."""
+        """The config from the second attempt on: the latest checkpoint, not a branch."""
         if not self._addressed:
             return self._config
         configurable = {**self._config.get("configurable", {}), "checkpoint_id": None}
@@ -190,10 +190,10 @@ def _is_map(resume: Any) -> bool:
 
 
 def _told_apart(content: Any, saved: _Saved | None) -> Any:
-    """``content``; an answer to the only question there is with the question's id.
+    """``content``; an answer to the only pending question is given that question's id.
 
-    LangGraph keeps an answer without one for whoever asks next, also after it was taken: in an
-    attempt that goes on after a failure, the same step's second question would get it too.
+    LangGraph keeps an answer without an id for the next question asked, even after it was taken: in
+    an attempt that resumes after a failure, the same step's second question would get it too.
     """
     if not _is_command(content) or content.resume is None or _is_map(content.resume):
         return content

@@ -37,40 +37,41 @@ __all__ = ["Retry", "RxPyLangGraphBridge", "submitter"]
 
 Retry: TypeAlias = "int | AsyncRetrying | None"
 _names = itertools.count(1)
-# With the one that each run has: what ThreadPoolExecutor allows for by default on the largest
-# machine. So whatever sync nodes wait for each other on asyncio's default executor can do so here.
+# Together with each run's own thread this makes what ThreadPoolExecutor allows by default on the
+# largest machine: sync nodes that can wait for each other on asyncio's default executor can do so
+# here.
 _SPARE_THREADS = 31
 
 
 class RxPyLangGraphBridge:
     """Runs messages through LangGraph graphs on one asyncio loop, for threads and Rx streams.
 
-    Every run is in `registry` from before its submitter has its future until it has really ended.
-    Messages of one ``thread_id`` run one after another, in order; all others side by side, up to
-    ``max_concurrency``. Safe from any thread. As a context manager, sync and async, it is closed
-    at the end: what is in flight is drained first, or cancelled at once if an exception leaves
-    the block.
+    Every run stays in `registry` from before its submitter gets the future until the run has really
+    ended. Messages with the same ``thread_id`` run one after another, in order; all others run
+    concurrently, up to ``max_concurrency``. Safe to use from any thread. As a context manager, sync
+    or async, it is closed at the end of the block: what is in flight is drained first, or cancelled
+    at once if an exception leaves the block.
 
     Args:
-        loop: A running loop to adopt; other bridges may adopt it too. It may pause: messages are
-            refused meanwhile, and what is in flight is given up when that takes long. Sync code of
-            runs goes to threads of their bridge; the loop's default executor is left as it is.
-            None: the bridge owns a loop, in a daemon thread of its own that starts with the first
-            message.
-        max_concurrency: How many runs may be on at once. A run counts until it has really ended:
-            a sync function that goes on in its thread after a timeout holds its slot.
-        max_threads: How many threads execute sync code of runs, ``max_concurrency`` at least: each
-            run has one as soon as it needs one, and the runs take turns for what is left. A thread
-            that is idle for ten seconds ends. None: 31 more than ``max_concurrency``, so that one
-            run alone can have 32, as many as asyncio's own default executor has at most.
-        max_pending: How many messages may wait for their start; None for any number.
-        overflow: What a submitter beyond ``max_pending`` meets. ``"block"``: it waits.
-        timeout: Seconds for each run, from its start; None for ever. See `create_future_task`.
+        loop: A running loop to adopt; several bridges may adopt the same one. It may pause:
+            messages are refused meanwhile, and runs in flight are given up if the pause takes long.
+            Sync code of runs goes to threads of their bridge; the loop's default executor is left
+            alone. None: the bridge owns a loop, in a daemon thread of its own that starts with the
+            first message.
+        max_concurrency: How many runs may be active at once. A run counts until it has really
+            ended: a sync function that continues in its thread after a timeout keeps its slot.
+        max_threads: How many threads execute sync code of runs, at least ``max_concurrency``: each
+            run gets one as soon as it needs one, and the runs share the rest in turn. A thread that
+            is idle for ten seconds ends. None: 31 more than ``max_concurrency``, so that a single
+            run can have 32, the maximum of asyncio's own default executor.
+        max_pending: How many messages may wait to start; None for no limit.
+        overflow: What happens to a submitter beyond ``max_pending``. ``"block"``: it waits.
+        timeout: Seconds for each run, from its start; None for no limit. See `create_future_task`.
         name: Prefix of the threads' names, for people.
 
     Raises:
-        InvalidArgumentError: A number out of its range, or an unknown policy.
-        InvalidTypeError: ``loop`` is no event loop, or one on which nothing can be overridden.
+        InvalidArgumentError: A number is out of range, or a policy is unknown.
+        InvalidTypeError: ``loop`` is not an event loop, or its methods cannot be overridden.
     """
 
     def __init__(
@@ -93,18 +94,19 @@ class RxPyLangGraphBridge:
         if max_pending is not None:
             check_whole("max_pending", max_pending, least=1)
         _check_seconds("timeout", timeout)
-        # All set here and never again; what changes is inside, each with its own owner.
+        # All set here and never again; the mutable state is inside, each part with its own owner.
         self.max_concurrency = max_concurrency
         self.timeout = timeout
         self.name = name or f"rxlanggraph-{next(_names)}"
         self._engine = Engine(
             loop, max_concurrency, max_pending, self.name, spare_threads=spare_threads
         )
-        # The options of the last plain call, for the next one with the same graph: a mapper makes
-        # the same call for every message. Known weakly: they last as long as a run that has them,
-        # and an idle bridge keeps no graph. One reference, replaced whole, by any thread.
+        # The options of the last plain call, reused by the next call with the same graph: a mapper
+        # makes the same call for every message. Held weakly: they live as long as a run that has
+        # them, so an idle bridge keeps no graph alive. One reference, replaced whole, by any
+        # thread.
         self._recent: weakref.ref[RunOptions] | None = None
-        # A bridge that was dropped unclosed ends its loop; at exit the engine sees to itself.
+        # A bridge that is dropped unclosed ends its loop; at exit the engine shuts itself down.
         weakref.finalize(self, self._engine.abandon).atexit = False
 
     def __repr__(self) -> str:
@@ -114,7 +116,7 @@ class RxPyLangGraphBridge:
 
     @property
     def registry(self) -> TaskRegistry:
-        """Every run in flight. Its ``cancel_all``, ``snapshot`` and waits are yours to use."""
+        """Every run in flight. Its ``cancel_all``, ``snapshot`` and waits may be used freely."""
         return self._engine.registry
 
     def statistics(self) -> RegistryStatistics:
@@ -135,54 +137,56 @@ class RxPyLangGraphBridge:
         config: Mapping[str, Any] | None = None,
         name: str | None = None,
     ) -> Run:
-        """Have ``graph`` run on ``message``; return the future of its result.
+        """Run ``graph`` on ``message``; return the future of its result.
 
-        Any thread, the loop's own included; never blocks on the loop (with ``max_pending`` it
-        waits for room, which on the loop's own thread is refused). The run is registered before
-        this returns, sees the caller's contextvars, and starts when it is its turn. What a node
-        sends is no part of that node's graph: LangChain's config is not handed down to it.
-        ``functools.partial(bridge.create_future_task, graph)`` is a mapper for ``flat_map``.
+        May be called from any thread, the loop's own included; never blocks on the loop (with
+        ``max_pending`` it waits for room, which is refused on the loop's own thread). The run is
+        registered before this returns, sees the caller's contextvars, and starts when the scheduler
+        admits it. A message sent by a node is not part of that node's graph: LangChain's config is
+        not handed down to it. ``functools.partial(bridge.create_future_task, graph)`` is a mapper
+        for ``flat_map``.
 
-        Cancelling the future cancels the run, also before it started. It resolves the future at
-        once, while the coroutine's own clean-up still goes on.
+        Cancelling the future cancels the run, started or not. The future is resolved at once, while
+        the coroutine's own clean-up continues.
 
         Args:
             graph: A compiled LangGraph graph, a Runnable, or an async or sync function of the
-                content. Sync functions run in threads of the bridge. A function's later parameter
-                that is named ``message`` or ``config``, and has no default other than None, is
-                given the `StreamMessage`, or LangGraph's config of the run as a dictionary.
+                content. Sync functions run in threads of the bridge. If a function has a further
+                parameter named ``message`` or ``config``, without a default or with None, it is
+                passed the `StreamMessage`, or LangGraph's config of the run as a dictionary.
             message: A `StreamMessage`, or its content. A result whose status is not ``"ok"`` runs
-                nothing: the future resolves, in its turn, with that very result.
+                nothing: in its order, the future resolves with that same result.
             thread_id: The thread to run on, instead of the message's own; None keeps that. It may
-                also be named in LangGraph's way, by ``config`` or the graph's ``with_config``,
-                and is the same run's thread then: its lane's key, what the checkpointer sees as
-                ``configurable.thread_id``, and the result's.
-            timeout: Seconds for each attempt; None takes the bridge's. When it is over the future
-                is resolved and the run cancelled, which holds its slot until it has ended.
-            retry: How often to try again after an exception, with random exponential waits; or a
-                tenacity ``AsyncRetrying`` of your own. With a checkpointer, an attempt goes on
-                from what the failed one has saved. None begins once the run was cancelled, or the
+                also be named in LangGraph's way, by ``config`` or the graph's ``with_config``.
+                Either way it is the run's one thread: the key of its lane, the
+                ``configurable.thread_id`` that the checkpointer sees, and the result's thread.
+            timeout: Seconds for each attempt; None takes the bridge's. When it expires, the future
+                is resolved and the run is cancelled; the run keeps its slot until it has ended.
+            retry: How often to retry after an exception, with random exponential waits; or a
+                tenacity ``AsyncRetrying`` of your own. With a checkpointer, an attempt resumes from
+                what the failed one has saved. No attempt begins once the run is cancelled or the
                 bridge is closing.
-            errors: What a run that did not end well does to the future: ``"raise"`` its exception,
-                or ``"emit"`` the result with its ``status`` and ``error``.
-            config: LangGraph's config for the run. The message's ``metadata`` goes into that of
-                the config, over what is there, all but a ``run_id``: that LangGraph would take for
-                an earlier run, connected again.
+            errors: How a run that did not succeed resolves the future: ``"raise"`` with its
+                exception, or ``"emit"`` with the result, which has a ``status`` and an ``error``.
+            config: LangGraph's config for the run. The message's ``metadata`` is merged over the
+                config's, except for a ``run_id``: LangGraph would take that for an earlier run that
+                reconnects.
             name: Shown in snapshots and reports; None takes the graph's.
 
         Returns:
-            A ``concurrent.futures.Future`` of the result, a `StreamMessage`; also to be awaited,
+            A ``concurrent.futures.Future`` of the result, a `StreamMessage`. It can also be
+            awaited,
             on any asyncio loop: ``result = await bridge.create_future_task(graph, message)``.
 
         Raises:
             BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
             BlockingCallError: ``max_pending`` is reached, on the loop's own thread; or in a run, or
-                in the thread of another loop, on which the room depends (a `DeadlockError`).
-            InvalidTypeError: ``graph`` cannot run, a thread_id or ``name`` is no string, or
-                ``config`` no mapping.
-            InvalidArgumentError: A number out of its range, an unknown policy, or two thread_ids
-                that differ.
+                in the thread of another loop, that the room depends on (then a `DeadlockError`).
+            InvalidTypeError: ``graph`` cannot run, a thread_id or ``name`` is not a string, or
+                ``config`` is not a mapping.
+            InvalidArgumentError: A number is out of range, a policy is unknown, or two thread_ids
+                differ.
         """
         special = (timeout, retry, config, name) != (None, None, None, None) or errors != "raise"
         options = None if special or self._recent is None else self._recent()
@@ -205,9 +209,9 @@ class RxPyLangGraphBridge:
         name: str | None = None,
         group: ConcurrencyGroup | None = None,
     ) -> RunOptions:
-        """Check the options of `create_future_task`, and find out how ``graph`` is called.
+        """Check the options of `create_future_task`, and determine how ``graph`` is called.
 
-        An operator does it once for all its messages.
+        An operator does this once for all its messages.
         """
         if errors not in ("raise", "emit"):
             raise InvalidArgumentError(
@@ -246,27 +250,27 @@ class RxPyLangGraphBridge:
     ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
         """Return an Rx operator that runs ``graph`` on every message and emits every result.
 
-        The source may emit from any thread; so may ``on_next`` calls overlap, against the Rx
-        grammar. Runs begin in the order of arrival, but for those that wait for their thread's
-        turn. Results are emitted as runs end, one at a time, mostly on the loop's thread: a
-        subscriber that blocks belongs behind ``observe_on``. Disposing cancels the subscription's
-        runs. An item that is a result with another status than ``"ok"`` runs nothing and passes
-        through unchanged, as ``errors`` says: a later stage does not act on a missing answer.
-        Where the stream is awaited, ``await source.pipe(...)``, results come on the awaiting loop.
+        The source may emit from any thread; ``on_next`` calls may even overlap, against the Rx
+        grammar. Runs begin in order of arrival, except for those that wait for their lane. Results
+        are emitted as runs end, one at a time, mostly on the loop's thread: a subscriber that
+        blocks belongs behind ``observe_on``. Disposing cancels the subscription's runs. An item
+        that is a result with a status other than ``"ok"`` runs nothing and passes through
+        unchanged, as ``errors`` says: a later stage does not act on a missing answer. Where the
+        stream is awaited, ``await source.pipe(...)``, results arrive on the awaiting loop.
 
         Args:
             graph: As in `create_future_task`.
-            max_concurrency: How many runs of one subscription may be on at once; None leaves only
-                the bridge's bound.
-            ordered: Emit in order of the input, looking ahead at most twice ``max_concurrency``.
+            max_concurrency: How many runs of one subscription may be active at once; None leaves
+                only the bridge's limit.
+            ordered: Emit in input order, looking ahead at most twice ``max_concurrency``.
             thread_id: The thread of every message, or a function of the item that returns it;
                 None takes the message's own.
-            multitask_strategy: What a message does while another runs on its thread.
-                ``"enqueue"``: it waits for its turn.
+            multitask_strategy: What happens to a message while another runs on its thread.
+                ``"enqueue"``: it waits until that run has ended.
             timeout: As in `create_future_task`.
             retry: As in `create_future_task`.
-            errors: What a run that did not end well does to the stream. ``"raise"`` ends it with
-                the exception, as Rx does; ``"emit"`` emits the result, with its ``status`` and
+            errors: How a run that did not succeed affects the stream. ``"raise"`` ends it with the
+                exception, as Rx does; ``"emit"`` emits the result, with its ``status`` and
                 ``error``; ``"skip"`` logs it.
             config: As in `create_future_task`.
             name: As in `create_future_task`.
@@ -300,12 +304,12 @@ class RxPyLangGraphBridge:
     def cleanup_tasks(self, timeout: float | None = 5.0) -> CleanupReport:
         """Cancel everything in flight, and wait until it has ended; the bridge stays usable.
 
-        What arrives meanwhile is cancelled too. When this returns, nothing that was admitted
-        before still runs, unless the report names it. Any thread but the loop's own, also in a
+        What arrives meanwhile is cancelled too. When this returns, nothing that was admitted before
+        is still running, unless the report names it. Any thread but the loop's own, also from a
         signal handler; blocks.
 
         Args:
-            timeout: Seconds to wait; None waits for ever, 0 does not wait.
+            timeout: Seconds to wait; None for no limit, 0 does not wait.
 
         Raises:
             BlockingCallError: Called on the loop's own thread; nothing was cancelled.
@@ -315,31 +319,31 @@ class RxPyLangGraphBridge:
         return run_steps(cleanup_steps(self._engine, timeout), self._engine.registry)
 
     async def cleanup_tasks_async(self, timeout: float | None = 5.0) -> CleanupReport:
-        """Do what `cleanup_tasks` does, awaiting. Any loop.
+        """Async form of `cleanup_tasks`. Any loop.
 
-        Cancelling it stops the waiting; what was cancelled stays so. A run that awaits it on its
-        own bridge is cancelled like all others.
+        Cancelling it stops only the waiting; runs that were cancelled stay cancelled. A run that
+        awaits it on its own bridge is cancelled like all others.
 
         Args:
-            timeout: Seconds to wait; None waits for ever.
+            timeout: Seconds to wait; None for no limit.
         """
         return await run_steps_async(cleanup_steps(self._engine, timeout), self._engine.registry)
 
     def close(
         self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
     ) -> CleanupReport:
-        """Seal admission, drain, cancel the rest, and end the loop or give it back.
+        """Close admission, drain, cancel the rest, and end the loop or give it back.
 
-        Any thread but the loop's own, also in a signal handler or a finalizer; blocks. Calling it
+        Any thread but the loop's own, also from a signal handler or a finalizer; blocks. Calling it
         again waits again and changes nothing else.
 
         Args:
-            timeout: Seconds that runs in flight get to end by themselves; None for ever.
-            cancel_timeout: Seconds that cancelled ones get after that.
+            timeout: Seconds for runs in flight to end by themselves; None for no limit.
+            cancel_timeout: Seconds after that for cancelled runs to end.
 
         Raises:
             BlockingCallError: Called on the loop's own thread with something to wait for; nothing
-                was closed. With both timeouts 0 it may be called anywhere.
+                was closed. With both timeouts 0 it may be called from anywhere.
             DeadlockError: Called in a run of the bridge, likewise.
         """
         waits = None if timeout is None or cancel_timeout is None else timeout + cancel_timeout
@@ -356,9 +360,9 @@ class RxPyLangGraphBridge:
     async def aclose(
         self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
     ) -> CleanupReport:
-        """Do what `close` does, awaiting. Any loop but one that the bridge owns.
+        """Async form of `close`. Any loop but one that the bridge owns.
 
-        Cancelling it ends the loop, or gives it back, without more waiting.
+        Cancelling it ends the loop, or gives it back, without further waiting.
 
         Args:
             timeout: As in `close`.
@@ -431,10 +435,10 @@ def submitter(
     retry: Retry = None,
     errors: Literal["raise", "emit"] = "raise",
 ) -> Callable[[Any], Run]:
-    """Return `RxPyLangGraphBridge.create_future_task` for many messages of one ``graph``.
+    """Return `RxPyLangGraphBridge.create_future_task` bound to one ``graph``, for many messages.
 
     The arguments are those of that method, and are checked once instead of for each message. Any
-    thread; never blocks. What is returned is a function of the message, for any thread too.
+    thread; never blocks. The returned function of the message may be called from any thread too.
 
     Raises:
         InvalidTypeError, InvalidArgumentError: As in `RxPyLangGraphBridge.create_future_task`.

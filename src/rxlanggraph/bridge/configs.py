@@ -1,8 +1,8 @@
-"""LangGraph's config of a run: the thread that it names, and what of the message goes into it.
+"""LangGraph's config of a run: the thread that it names, and what it takes from the message.
 
 What breaks without it: a thread that only the config or the graph's ``with_config`` names is known
 to the checkpointer and not to the bridge, so runs of that thread overlap and lose each other's
-updates. Everything here is told by its shape alone: LangChain is not imported.
+updates. Everything here is recognised by its shape alone: LangChain is not imported.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = [
 
 Config: TypeAlias = Mapping[str, Any]
 
-# Where LangChain is not imported, nothing of it is in a context.
+# If LangChain has not been imported, no context holds anything of it.
 _LANGCHAIN = "langchain_core.runnables.config"
-# LangGraph takes an input whose metadata has the latest checkpoint's run_id for the same run,
-# connected again, and drops the input. A batch's own "run_id" in its messages must not do that.
+# LangGraph takes an input whose metadata has the latest checkpoint's run_id for the same run
+# reconnecting, and drops the input. A batch's own "run_id" in its messages must not do that.
 _NOT_PASSED_ON = frozenset({"run_id"})
 
 
 class NamedThread(NamedTuple):
-    """A thread, and who named it."""
+    """A thread, and where it was named."""
 
     thread_id: str
     by: str
@@ -45,11 +45,11 @@ class NamedThread(NamedTuple):
 def threads_of(graph: Any, config: Config | None) -> Iterator[NamedThread]:
     """Yield every thread that a call's ``config`` and the graph's own name. Any thread.
 
-    The graph's own config is what ``with_config`` has bound to it, to what it wraps, or to a step
-    of a sequence.
+    The graph's own config is what ``with_config`` has bound to it, to the graph that it wraps, or
+    to a step of a sequence.
 
     Raises:
-        InvalidTypeError: A config is no mapping, or a thread_id no string.
+        InvalidTypeError: A config is not a mapping, or a thread_id is not a string.
     """
     if config is not None:
         if not isinstance(config, Mapping):
@@ -80,11 +80,12 @@ def one_thread(named: Iterable[NamedThread]) -> NamedThread | None:
 def config_for(message: StreamMessage, config: Config | None) -> Config | None:
     """Return the config of the run on ``message``. Any thread; never blocks.
 
-    ``config`` with the message's thread, where checkpointers look for it, and its metadata, of
-    which LangGraph takes those under strings; ``config`` itself if the message has neither.
+    This is ``config`` with the message's thread, where checkpointers look for it, and its metadata,
+    of which LangGraph takes the items with string keys; ``config`` itself if the message has
+    neither.
     """
     thread_id = message.thread_id
-    metadata: Mapping[Any, Any] = message.metadata  # nothing keeps its keys to strings
+    metadata: Mapping[Any, Any] = message.metadata  # its keys need not be strings
     if thread_id is None and not metadata:
         return config
     merged = {} if config is None else dict(config)
@@ -101,11 +102,11 @@ def config_for(message: StreamMessage, config: Config | None) -> Config | None:
 
 
 def context_of_its_own() -> Context:
-    """Return a copy of the caller's context for a run that is nobody's child. Any thread.
+    """Return a copy of the caller's context for a run without a parent run. Any thread.
 
-    It has every context variable but the config that LangChain hands down to what a node calls.
-    With that, a message that a node sends would run as the node's subgraph: on the parent's thread
-    and checkpointer, under its callbacks, and a question would be an error.
+    It has every context variable except the config that LangChain hands down to what a node calls.
+    With it, a message sent by a node would run as the node's subgraph: on the parent's thread and
+    checkpointer, under its callbacks, and a question would be an error.
     """
     context = copy_context()
     handed_down = getattr(sys.modules.get(_LANGCHAIN), "var_child_runnable_config", None)
@@ -129,7 +130,7 @@ def layers_of(graph: Any) -> Iterator[Any]:
 
 
 def configurable_of(graph: Any, config: Config) -> dict[str, Any]:
-    """What ``configurable`` will be where the input goes: the graph's own, then ``config``'s.
+    """The ``configurable`` where the input goes: the graph's own, updated with ``config``'s.
 
     Any thread; never blocks.
     """
@@ -146,7 +147,7 @@ def _own_config(graph: Any) -> Config | None:
 
 def _threads_in(config: Config, by: str) -> Iterator[NamedThread]:
     configurable = _mapping_in(config, "configurable", by)
-    # LangGraph takes the keys that it does not know for configurable ones.
+    # LangGraph treats keys that it does not know as configurable ones.
     for thread_id in (config.get("thread_id"), configurable.get("thread_id")):
         if thread_id is None:
             continue

@@ -1,20 +1,20 @@
-"""Who waits for whom, where runs wait for runs: a circle is refused to whoever would close it.
+"""Deadlock detection: a wait that would close a cycle of runs waiting for runs is refused.
 
 What breaks without it: a node that sends a message to its own thread and waits for the answer, or
-parents that hold every slot and wait for children, stand still for ever without a word.
+parents that hold every slot and wait for children, hang for ever without any message.
 
-A run that waits goes on when each run that it waits for has ended. A run that has begun ends,
-unless it waits itself. One that has not begins when nobody on its thread has to end before, its
-group has room, and its bridge a slot; so what it needs is that not all of those who hold these wait
-for ever. The largest set of waiting runs in which each needs the others is the deadlock. It comes
-about by a wait that begins, and is looked for then; or by a run that takes room without waiting for
-it, from under those who wait for room already: see `review`.
+A run that waits continues when each run that it waits for has ended. A run that has begun ends,
+unless it waits itself. A run that has not begun does so when no run has to end before it on its
+thread, its group has room, and its bridge has a free slot; so it needs only that not all holders of
+these wait for ever. The largest set of waiting runs in which each needs the others is the deadlock.
+It arises when a wait begins, and is searched for then; or when a run takes room without waiting for
+it, ahead of those already waiting for room: see `review`.
 
-Whoever waits in the thread of an event loop has that loop stand still: then no run on it begins or
-ends before what is waited for. So the loop itself is one that waits, run or no run.
+A wait that blocks the thread of an event loop stops that loop: until the awaited run has ended, no
+run on the loop begins or ends. So the loop itself counts as a waiter, with or without a run.
 
-Of all bridges together, as circles may go through several. What waits in the context of a run waits
-for it, with a time-out or without; what a node starts outside of its context is not known here.
+Covers all bridges together, as cycles may span several. A wait in the context of a run counts as
+that run's, with or without a timeout; what a node starts outside of its context is not known here.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class _Place(Protocol):
 
     @property
     def max_concurrency(self) -> int:
-        """How many of its runs may be on at once."""
+        """How many of its runs may be active at once."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop that they run on, once it is there."""
+        """The loop that they run on, once it exists."""
 
 
 class Waiter(Protocol):
-    """What is looked at of a run. Phases only go forward, so a late look errs on the safe side."""
+    """What the detector reads of a run. Phases only advance, so a late read is on the safe side."""
 
     @property
     def label(self) -> str:
-        """What it is, for people."""
+        """What it is called in messages for people."""
 
     @property
     def place(self) -> _Place:
@@ -57,14 +57,14 @@ class Waiter(Protocol):
 
     @property
     def group(self) -> Any:
-        """The subscription whose bound it shares, with its ``limit``; or None."""
+        """The subscription whose concurrency limit it shares, with its ``limit``; or None."""
 
     @property
     def thread_id(self) -> str | None:
-        """The thread that it runs on."""
+        """The thread_id that it works on."""
 
     def ahead(self) -> Iterable[Waiter]:
-        """Those that have to end before it is handed over to its loop."""
+        """The runs that have to end before it is handed over to its loop."""
 
     def running(self) -> bool:
         """Whether it has begun and not ended."""
@@ -74,21 +74,21 @@ class Waiter(Protocol):
 
 
 class Room(Protocol):
-    """Places for runs that have not begun, of which one is waited for."""
+    """A limited number of places for runs that have not begun, one of which is waited for."""
 
     def crowd(self) -> tuple[list[Waiter], int]:
-        """The runs that have a place, or get one before, and how many of them may keep it.
+        """The runs that have a place, or get one earlier, and how many of them may keep it.
 
-        If more of them may not begin, the place that is waited for may never come.
+        If more than that many cannot begin, the awaited place may never become free.
         """
 
     def refuse(self, error: DeadlockError) -> None:
-        """Have whoever waits for the place raise ``error``, unless it has come. Never blocks."""
+        """Make the wait for the place raise ``error``, unless it has succeeded. Never blocks."""
 
 
 @dataclass(frozen=True)
 class _StandingLoop:
-    """An event loop in whose thread somebody waits. A waiter, and its own place."""
+    """An event loop whose thread is blocked by a wait. A waiter, and its own place."""
 
     loop: asyncio.AbstractEventLoop
     max_concurrency = sys.maxsize
@@ -113,14 +113,15 @@ class _StandingLoop:
         return False
 
 
-# A lock of its own, held over the search, and under it at most that of a bridge. Guards _waits.
+# A lock of its own, held during the search; at most a bridge's lock is taken under it. Guards
+# _waits.
 _lock = fork_safe_rlock()
-# What each run waits for; more than once, if several of its nodes wait.
+# What each run waits for; several entries if several of its nodes wait.
 _waits: dict[Waiter, list[Waiter | Room]] = {}
 
 
 def begin_wait(run: Waiter, target: Waiter | Room) -> None:
-    """Say that ``run`` is about to wait for ``target``, until `end_wait`. Any thread.
+    """Record that ``run`` is about to wait for ``target``, until `end_wait`. Any thread.
 
     Raises:
         DeadlockError: It would wait for ever.
@@ -138,7 +139,7 @@ def begin_wait(run: Waiter, target: Waiter | Room) -> None:
 
 
 def end_wait(run: Waiter, target: Waiter | Room) -> None:
-    """Say that ``run`` does not wait for ``target`` any more. Any thread; never blocks."""
+    """Record that ``run`` no longer waits for ``target``. Any thread; never blocks."""
     with _lock:
         targets = _waits.get(run, [])
         if target in targets:
@@ -148,9 +149,9 @@ def end_wait(run: Waiter, target: Waiter | Room) -> None:
 
 
 def review() -> None:
-    """Refuse whoever waits for room that does not come any more. Any thread; never blocks.
+    """Refuse the waits for room that can no longer succeed. Any thread; never blocks.
 
-    For what takes room without waiting: those who wait for it already began when it still came.
+    Called when a run took room without waiting: the waits began when they could still succeed.
     """
     while _waits:
         with _lock:
@@ -173,10 +174,10 @@ def review() -> None:
 
 @contextmanager
 def waiting(run: Waiter | None, target: Waiter | Room) -> Iterator[None]:
-    """A block in which ``run``, if there is one, blocks its thread, to wait for ``target``.
+    """A block in which ``run``, if there is one, blocks its thread to wait for ``target``.
 
     Raises:
-        DeadlockError: It would wait for ever, or an event loop in whose thread this is.
+        DeadlockError: The run, or the event loop of this thread, would wait for ever.
     """
     loop = asyncio._get_running_loop()
     begun: list[Waiter] = []
@@ -192,12 +193,12 @@ def waiting(run: Waiter | None, target: Waiter | Room) -> Iterator[None]:
 
 
 def _who_waits() -> set[Waiter]:
-    # A run that ended, and left something behind that waits, holds nothing any more.
+    # A run that ended, and left code behind that still waits, no longer holds anything.
     return {each for each in _waits if each.running()}
 
 
 def _who_is_stuck() -> set[Waiter]:
-    """The largest set of those that wait in which each needs the others. Under the lock."""
+    """The largest set of waiting runs in which each needs the others. Under the lock."""
     stuck = _who_waits()
     while freed := {each for each in stuck if _goes_on(each, stuck)}:
         stuck -= freed
@@ -209,7 +210,7 @@ def _goes_on(run: Waiter, stuck: set[Waiter]) -> bool:
 
 
 def _comes(target: Waiter | Room, stuck: set[Waiter]) -> bool:
-    """Whether what is waited for comes, if all runs but those in ``stuck`` end."""
+    """Whether the target is reached if all runs but those in ``stuck`` end."""
     if not hasattr(target, "crowd"):
         return _ends(target, stuck)
     crowd, may_stay = target.crowd()

@@ -1,12 +1,12 @@
 """Engine: what happens to a run between its submission and its end.
 
-Threads meet the loop in `LoopInbox` alone. Everything here whose comment says so is confined to the
-loop's thread; the rest may be called from any.
+Threads meet the loop in `LoopInbox` alone. Everything here that is marked so is confined to the
+loop's thread; the rest may be called from any thread.
 
-Invariants kept here (numbers as in docs/design.md): 1, 2 and 9. A run gives back its turn, leaves
+Invariants kept here (numbers as in docs/design.md): 1, 2 and 9. A run gives back its slot, leaves
 the registry and resolves its future in that order and once, after its coroutine and the worker
-threads it started have ended. Where its future has to be resolved before (cancelled, timed out,
-loop gone), the turn and the registry entry still wait for the real end.
+threads it started have ended. Where its future has to be resolved earlier (cancelled, timed out,
+loop gone), the slot and the registry entry are still held until the real end.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ from rxlanggraph.registry import Trackable
 
 __all__ = ["Engine"]
 
-# Runs started before the loop gets to do something else. A guess, as for the hand-off's batch.
+# Runs started before other callbacks of the loop get a chance. A guess, as is the inbox's batch.
 _BURST = 64
-# What a callback of asyncio's ends its loop with.
+# Exceptions with which a callback ends an asyncio loop.
 _ENDING_LOOPS = (KeyboardInterrupt, SystemExit)
-# Seconds that runs, and then the loop, get to end when the interpreter exits. A guess: as long as
-# a person waits without wondering.
+# Seconds that runs, and then the loop, get to end when the interpreter exits. A guess: about as
+# long as a person waits without wondering.
 _AT_EXIT = 1.0
 
 
 class Engine:
-    """Everything of a bridge but its public face.
+    """Everything of a bridge behind its public API.
 
-    The loop's thread refers to this and not to the bridge, so that a bridge that was dropped
-    without being closed can be collected, and then ends its loop.
+    The loop's thread refers to this and not to the bridge, so that a bridge that is dropped
+    unclosed can be collected, and then ends its loop.
 
     Args:
         loop: The loop to adopt; None to own one.
-        max_concurrency: How many runs may be on at once.
-        max_pending: How many may be admitted and not started; None for any number.
+        max_concurrency: How many runs may be active at once.
+        max_pending: How many may be admitted and not started; None for no limit.
         name: Prefix of the threads' names.
-        spare_threads: How many worker threads there may be beside one for each run.
+        spare_threads: How many worker threads there may be in addition to one for each run.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class Engine:
         *,
         spare_threads: int = 0,
     ) -> None:
-        # The one lock of a bridge, shared by all its parts: a leaf, held over a few assignments
-        # at a time. One, so that a waiting thread knows what to release (see lock_released); an
-        # RLock by invariant 5. Guards _started here.
+        # The one lock of a bridge, shared by all its parts: a leaf, held for a few assignments at a
+        # time. There is only one, so that a waiting thread knows what to release (see
+        # lock_released); it is an RLock by invariant 5. Guards _started here.
         self.lock = fork_safe_rlock()
         self.max_concurrency = max_concurrency
         self.registry = RunRegistry(lock=self.lock, inside=current_run)
@@ -115,7 +115,7 @@ class Engine:
         try:
             self.wait_for_room(run)
             self.hand_over(run)
-        except BaseException:  # also of a signal handler, which may have let it in by half
+        except BaseException:  # also from a signal handler, perhaps half-way through admission
             if run in self.registry:
                 run.cancel()
             self._withdraw(run)
@@ -126,8 +126,8 @@ class Engine:
         """Make a run that sees the caller's contextvars. Any thread; never blocks.
 
         Args:
-            message: What it works on.
-            options: How.
+            message: The message to run on.
+            options: The options of the run.
             owner: Kept alive by the run until it has ended: its bridge.
         """
         run = Run(message, options, context_of_its_own(), self.inbox, owner)
@@ -137,11 +137,12 @@ class Engine:
         return run
 
     def wait_for_room(self, run: Run) -> None:
-        """Block until fewer than ``max_pending`` runs wait for their start.
+        """Block until fewer than ``max_pending`` runs wait to start.
 
-        What the bridge's own results lead to on the loop's thread, a later stage of the pipeline,
-        is let in at once, and starts before all others; so is what will run nothing. Each takes
-        the place of a run that was let in before, so there are never more than these.
+        A run that a result of this bridge led to, on the loop's thread (a later stage of the
+        pipeline), is admitted at once and starts before all others; so is a run that will execute
+        nothing. Each takes over from a run that was admitted before, so there are never more of
+        them than of those.
 
         Raises:
             BlockingCallError: There is no room, and this is the thread of the bridge's loop.
@@ -160,7 +161,7 @@ class Engine:
             )
 
     def on_own_loop(self) -> bool:
-        """Whether this is the thread of the bridge's loop, in a step of it."""
+        """Whether the caller is in a step of the bridge's loop, on its thread."""
         running = asyncio._get_running_loop()
         return running is not None and running is self.host.loop
 
@@ -191,16 +192,16 @@ class Engine:
             ) from error
 
     def drop(self, run: Run) -> None:
-        """Cancel ``run``, however far it has come. Any thread; never blocks."""
+        """Cancel ``run``, at whatever stage it is. Any thread; never blocks."""
         try:
             run.cancel()
         finally:
             self._withdraw(run)
 
     def _withdraw(self, run: Run) -> None:
-        """Take ``run``, which is cancelled, out of what it has not got into."""
+        """Give back the room of ``run``, which is cancelled; without a loop, unregister it too."""
         self.admission.release(run)
-        if self.inbox.loop is None:  # the loop will look at it otherwise
+        if self.inbox.loop is None:  # otherwise the loop processes it
             self.registry.leave(run, "cancelled")
 
     def was_cut_off(self, run: Run) -> bool:
@@ -208,7 +209,7 @@ class Engine:
         return run.cut_off or (run.cancelled() and self.registry.state != "open")
 
     def _start(self) -> None:
-        with self.lock:  # held over the start of a thread, so that two first users make one loop
+        with self.lock:  # held while the thread starts: two first callers make one loop
             if self._started:
                 return
             self.inbox.loop = self.host.start()
@@ -216,7 +217,7 @@ class Engine:
             atexit.register(self.exit)
             self._started = True
             if self.registry.state != "open":
-                self.stop_loop()  # a signal handler closed the bridge on top of this very call
+                self.stop_loop()  # a signal handler closed the bridge during this call
 
     # -- on the loop ---------------------------------------------------------------------------
 
@@ -229,14 +230,15 @@ class Engine:
                 if run.task is not None and (run.cancelled() or not run.task.cancelling()):
                     run.task.cancel()
             else:
-                # Also where it ended before it was registered: a run cancelled between the two.
+                # Also if it ended before it was registered, as a run that is cancelled between the
+                # two.
                 run.phase = Phase.ENDED
                 self._retire(run, run.outcome("cancelled", None, None, None))
 
     def _start_ready(self, *, in_place: bool = False) -> None:
-        """Start whoever may start; not more than a burst of them in one turn of the loop.
+        """Start the runs that are ready, at most one burst of them per iteration of the loop.
 
-        Not nested: a run that ends within its first step leaves the next one to the loop here.
+        Not re-entrant: a run that ends within its first step leaves the next one to the outer call.
         """
         if self._starting:
             return
@@ -260,28 +262,28 @@ class Engine:
         name, context = run.options.name, run.context
         del run.context  # it has a variable that refers to the run: a cycle for each message
         if passes_through(run.message):
-            # It had to take its turn, so as not to overtake what came before it on its thread.
+            # It was queued all the same, so as not to overtake earlier runs of its thread.
             context.run(self._pass_on, run)
             return
         coroutine = self._execute(run)
         try:
             task = self._tasks.start(coroutine, name=name, context=context, in_place=in_place)
-        except BaseException as error:  # of the loop's own task factory
+        except BaseException as error:  # from the loop's own task factory
             coroutine.close()
             self._finish(run, run.outcome("error", None, error, None))
             if is_interrupt(error):
                 raise_on_loop(error)
         else:
-            if run.task is None and not task.done():  # it has not taken its first step yet
+            if run.task is None and not task.done():  # its first step is still to come
                 task.add_done_callback(partial(self._never_began, run))
 
     def _pass_on(self, run: Run) -> None:
         run.scope = RunScope(run)
-        run_scope.set(run.scope)  # what hears of it is behind this run, like behind any other
+        run_scope.set(run.scope)  # its callbacks are downstream of this run, as of any other
         self._finish(run, run.message)
 
     def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
-        # _execute lets no cancelling out; so it was cancelled, by whomever, before its first step.
+        # _execute lets no cancellation out; so the task was cancelled before its first step.
         if task.cancelled():
             self._finish(run, run.outcome("cancelled", None, None, None))
 
@@ -295,39 +297,40 @@ class Engine:
         try:
             content = await self._attempts(run)
             if run.expired and run.options.retry is None:
-                status, content = "timed_out", None  # it swallowed the cancelling, and went on
+                status, content = "timed_out", None  # it swallowed the cancellation, and continued
         except asyncio.CancelledError as caught:
             status, error = self._cancelled_by(run, caught)
         except BaseException as caught:
             if asyncio._get_running_loop() is None:
-                raise  # GeneratorExit, from a loop that was closed over us: see loop_stopped()
+                raise  # GeneratorExit, from a loop closed while this ran: see loop_stopped()
             status = "timed_out" if caught is run.timeout_error else "error"
             error = without_machinery(caught)
         run.task = None
         result = run.outcome(status, content, error, monotonic() - run.since)
         if run.threaded and self._wait_for_threads(run, result):
-            run.resolve(result)  # its future does not wait for a thread that nobody can stop
+            run.resolve(result)  # the future does not wait for a thread that cannot be stopped
         elif status == "cancelled" and not run.cancelled():
-            # By others: by a loop that ends, most likely. Its guard has to hear of it first.
+            # From outside: most likely the loop is ending. Its guard has to be told first.
             asyncio.get_running_loop().call_soon(self._finish, run, result)
         else:
             self._finish(run, result)
         if error is not None and not self.host.owned and isinstance(error, _ENDING_LOOPS):
-            raise_on_loop(error)  # as asyncio has it; a loop of ours is nobody else's to end
-        # The error's traceback refers to this frame, as what called its own, and these to it.
+            raise_on_loop(error)  # as asyncio does; user code must not end a loop of ours
+        # The error's traceback refers to this frame and its callers' frames, and those to the
+        # error.
         del run, content, error, result
 
     def _cancelled_by(
         self, run: Run, caught: asyncio.CancelledError
     ) -> tuple[Status, BaseException | None]:
-        """Tell what a ``CancelledError`` that comes out of a run says about it."""
+        """Determine what a ``CancelledError`` that leaves a run says about it."""
         if run.cancelled():
             return "cancelled", None
         if run.expired:
             return "timed_out", None
         task = asyncio.current_task()
         if not run.child_cancelled or (task is not None and task.cancelling()):
-            return "cancelled", None  # by others, or by the graph itself
+            return "cancelled", None  # from outside, or by the graph itself
         error = RunError(f"the run of message {run.message.id} waited for a run that was cancelled")
         error.__cause__ = caught
         return "error", error
@@ -351,7 +354,7 @@ class Engine:
     def _may_retry(self, run: Run) -> bool:
         task = asyncio.current_task()
         assert task is not None
-        # Also where an attempt made an exception of its own out of being cancelled.
+        # Also if an attempt turned its cancellation into an exception of its own.
         return not (run.done() or task.cancelling() or self.registry.state != "open")
 
     async def _timed_attempt(self, run: Run, attempt: Callable[[], Awaitable[Any]]) -> Any:
@@ -359,7 +362,8 @@ class Engine:
         loop = asyncio.get_running_loop()
         run.expired = False
         if options.timeout is not None:
-            # In a context of its own: a handle keeps that for its whole time, also cancelled.
+            # In a context of its own: a handle keeps its context until it is due, even if
+            # cancelled.
             run.timer = loop.call_later(options.timeout, self._expire, run, context=Context())
         try:
             return await attempt()
@@ -374,15 +378,15 @@ class Engine:
         finally:
             if run.timer is not None:
                 run.timer.cancel()
-            del run, attempt  # what fails refers to this frame
+            del run, attempt  # the exception refers to this frame
 
     async def _threads_ended(self, run: Run) -> None:
-        # The next attempt must not overlap with what the last one left behind in a thread.
+        # The next attempt must not overlap with a thread that the last one left running.
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits there
                 loop.call_soon_threadsafe(ended.set)
 
         if self.threads.on_idle(run, wake):
@@ -397,7 +401,7 @@ class Engine:
             if run.options.retry is None:
                 self._resolve_early(run, "timed_out")
             else:
-                # A stuck attempt cannot be followed by another; after as long again, give up.
+                # A stuck attempt cannot be followed by another; after the same time again, give up.
                 loop = asyncio.get_running_loop()
                 time = run.options.timeout or 0
                 run.timer = loop.call_later(time, self._give_up, run, context=Context())
@@ -410,8 +414,8 @@ class Engine:
     def _resolve_early(self, run: Run, status: Status) -> None:
         assert run.task is not None
         result = run.outcome(status, None, None, monotonic() - run.since)
-        # Who hears of it goes on in the context of the run, as at its end: in a copy, as nobody
-        # knows whether that one is entered.
+        # Callbacks run in the context of the run, as at its end: in a copy, because the original
+        # may be entered at the moment.
         context_of(run.task).copy().run(run.resolve, result)
 
     def _wait_for_threads(self, run: Run, result: StreamMessage) -> bool:
@@ -424,7 +428,7 @@ class Engine:
         # In the run's last worker thread.
         try:
             loop.call_soon_threadsafe(self._finish, run, result)
-        except RuntimeError:  # the loop is closed: there is no turn to give back
+        except RuntimeError:  # the loop is closed: there is no slot to give back
             self._retire(run, result)
 
     def _finish(self, run: Run, result: StreamMessage) -> None:
@@ -434,24 +438,24 @@ class Engine:
         if result.status == "cancelled" and self.inbox.refuses():
             run.cut_off = True
         self._scheduler.release(run)
-        self._retire(run, result)  # first, or the next one of its thread could be over before it
+        self._retire(run, result)  # first, or its thread's next run could end before it
         self._start_ready(in_place=True)
 
     # -- in any thread -------------------------------------------------------------------------
 
     def _retire(self, run: Run, result: StreamMessage) -> None:
-        """Take ``run`` off the books, and resolve its future if nobody has."""
+        """Remove ``run`` from admission and registry, and resolve its future if still pending."""
         if self.admission.bounded:
             self.admission.release(run)
         if not self.registry.leave(run, run.counts_as(result.status), run.resolve, result):
-            run.resolve(result)  # somebody has discarded it: its future is to resolve all the same
+            run.resolve(result)  # it was discarded; its future is to resolve all the same
         run.owner = run.parent = None
         if run.scope is not None:
             run.scope.run = None
             run.scope = None
 
     def loop_stopping(self, error: LoopUnavailableError) -> None:
-        """On the loop: take nothing more, cancel what runs, and resolve what has not started."""
+        """On the loop: accept nothing more, cancel what runs, resolve what has not started."""
         self.inbox.refuse(error)
         self.admission.close()
         for run in self._runs():
@@ -460,8 +464,8 @@ class Engine:
                 run.cut_off = True
                 self._retire(run, run.outcome("error", None, error, None))
             elif run.task is not None and not run.task.cancelling():
-                # The loop cancels all its tasks itself, but for those that have started since, in
-                # the place of one that was cancelled. Twice would cut a clean-up short.
+                # The loop cancels all its tasks itself, except for those started since then in the
+                # place of a cancelled one. Cancelling a task twice would cut its clean-up short.
                 run.task.cancel()
 
     def loop_stopped(self, error: LoopUnavailableError) -> None:
@@ -477,27 +481,27 @@ class Engine:
                 self._retire(run, result)
 
     def loop_paused(self, error: LoopUnavailableError) -> None:
-        """In any thread: the loop may run again or not. Give up what waits for it (invariant 1).
+        """In any thread: the loop may not run again. Give up what waits for it (invariant 1).
 
-        Said again and again while it is paused: what comes in just before is seen the next time.
+        Called repeatedly during the pause: a run submitted just before it is seen by the next call.
         """
         self.admission.turn_away(error)
         runs = self._runs()
         for run in runs:
             if run.cancelled():
-                run.set_outcome(None, None)  # `wait` and `as_completed` hear only now that it was
+                run.set_outcome(None, None)  # only now are `wait` and `as_completed` told
         given_up = self._cut_off([run for run in runs if not run.done()], error)
         for run, _ in given_up:
-            self.inbox.post(run)  # it is cancelled, or never begins, when the loop goes on
+            self.inbox.post(run)  # it is cancelled, or never begins, when the loop resumes
         for run, result in given_up:
             run.resolve(result)
 
     def _cut_off(
         self, runs: list[Run], error: LoopUnavailableError
     ) -> list[tuple[Run, StreamMessage]]:
-        """Resolve ``runs`` with ``error``, and call nobody back yet.
+        """Resolve ``runs`` with ``error``, without calling any callback yet.
 
-        So that a callback which waits for another of them does not wait for itself.
+        Otherwise a callback that waits for another of these runs would wait for itself.
         """
         results = [(run, run.outcome("error", None, error, None)) for run in runs]
         for run, result in results:
@@ -506,7 +510,7 @@ class Engine:
         return results
 
     def is_due(self) -> bool:
-        """In any thread: whether the loop still has to look at a run."""
+        """In any thread: whether the loop still has to process a run."""
         return self.inbox.is_due()
 
     def close_admission(self) -> None:
@@ -522,9 +526,9 @@ class Engine:
         atexit.unregister(self.exit)
 
     def abandon(self) -> None:
-        """End without waiting: for a bridge that was dropped unclosed. Any thread; never blocks."""
+        """End without waiting: for a bridge that is dropped unclosed. Any thread; never blocks."""
         if self._pid != os.getpid():
-            return  # collected in a forked child, before that was told and has its locks renewed
+            return  # collected in a forked child, before its locks were renewed
         self.close_admission()
         self.registry.cancel_all()
         self.stop_loop()
@@ -539,12 +543,12 @@ class Engine:
         self.wait_stopped(_AT_EXIT)
 
     def wait_stopped(self, timeout: float | None) -> None:
-        """Wait until the loop has ended or was given back, for ``timeout`` seconds at most."""
+        """Wait until the loop has ended or was given back, at most ``timeout`` seconds."""
         with lock_released(self.lock), contextlib.suppress(TimeoutError):
             self.host.stopped.result(timeout)
 
     def _after_fork(self) -> None:
-        """In a forked child: be a bridge whose loop is gone; if no loop ran yet, as good as new.
+        """In a forked child: become a bridge without its loop; unstarted, stay as good as new.
 
         The loop, the threads, and what they were doing are the parent's. See `forking`.
         """
@@ -568,11 +572,11 @@ class Engine:
             run.abandon(error)
 
     def stack(self, task: Trackable) -> str:
-        """Where a run is right now, as text. Any thread; never blocks."""
+        """Where a run is at the moment, as text. Any thread; never blocks."""
         if not isinstance(task, Run):
             return ""
         parts = []
-        itself, scope = task.task, task.scope  # read once: the run may end just now
+        itself, scope = task.task, task.scope  # read once: the run may end meanwhile
         if itself is not None:
             started = tasks_where(itself.get_loop(), run_scope, scope)
             tasks = [itself, *(each for each in started if each is not itself)]

@@ -1,19 +1,20 @@
 """RunExecutor: where sync functions and sync graph nodes of runs are executed.
 
-Why not a ``ThreadPoolExecutor``: its bound would be a second one beside ``max_concurrency`` and
-throttle below it (LangGraph's sync nodes take the loop's default executor: six threads on two
-cores); one run's fan-out would make every other run wait; it does not tell whose thread is still
-busy after a run was cancelled; and the interpreter waits for its threads at exit, for ever if one
-is stuck.
+Why not a ``ThreadPoolExecutor``: its limit would be a second one beside ``max_concurrency`` and
+throttle below it (LangGraph's sync nodes use the loop's default executor: six threads on two
+cores); one run's fan-out would make every other run wait; it does not tell which runs still keep a
+thread busy after their cancellation; and the interpreter waits for its threads at exit, for ever if
+one is stuck.
 
-Here each run has one thread for itself as soon as it needs one. What it asks for beyond that comes
-out of a number of spare threads, for which the runs take turns. As a run that has not ended holds
-a slot, there are never more than ``max_concurrency`` and the spare ones. All are daemons, and end
-when they were idle for a while.
+Here each run has one thread for itself as soon as it needs one. Further threads come out of a
+number of spare ones, which the runs share in turn. As a run holds a slot until it has ended, there
+are never more threads than ``max_concurrency`` plus the spare ones. All are daemons, and end after
+being idle for a while.
 
 How calls get here: LangGraph, LangChain and ``asyncio.to_thread`` all call
-``loop.run_in_executor(None, ...)``. `route_runs` puts a method in front of it, on that one loop,
-which looks whose call it is. The loop's default executor stays whatever the host has made it.
+``loop.run_in_executor(None, ...)``. `route_runs` overrides that method, on that one loop, with one
+that determines which run the call belongs to. The loop's default executor stays whatever the host
+application has made it.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ __all__ = ["RunExecutor", "RunRouting", "active_run", "check_routable", "route_r
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# Seconds after which a thread that has nothing to do ends. A guess: longer than the pauses of a
-# busy pipeline, shorter than anyone looks at a list of threads.
+# Seconds after which an idle thread ends. A guess: longer than the pauses of a busy pipeline,
+# shorter than it takes a person to look at a list of threads.
 _IDLE_TIMEOUT = 10.0
-# Seconds that an idle thread gets to end when it is told to. A guess: far more than it needs.
+# Seconds for an idle thread to end when it is told to. A guess: far more than it needs.
 _LEAVING = 1.0
 
 
 class _Share:
-    """The jobs of one run that have not ended. Guarded by the lock of the bridge."""
+    """The unfinished jobs of one run. Guarded by the lock of the bridge."""
 
     __slots__ = ("executing", "on_idle", "waiting")
 
     def __init__(self) -> None:
-        # With their threads, once they have begun.
+        # Jobs that have begun, with their threads.
         self.executing: dict[_Job, int | None] = {}
         self.waiting: deque[_Job] = deque()
         self.on_idle: Callable[[], object] | None = None
@@ -75,12 +76,12 @@ class _Job:
 class RunExecutor(Executor):
     """An executor that knows which run each of its threads works for.
 
-    Calls that belong to no run share the place of one more run.
+    Calls that belong to no run share the quota of one additional run.
 
     Args:
         name: Prefix of the threads' names.
         lock: The lock of the bridge.
-        spare: How many threads there may be beside one for each run.
+        spare: How many threads there may be in addition to one for each run.
         idle_timeout: Seconds after which an idle thread ends.
     """
 
@@ -94,33 +95,35 @@ class RunExecutor(Executor):
     ) -> None:
         self.idle_timeout = idle_timeout
         self._name = name
-        # The lock of the bridge: guards all below but the two queues, and every share.
+        # The lock of the bridge: guards everything below but the two queues, and every share.
         self._lock = lock
-        self._spare = spare  # how many of them are free
-        # Jobs count from submit on: else a run cancelled in between would give its slot back early.
+        self._spare = spare  # how many spare threads are free
+        # Jobs count from submit on: a run cancelled just after it would give its slot back too
+        # early.
         self._shares: dict[Run | None, _Share] = {}
-        # Shares with jobs that wait, in the order in which they get the next spare thread. While
-        # there is one, no spare thread is free, and each of them has a thread at work.
+        # Shares with waiting jobs, in the order in which they get the next spare thread. While
+        # there is one, no spare thread is free, and each of these shares has a thread at work.
         self._hungry: dict[_Share, None] = {}
-        # What a thread is to take next; None ends it. One queue for all: a thread that is awake
-        # takes what comes, before others are woken for it.
+        # Jobs for the threads; None ends one. A single queue for all: a thread that is awake takes
+        # the next job, before another one is woken for it.
         self._ready: SimpleQueue[_Job | None] = SimpleQueue()
-        # Threads at that queue, or on their way to it, for which nothing is in it. A thread counts
-        # from the end of its job on, in one section with that: whoever is told of that end and
-        # submits at once finds it here, so that there are never more than allowed.
+        # Threads at that queue, or on their way to it, for which it holds nothing. A thread counts
+        # from the end of its job on, within the same critical section: code that learns of that end
+        # and submits at once finds the thread idle, so the limit is never exceeded.
         self._idle = 0
-        # How many were idle at all times since then: those nobody needed.
+        # How many were idle throughout the time since then: those were not needed.
         self._least_idle = 0
         self._since = monotonic()
         self._shut = False
         self._leaving: SimpleQueue[threading.Thread] = SimpleQueue()  # told to end, and ending
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-        """Execute ``fn(*args, **kwargs)`` in a thread, for the run that calls. Never blocks.
+        """Execute ``fn(*args, **kwargs)`` in a thread, for the calling run. Never blocks.
 
-        On the loop's thread. Cancelling the future before its thread has begun takes it back;
-        after that the thread runs on, its result is dropped, and its run holds its slot until it
-        ends. After `shutdown` too, as runs that did not end may go on; the thread ends with it.
+        On the loop's thread. Cancelling the future before its thread has begun withdraws the call;
+        after that the thread runs on, its result is dropped, and its run holds its slot until the
+        thread ends. Works after `shutdown` too, as unfinished runs may continue; the thread then
+        ends with the call.
 
         Raises:
             RuntimeError: No thread can be started.
@@ -150,8 +153,8 @@ class RunExecutor(Executor):
         return job.future
 
     def _start_thread(self, job: _Job) -> None:
-        # The job goes in with its thread, so that none is queued where no thread could start; in a
-        # list, to be taken out, as a thread keeps its arguments for as long as it lasts.
+        # The job is passed with its thread, so that none is queued if no thread can start; in a
+        # list, to be taken out, because a thread keeps its arguments for its whole life.
         thread = threading.Thread(
             target=self._work, args=([job],), name=f"{self._name}-worker", daemon=True
         )
@@ -162,12 +165,12 @@ class RunExecutor(Executor):
             raise
 
     def on_idle(self, run: Run, callback: Callable[[], object]) -> bool:
-        """Call ``callback``, in its last thread, once no thread works for ``run`` any more.
+        """Call ``callback``, in the run's last thread, once no thread works for ``run`` any more.
 
         Any thread; never blocks.
 
         Returns:
-            False if none does now; then it is not called.
+            False if no thread works for it now; then ``callback`` is not called.
         """
         with self._lock:
             share = self._shares.get(run)
@@ -185,17 +188,18 @@ class RunExecutor(Executor):
         return [current[ident] for ident in idents if ident in current]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the threads end as soon as they are idle; ``wait`` for those that are.
+        """Let the threads end as soon as they are idle; ``wait`` for those that are idle now.
 
-        Any thread. A thread that is busy is not waited for: it is a daemon, and the clean-up
-        report names it if it works for a run.
+        Any thread. A busy thread is not waited for: it is a daemon, and the clean-up report names
+        it if it works for a run.
         """
         with self._lock:
             self._shut = True
             idle = self._dismiss(self._idle)
         with lock_released(self._lock), contextlib.suppress(Empty):
             for _ in range(idle if wait else 0):
-                # In vain where this is called in one of them, by what was told of its last job.
+                # Times out if this is called in one of those threads, by a callback of its last
+                # job.
                 self._leaving.get(timeout=_LEAVING).join()
 
     # -- in the threads ------------------------------------------------------------------------
@@ -204,7 +208,7 @@ class RunExecutor(Executor):
         job: _Job | None = first.pop()
         while job is not None:
             self._execute(job)
-            del job  # or an idle thread would keep the last run and its result alive
+            del job  # otherwise an idle thread keeps the last run and its result alive
             job = self._next_job()
 
     def _next_job(self) -> _Job | None:
@@ -216,7 +220,7 @@ class RunExecutor(Executor):
                     self._idle -= 1
                     self._least_idle = min(self._least_idle, self._idle)
                     return None
-            job = self._ready.get()  # there is something for each that is not idle
+            job = self._ready.get()  # each thread that is not idle finds something
         if job is None and self._shut:
             self._leaving.put(threading.current_thread())
         return job
@@ -230,10 +234,10 @@ class RunExecutor(Executor):
         try:
             result = job.call()
         except BaseException as error:
-            # Ended before resolved: whoever goes on because of the result finds the thread free.
+            # Ended before resolved: code that continues on the result finds the thread free.
             self._end_job(job)
             job.future.set_exception(error)
-            del job  # the error refers to this frame, by its traceback, and the future to it
+            del job  # the future refers to the error, and its traceback to this frame
         else:
             self._end_job(job)
             job.future.set_result(result)
@@ -254,9 +258,9 @@ class RunExecutor(Executor):
             callback()
 
     def _go_on(self, share: _Share) -> None:
-        """Give a thread, done with a job of ``share``, something to do next. Under the lock."""
+        """Give a thread that has done a job of ``share`` its next one. Under the lock."""
         if not share.executing:
-            # It was the one thread that the run has for itself.
+            # This was the run's own thread.
             successor = share if share.waiting else None
         elif self._hungry:
             successor = next(iter(self._hungry))
@@ -275,8 +279,8 @@ class RunExecutor(Executor):
         self._ready.put(job)
 
     def _not_needed(self) -> int:
-        """How many idle threads to end, as work has come for others in turn. Under the lock."""
-        if self._shut:  # looked at after the count, as `shutdown` writes it before it looks
+        """Return how many idle threads to end: those not needed lately. Under the lock."""
+        if self._shut:  # read after counting; `shutdown` writes it before it counts
             return self._idle
         now = monotonic()
         if now - self._since < self.idle_timeout:
@@ -285,7 +289,7 @@ class RunExecutor(Executor):
         return not_needed
 
     def _dismiss(self, count: int) -> int:
-        """Have ``count`` idle threads end, and return how many that are. Under the lock."""
+        """Make ``count`` idle threads end, and return that number. Under the lock."""
         self._idle -= count
         self._least_idle = min(self._least_idle, self._idle)
         for _ in range(count):
@@ -293,20 +297,20 @@ class RunExecutor(Executor):
         return count
 
 
-# -- which calls come here -------------------------------------------------------------------------
+# -- routing calls to the executor -----------------------------------------------------------------
 
 
 def active_run() -> Run | None:
-    """The run in whose context this code executes, unless that has ended. On its loop."""
+    """The run in whose context this code executes, unless it has ended. On its loop."""
     run = current_run()
     return run if run is not None and run.phase is Phase.RUNNING else None
 
 
 class RunRouting:
-    """A loop's ``run_in_executor``, with sync code of runs sent to the threads of their own bridge.
+    """A loop's ``run_in_executor``, which sends sync code of runs to their bridges' threads.
 
-    It overrides the method on that one loop while a bridge uses it; made by `route_runs`. Calls
-    that name an executor, and those that belong to no run of this loop, go on as they came.
+    It overrides the method on one loop while a bridge uses that loop; made by `route_runs`. Calls
+    that name an executor, and those that belong to no run of this loop, pass through unchanged.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, otherwise: Executor | None) -> None:
@@ -321,41 +325,42 @@ class RunRouting:
         """Do what ``loop.run_in_executor`` does. On the loop's thread; never blocks."""
         if executor is None:
             run = active_run()
-            # Only on its own loop is it known to be still on when this call is counted.
+            # Only on its own loop is the run certain to be unfinished when this call is counted.
             mine = run is not None and run.get_loop() is self._loop
             executor = run.executor if run is not None and mine else self._otherwise
         return self._overridden(executor, func, *args)
 
     def release(self) -> None:
-        """Say that one user is done. On the loop's thread, or where the loop does not run."""
+        """Drop one user. On the loop's thread, or while the loop does not run."""
         with _routing_lock:
             self._users -= 1
-            # If others have put something around it since, it stays inside of that.
+            # If the method has been wrapped by other code since, this stays inside the wrapper.
             if not self._users and vars(self._loop).get(_METHOD) is self:
                 del vars(self._loop)[_METHOD]
 
     def use(self) -> Self:
-        """Count one user more. Under the lock."""
+        """Add one user. Under the lock."""
         self._users += 1
         return self
 
 
 _METHOD = "run_in_executor"
-# Guards the users of every RunRouting, and the attribute of the loop with it: of one loop they
-# mostly come and go on its own thread, but on one that does not run in any. Held for a few lines.
+# Guards the users of every RunRouting, and with them the attribute of the loop: users of one loop
+# mostly come and go on its own thread, but those of a stopped loop do so on any. Held for a few
+# lines.
 _routing_lock = fork_safe_rlock()
 
 
 def route_runs(loop: asyncio.AbstractEventLoop, otherwise: Executor | None = None) -> RunRouting:
-    """Have sync code of runs on ``loop`` executed in the threads of their own bridges.
+    """Execute sync code of runs on ``loop`` in the threads of their own bridges.
 
     On the loop's thread, or before it runs. Bridges that share a loop share the override; the last
-    one to release it takes it away.
+    one to release it removes it.
 
     Args:
         loop: The loop.
-        otherwise: Where calls go that belong to no run; None for the loop's default executor. What
-            the first user says holds.
+        otherwise: The executor for calls that belong to no run; None for the loop's default
+            executor. The first user's choice holds.
     """
     with _routing_lock:
         routing = vars(loop).get(_METHOD)
@@ -365,10 +370,10 @@ def route_runs(loop: asyncio.AbstractEventLoop, otherwise: Executor | None = Non
 
 
 def check_routable(loop: asyncio.AbstractEventLoop) -> None:
-    """Insist that `route_runs` works with ``loop``. Any thread; never blocks.
+    """Check that `route_runs` works with ``loop``. Any thread; never blocks.
 
     Raises:
-        InvalidTypeError: Its type leaves no place for an attribute.
+        InvalidTypeError: Its type does not allow new attributes.
     """
     if not hasattr(loop, "__dict__"):
         raise InvalidTypeError(

@@ -1,24 +1,24 @@
-"""LoopInbox: the only crossing from a thread to the loop.
+"""LoopInbox: the only way from other threads to the loop.
 
-What crosses is always the same: "look at this run". On the loop, the engine starts it, or cancels
-it, or sees that there is nothing left to do. One ``run_coroutine_threadsafe`` carries everything
-queued since the last one, so that ten thousand messages cost a few wake-ups rather than ten
-thousand tasks, handles and writes to the loop's pipe. What comes on the loop's own thread needs no
-wake-up: a callback of the loop's next step looks at it.
+What crosses is always the same: "process this run". On the loop, the engine then starts the run, or
+cancels it, or finds nothing left to do. One ``run_coroutine_threadsafe`` carries everything queued
+since the last one, so ten thousand messages cost a few wake-ups rather than ten thousand tasks,
+handles and writes to the loop's self-pipe. A run posted on the loop's own thread needs no wake-up:
+a callback in the loop's next iteration processes it.
 
 Invariants kept here (numbers as in docs/design.md):
 
-1. A run that was let in is looked at, or is resolved by `Engine.loop_stopped` when the loop is
-   gone: each append to the queue has a drain come after it, also where a signal handler raises
+1. A run that was accepted is processed, or is resolved by `Engine.loop_stopped` when the loop is
+   gone: each append to the queue is followed by a drain, even if a signal handler raises in
    between.
 4. ``lock`` is released before the loop, a future or the engine is called.
 5. ``lock`` is an RLock, and each section is one check and one write.
 8. A drain that will never run is closed.
 
-The race that shaped ``_drain_due``: (a) a thread appends and sees a drain due; (b) that
-drain has just taken the last run and is about to say that none is due; (c) it says so, and the run
-waits for ever. Hence both look and write under ``lock``, and the drain says so only in the section
-in which it found the queue empty.
+The race that shaped ``_drain_due``: (a) a thread appends and sees that a drain is due; (b) that
+drain has just taken the last run and is about to record that none is due; (c) it does so, and the
+new run waits for ever. Hence both read and write under ``lock``, and the drain clears
+``_drain_due`` only in the critical section in which it found the queue empty.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 
 __all__ = ["LoopInbox"]
 
-# A drain that was sent from a thread; or True for one that the loop's own thread has scheduled.
+# A drain that was sent from a thread; or True for one that was scheduled on the loop's own thread.
 _Drain: TypeAlias = "Coroutine[Any, Any, None] | Literal[True]"
-# Runs looked at before the loop gets to do something else. A guess: half a millisecond's work.
+# Runs processed before other callbacks of the loop get a chance. A guess: half a millisecond.
 _BATCH = 256
 
 
 class LoopInbox:
-    """The queue of runs to look at, and the wake-up of the loop that does.
+    """The queue of runs to process, and the wake-up of the loop that processes them.
 
     Args:
-        registry: Where a run is entered before its submitter gets it back.
-        process: What to do with a run, on the loop. Must not raise.
-        lost: Called, from whichever thread noticed, when the loop turns out to be closed; calls
+        registry: Where a run is registered before its submitter gets it back.
+        process: Processes a run, on the loop. Must not raise.
+        lost: Called when the loop turns out to be closed, from the thread that noticed; calls
             `refuse`.
         lock: The lock of the bridge.
     """
@@ -64,7 +64,7 @@ class LoopInbox:
         lost: Callable[[LoopUnavailableError], None],
         lock: threading.RLock,
     ) -> None:
-        # Of the bridge, for `waits`. Written once, by the engine.
+        # The bridge's limit, for `deadlocks`. Written once, by the engine.
         self.max_concurrency = sys.maxsize
         # Set once, before the first run is submitted.
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -74,37 +74,38 @@ class LoopInbox:
         # The lock of the bridge: guards the three below, and the fields of every run's future.
         self.lock = lock
         self._queue: deque[Run] = deque()
-        # The drain that is due, or at work: beside one, none need be sent.
+        # The drain that is due or at work: while there is one, no other need be sent.
         self._drain_due: _Drain | None = None
         self._refusal: LoopUnavailableError | None = None
-        # Written in a forked child, before its own code goes on: why nothing of the parent ends.
+        # Set in a forked child, before its own code continues: why the parent's runs never end
+        # here.
         self.elsewhere: WrongProcessError | None = None
 
     def submit(self, run: Run) -> None:
-        """Register ``run`` and have the loop look at it.
+        """Register ``run`` and have the loop process it.
 
-        Any thread, also the loop's; never blocks. If a clean-up is sweeping, it is cancelled at
-        once and never starts.
+        Any thread, also the loop's; never blocks. During the sweep of a clean-up, the run is
+        cancelled at once and never starts.
 
         Raises:
             RegistryClosedError: The registry is closed; the run is not registered.
             LoopUnavailableError: The loop is gone; the run is not registered.
         """
-        if self._refusal is not None:  # looked at again, under the lock, in attend()
+        if self._refusal is not None:  # checked again, under the lock, in post()
             self._raise_refusal()
         welcome = self._registry.enter(run, run.options.name, run.message.thread_id)
         if not welcome:
             run.cancel()
         elif not self.post(run):
-            # The loop went between the check and here: whoever let go of it may have missed us.
+            # The loop stopped since the check, so its final clean-up may have missed this run.
             self._registry.leave(run, "failed")
             self._raise_refusal()
 
     def post(self, run: Run) -> bool:
-        """Have the loop look at ``run`` soon. Any thread, also the loop's; never blocks.
+        """Have the loop process ``run`` soon. Any thread, also the loop's; never blocks.
 
         Returns:
-            False if the loop is gone: whoever let go of it resolves what it had.
+            False if the loop is gone: the code that stopped it resolves the remaining runs.
         """
         drain: _Drain | None = None
         try:
@@ -116,23 +117,23 @@ class LoopInbox:
                     return True
                 drain = self._drain_due = self._new_drain()
             self._send(drain)
-        except BaseException:  # of a signal handler: how far it had got is not known
+        except BaseException:  # from a signal handler: how far this got is unknown
             self._send_another(drain)
             raise
         return True
 
     def is_due(self) -> bool:
-        """Whether the loop still has to look at something. Any thread; never blocks."""
+        """Whether the loop still has to process something. Any thread; never blocks."""
         with self.lock:
             return self._drain_due is not None
 
     def refuse(self, error: LoopUnavailableError) -> None:
-        """Let nothing in any more: the loop is going. Any thread; never blocks."""
+        """Accept nothing any more: the loop is stopping. Any thread; never blocks."""
         with self.lock:
             self._refusal = error
 
     def refuses(self) -> bool:
-        """Whether the loop is going, or gone. Any thread; never blocks."""
+        """Whether the loop is stopping, or has stopped. Any thread; never blocks."""
         with self.lock:
             return self._refusal is not None
 
@@ -143,15 +144,15 @@ class LoopInbox:
             raise type(refusal)(*refusal.args)
 
     def after_fork(self, error: WrongProcessError) -> None:
-        """Let go of the loop of the parent without touching it. See `forking`.
+        """Drop the loop of the parent without touching it. See `forking`.
 
-        What is queued stays, or it would complain of coroutines that never ran.
+        What is queued is kept: dropping it would warn of coroutines that were never awaited.
         """
         self.elsewhere = self._refusal = error
         self.loop = None
 
     def discard_pending(self) -> None:
-        """Drop what is queued, and close the drain that was sent to a loop which is gone."""
+        """Drop what is queued, and close the drain that was sent to a loop that is gone."""
         with self.lock:
             self._queue.clear()
             drain, self._drain_due = self._drain_due, None
@@ -159,12 +160,12 @@ class LoopInbox:
             close_left_behind(drain, self.loop)
 
     def _new_drain(self) -> _Drain:
-        # On the loop itself the next step of the loop will do, without a task and a wake-up.
+        # On the loop itself a callback in the next iteration does, without a task or a wake-up.
         return True if asyncio._get_running_loop() is self.loop else self._drain()
 
     def _send(self, drain: _Drain) -> None:
         loop = self.loop
-        if loop is None:  # a signal handler forked in the middle of this: the child has none
+        if loop is None:  # a signal handler forked meanwhile: the child has no loop
             if drain is not True:
                 drain.close()
             return
@@ -179,7 +180,7 @@ class LoopInbox:
             self._lost(error)
 
     async def _drain(self) -> None:
-        while self._look():  # noqa: ASYNC110 - not to wait, but to let the loop do other things
+        while self._look():  # noqa: ASYNC110 - yields to the loop, does not wait
             await asyncio.sleep(0)
 
     def _drain_here(self) -> None:
@@ -192,10 +193,10 @@ class LoopInbox:
             asyncio.get_running_loop().call_soon(self._drain_here)
 
     def _look(self) -> bool:
-        """Look at a batch of what is queued; return whether there may be more."""
+        """Process a batch of the queue; return whether there may be more."""
         for _ in range(_BATCH):
             try:
-                run = self._queue.popleft()  # a deque is safe without the lock, for one call
+                run = self._queue.popleft()  # a single deque operation is safe without the lock
             except IndexError:
                 with self.lock:
                     if not self._queue:
@@ -206,14 +207,14 @@ class LoopInbox:
         return True
 
     def _drained(self, drain: _Drain, future: Future[None]) -> None:
-        # A drain that was cancelled with everything else on its loop leaves its work behind.
+        # A drain that was cancelled with all other tasks of its loop leaves runs in the queue.
         if future.cancelled() or future.exception() is not None:
             self._send_another(drain)
 
     def _send_another(self, instead_of: _Drain | None) -> None:
-        """Have a drain on its way if there is anything to look at; ``instead_of`` is none."""
+        """Send a drain in place of ``instead_of`` if there is anything to process."""
         if isinstance(instead_of, Coroutine):
-            with contextlib.suppress(ValueError):  # it was sent, and is at work
+            with contextlib.suppress(ValueError):  # it was sent, and is running
                 instead_of.close()
         with self.lock:
             if self._drain_due is instead_of:

@@ -1,14 +1,14 @@
-"""Where the loop lives: in a thread of our own, or with somebody who lent it to us.
+"""Loop hosts: a loop in a thread of our own (owned), or one that the program runs (adopted).
 
-Both tell the engine, through its `EngineHooks`, when the loop is going and when it is gone:
-asyncio itself tells nobody, and a future handed to a loop that stopped is never resolved.
+Both tell the engine, through its `EngineHooks`, when the loop is stopping and when it has stopped:
+asyncio itself tells nothing, and a future handed to a stopped loop is never resolved.
 
-A lent loop may also pause: ``asyncio.Runner.run`` twice, ``run_until_complete`` several times, a
-test session that runs its loop for each test. The rule: while it does not run, messages are
-refused; what was in flight is given up when the pause has lasted for a while, because nobody can
-know whether it ends (invariant 1), but stays in the registry, because it has not ended (2). When
-the loop runs again, that is cancelled, and messages are taken as before. Nothing has to be put
-back for that: whether the loop runs is asked anew for each message. Only closing it is final.
+An adopted loop may also pause: ``asyncio.Runner.run`` twice, ``run_until_complete`` several times,
+a test session that runs its loop for each test. The rule: while it does not run, messages are
+refused. Runs in flight are given up once the pause has lasted a while, because it may never end
+(invariant 1), but they stay in the registry, because they have not ended (2). When the loop runs
+again, they are cancelled, and messages are accepted as before. No state has to be reset for that:
+whether the loop runs is checked for each message. Only closing it is final.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 __all__ = ["AbsentLoop", "AdoptedLoop", "EngineHooks", "LoopHost", "OwnedLoop"]
 
 _log = logging.getLogger("rxlanggraph")
-# How long the tasks of a stopping loop of ours get to end, in seconds. They were cancelled, with
-# the caller's own deadline, before; this is for those that ask for one round of the loop more.
+# Seconds that the tasks of an owned loop get to end when it stops. They were cancelled before,
+# within the caller's own deadline; this is for tasks that need one more iteration of the loop.
 _LAST_ROUND = 1.0
-# How often, in seconds, a lent loop is looked at; not having run from one look to the next means
-# paused. A guess: seldom enough to cost nothing, often enough for a person who waits for an error.
+# How often, in seconds, an adopted loop is probed; a loop that has not run between two probes is
+# paused. A guess: rare enough to cost nothing, often enough for a person who waits for an error.
 _LOOK_EVERY = 0.25
 
 
 class EngineHooks(Protocol):
-    """What a home tells its engine."""
+    """What a loop host tells its engine."""
 
     registry: RunRegistry
 
     def loop_stopping(self, error: LoopUnavailableError) -> None:
-        """On the loop: take nothing more, and cancel what runs."""
+        """On the loop: accept nothing more, and cancel what runs."""
 
     def loop_stopped(self, error: LoopUnavailableError) -> None:
         """In any thread: the loop runs nothing any more; resolve what is left."""
 
     def loop_paused(self, error: LoopUnavailableError) -> None:
-        """In any thread, again and again: the loop has stopped; give up what waits for it."""
+        """In any thread, repeatedly: the loop has paused; give up what waits for it."""
 
     def is_due(self) -> bool:
-        """In any thread: whether the loop still has to look at a run."""
+        """In any thread: whether the loop still has to process a run."""
 
 
 class LoopHost(Protocol):
-    """The life of one loop."""
+    """The lifecycle of one loop."""
 
     owned: bool
     loop: asyncio.AbstractEventLoop | None
@@ -79,19 +79,19 @@ class LoopHost(Protocol):
         """Ask to stop the loop, or to give it back. Any thread; never blocks."""
 
     stopped: Future[None]
-    """Done when that has happened, or waits for a loop that is paused."""
+    """Done when that has happened, or is left for a paused loop to do when it resumes."""
 
     look_every: float | None
     """How often to ask whether it is `paused`, in seconds; None if it never is."""
 
     paused: bool
-    """Whether the loop has stopped for so long that what was in flight was given up."""
+    """Whether the loop has stopped for so long that the runs in flight were given up."""
 
 
 class OwnedLoop:
     """A loop in a daemon thread of our own.
 
-    A daemon, so that a run which never ends cannot keep the interpreter from exiting.
+    A daemon, so that a run that never ends cannot keep the interpreter from exiting.
     """
 
     owned = True
@@ -103,9 +103,9 @@ class OwnedLoop:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread_id: int | None = None
         self.stopped: Future[None] = Future()
-        # Filled by one setdefault, which no signal handler can enter.
+        # Filled by a single setdefault, which no signal handler can interrupt.
         self._claim: dict[str, asyncio.AbstractEventLoop] = {}
-        # Set by any thread, before it asks the loop to stop; read on the loop's thread.
+        # Set from any thread, before it asks the loop to stop; read on the loop's thread.
         self._stopping = False
         self._name = name
         self._threads = threads
@@ -113,20 +113,20 @@ class OwnedLoop:
 
     @property
     def begun(self) -> bool:
-        """Whether somebody has begun to start the thread. Any thread; never blocks."""
+        """Whether starting the thread has begun. Any thread; never blocks."""
         return bool(self._claim)
 
     def start(self) -> asyncio.AbstractEventLoop:
-        """Start the thread. Any thread; does not wait for the loop to turn."""
-        # It keeps the context in which it was made, for its own wake-ups.
+        """Start the thread. Any thread; does not wait for the loop's first iteration."""
+        # It keeps the context in which it is made, for its own wake-ups.
         loop = Context().run(asyncio.new_event_loop)
         thread = routing = None
         try:
             if self._claim.setdefault("loop", loop) is not loop:
-                loop.close()  # a signal handler on top of this very call was first
+                loop.close()  # a signal handler during this call was first
                 return self._claim["loop"]
-            # Also what belongs to no run: an executor of asyncio's would keep the interpreter from
-            # exiting for as long as one of its calls lasts.
+            # Also for calls that belong to no run: an executor of asyncio's would keep the
+            # interpreter from exiting until the last of its calls returns.
             routing = route_runs(loop, self._threads)
             thread = threading.Thread(
                 target=self._main, args=(loop, routing), name=f"{self._name}-loop", daemon=True
@@ -134,7 +134,7 @@ class OwnedLoop:
             self.loop = loop
             start_detached(thread)
         except BaseException as error:
-            if thread is None or not thread.is_alive():  # or else it is there for the next one
+            if thread is None or not thread.is_alive():  # otherwise the next caller uses it
                 if self._claim.get("loop") is loop:
                     self.loop = None
                     self._claim.clear()
@@ -142,14 +142,14 @@ class OwnedLoop:
                     routing.release()
                 loop.close()
             if not isinstance(error, RuntimeError):
-                raise  # of a signal handler
+                raise  # from a signal handler
             raise LoopUnavailableError(
                 f"no thread for the loop of {self._name}: {error}"
             ) from error
         return loop
 
     def check(self) -> None:
-        """A loop of ours stops when we say so, or tells the engine: nothing to look at."""
+        """Do nothing: an owned loop stops when told to, or tells the engine."""
 
     def stop(self) -> None:
         """Ask the loop to stop. Any thread; never blocks."""
@@ -178,9 +178,9 @@ class OwnedLoop:
                 _set_done(self.stopped)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        # A task or a callback that raises SystemExit or KeyboardInterrupt ends run_forever(), when
-        # it has got that as its exception. That is for programs whose loop it is: here it would
-        # end everybody's runs, while its own hears of it anyway.
+        # A task or a callback that raises SystemExit or KeyboardInterrupt ends run_forever(), after
+        # its own future has got the exception. That suits programs that own the loop: here it would
+        # end the runs of all users, while its own submitter hears of it anyway.
         while True:
             try:
                 loop.run_forever()
@@ -199,19 +199,19 @@ class OwnedLoop:
         if tasks:
             _complete(loop, asyncio.wait(tasks, timeout=_LAST_ROUND))
         if all(task.done() for task in tasks):
-            # Else not: what a task is inside of cannot be closed, and what it iterates over would
-            # end for it as if it were complete.
+            # Otherwise not: an async generator that a task is executing cannot be closed, and to a
+            # task that iterates over one it would look complete.
             _complete(loop, loop.shutdown_asyncgens())
         for task in asyncio.all_tasks(loop):
             silence_pending_warning(task)  # named in the clean-up report
 
 
 class AdoptedLoop:
-    """A loop that somebody else runs, pauses, and ends.
+    """A loop that other code runs, pauses and ends.
 
-    A guard task lives on it: whoever ends the loop in the ordinary way (``asyncio.run``) cancels
-    all tasks first, and so tells us. A loop that is merely stopped tells nobody: a small daemon
-    thread looks.
+    A guard task lives on it: ending the loop in the ordinary way (``asyncio.run``) cancels all
+    tasks first, the guard among them, which notifies the engine. A loop that is merely stopped
+    notifies nothing, so a small daemon thread watches it.
     """
 
     owned = False
@@ -222,16 +222,16 @@ class AdoptedLoop:
         self.loop: asyncio.AbstractEventLoop | None = loop
         self.thread_id: int | None = None  # written on the loop
         self.stopped: Future[None] = Future()
-        self.paused = False  # written by the watch
+        self.paused = False  # written by the watcher thread
         self._loop = loop
         self._name = name
         self._hooks = hooks
         self._release = asyncio.Event()  # set and awaited on the loop
-        # Filled by one setdefault, which no signal handler can enter.
+        # Filled by a single setdefault, which no signal handler can interrupt.
         self._claim: dict[str, Coroutine[Any, Any, None]] = {}
         self._guarding: Future[None] = Future()  # written by start(); until then, not done
         self._leaving = False  # only ever set, by any thread
-        self._wake = threading.Event()  # has the watch see whether it is over
+        self._wake = threading.Event()  # has the watcher check whether it is over
 
     @property
     def begun(self) -> bool:
@@ -239,7 +239,7 @@ class AdoptedLoop:
         return self._loop.is_running()
 
     def start(self) -> asyncio.AbstractEventLoop:
-        """Set the guard and the watch. Any thread.
+        """Start the guard and the watcher. Any thread.
 
         Raises:
             LoopUnavailableError: The loop is closed or not running.
@@ -247,14 +247,12 @@ class AdoptedLoop:
         self.check()
         guard = self._guard()
         if self._claim.setdefault("guard", guard) is not guard:
-            guard.close()  # a signal handler on top of this very call was first
+            guard.close()  # a signal handler during this call was first
             return self._loop
         watch = threading.Thread(target=self._watch, name=f"{self._name}-watch", daemon=True)
         try:
-            start_detached(
-                watch
-            )  # first: an unwatched loop would be found neither paused nor closed
-            # Not in the context of whoever comes first, which it would keep.
+            start_detached(watch)  # first: without it neither a pause nor a close is noticed
+            # Not in the context of the first submitter, which the guard would keep alive.
             guarding = Context().run(asyncio.run_coroutine_threadsafe, guard, self._loop)
         except RuntimeError as error:
             guard.close()
@@ -269,12 +267,12 @@ class AdoptedLoop:
         return self._loop
 
     def check(self) -> None:
-        """Raise if the loop is closed or does not run now. Any thread; never blocks."""
+        """Raise if the loop is closed or not running now. Any thread; never blocks."""
         if not self._loop.is_running():
             raise LoopUnavailableError(self._absent_text())
 
     def stop(self) -> None:
-        """Give the loop back as it was, when it runs next. Any thread; never blocks."""
+        """Give the loop back as it was, when it next runs. Any thread; never blocks."""
         self._leaving = True
         if not self._claim:  # it was never used
             _set_done(self.stopped)
@@ -316,8 +314,8 @@ class AdoptedLoop:
             routing.release()
 
     async def _end_of_arrivals(self) -> None:
-        # Nobody may let the loop turn any more than we do; what comes to look at the arrivals would
-        # be left there, and complained of, before it has begun.
+        # Keep the loop going until no drain is due: one left behind would never begin, and asyncio
+        # would warn of a coroutine that was never awaited.
         for _ in iter(self._hooks.is_due, False):
             await asyncio.sleep(0)
 
@@ -344,20 +342,21 @@ class AdoptedLoop:
         _set_done(self.stopped)
 
     def _note_thread(self) -> None:
-        self.thread_id = threading.get_ident()  # another thread may have gone on with the loop
+        self.thread_id = threading.get_ident()  # another thread may have resumed the loop
 
     def _is_over(self) -> bool:
         if not self._leaving:
             return False
-        # With something left on a paused loop it goes on: nobody else sees it if that is closed.
+        # With work left on a paused loop the watcher stays: nothing else notices that loop's
+        # closing.
         idle = self._hooks.registry.wait_idle(0) and not self._hooks.is_due()
         return self._guarding.done() or (idle and not self._loop.is_running())
 
 
 class AbsentLoop:
-    """A loop that runs in the process from which this one was forked.
+    """A loop that runs in the parent process, from which this one was forked.
 
-    Nothing here touches it: the selector of the parent and its pipe are shared with the child.
+    Nothing here touches it: its selector and its self-pipe are shared with the child.
     """
 
     owned = False
@@ -381,17 +380,17 @@ class AbsentLoop:
         raise WrongProcessError(*self._error.args)
 
     def stop(self) -> None:
-        """Leave it alone. Any thread; never blocks."""
+        """Do nothing. Any thread; never blocks."""
 
 
 def _set_done(left: Future[None]) -> None:
-    with contextlib.suppress(InvalidStateError):  # said twice: by the loop, and by who ended it
+    with contextlib.suppress(InvalidStateError):  # already set, by the loop or by `stop`
         left.set_result(None)
 
 
 def _complete(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, object]) -> None:
     task = loop.create_task(coroutine)
     while not task.done():
-        # Stopped once more, by whoever asked twice; or see OwnedLoop._run.
+        # Stopped again by a second request; or see OwnedLoop._run.
         with contextlib.suppress(RuntimeError, SystemExit, KeyboardInterrupt):
             loop.run_until_complete(task)

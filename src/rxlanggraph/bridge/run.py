@@ -54,7 +54,7 @@ _COUNTS_AS: dict[Status, Outcome] = {
 
 
 class Phase(enum.Enum):
-    """Where a run is. Written on the loop's thread alone; others may only look."""
+    """The stage of a run. Written on the loop's thread alone; other threads may only read it."""
 
     NEW = enum.auto()
     WAITING = enum.auto()
@@ -64,7 +64,7 @@ class Phase(enum.Enum):
 
 @dataclass(slots=True)
 class ConcurrencyGroup:
-    """The runs of one subscription, which share a bound of their own. Confined to the loop."""
+    """The runs of one subscription, which share a concurrency limit. Confined to the loop."""
 
     limit: int
     running: int = 0
@@ -73,7 +73,7 @@ class ConcurrencyGroup:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class RunOptions:
-    """What is the same for all runs of one call or operator."""
+    """What all runs of one call or operator have in common."""
 
     graph: Graph
     adapter: GraphAdapter
@@ -84,17 +84,17 @@ class RunOptions:
     name: str = ""
     group: ConcurrencyGroup | None = None
     thread: NamedThread | None = None
-    """The thread that the config, or the graph's own, names for all of them."""
+    """The thread that the config, or the graph's own config, names for all of these runs."""
 
     def message_for(self, item: Any, thread_id: str | None) -> StreamMessage:
-        """The message of a run on ``item``, with the run's thread. Any thread; never blocks.
+        """Make the message of a run on ``item``, on the run's thread. Any thread; never blocks.
 
         Args:
             item: A message, or the content of one.
             thread_id: The thread to put it on; None keeps the message's own.
 
         Raises:
-            InvalidTypeError: ``thread_id`` is no string.
+            InvalidTypeError: ``thread_id`` is not a string.
             InvalidArgumentError: The config names another thread.
         """
         if not isinstance(item, StreamMessage):
@@ -123,10 +123,10 @@ class _Crossing(Protocol):
 
 
 class Run(SharedLockFuture[StreamMessage]):
-    """A ``concurrent.futures.Future`` whose cancelling reaches the coroutine behind it.
+    """A ``concurrent.futures.Future`` whose cancellation reaches the coroutine behind it.
 
     `cancel` resolves the future at once and asks the coroutine to stop; the run stays in the
-    registry until that has really ended. Any thread may use it.
+    registry until it has really ended. May be used from any thread.
     """
 
     def __init__(
@@ -138,18 +138,18 @@ class Run(SharedLockFuture[StreamMessage]):
         owner: object,
     ) -> None:
         super().__init__(crossing.lock)
-        # Written here alone, before the run is handed over:
+        # Written only here, before the run is handed over:
         self.message = message
         self.options = options
         self.context = context
         self._crossing = crossing
         self.downstream = False  # whether a result of the same bridge led to it
-        # Of one that is not handed over yet: tells those that have to end before. Any thread.
+        # For a run that is not handed over yet: the runs that have to end before. Any thread.
         self.withheld_by: Callable[[], Iterable[Run]] | None = None
-        # The run, still on, in whose context this one was made. Until it has ended.
+        # The unfinished run in whose context this one was made. Until this one has ended.
         self.parent: Run | None = None
-        self.child_cancelled = False  # whether a run made in its context was; only ever set
-        # Whoever holds this future keeps its bridge from being collected while the run is on.
+        self.child_cancelled = False  # whether a run made in its context was cancelled; never reset
+        # A reference to this future keeps its bridge from being collected while the run is active.
         self.owner: object = owner
         # Confined to the loop's thread:
         self.phase = Phase.NEW
@@ -158,23 +158,23 @@ class Run(SharedLockFuture[StreamMessage]):
         self.timer: asyncio.TimerHandle | None = None
         self.expired = False
         self.executor: Executor | None = None  # of its bridge, from its start on
-        self.timeout_error: BaseException | None = None  # its own, and not one of a child
-        self.cut_off = False  # whether it did not end by itself: its loop did
-        self.threaded = False  # whether a worker thread ever worked for it
+        self.timeout_error: BaseException | None = None  # its own, not that of a child run
+        self.cut_off = False  # whether its loop ended it, by ending itself
+        self.threaded = False  # whether it ever used a worker thread
         self.since = 0.0
 
     def cancel(self) -> bool:
         """Cancel the run, started or not.
 
-        Any thread; never blocks. The future is resolved at once; the coroutine is only asked, and
-        its own clean-up goes on: `RxPyLangGraphBridge.cleanup_tasks` waits for that.
+        Any thread; never blocks. The future is resolved at once; the coroutine is only asked to
+        stop, and its own clean-up continues: `RxPyLangGraphBridge.cleanup_tasks` waits for that.
 
         Returns:
             False if the run has already ended.
         """
         try:
             cancelled, interrupt = self._cancel()
-        finally:  # also where a signal handler raises in it
+        finally:  # also if a signal handler raises meanwhile
             if self.cancelled():
                 self._crossing.post(self)
         if interrupt is not None:
@@ -183,28 +183,28 @@ class Run(SharedLockFuture[StreamMessage]):
 
     def _cancel(self) -> tuple[bool, BaseException | None]:
         if self.parent is not None and not self.done():
-            self.parent.child_cancelled = True  # before anything can wait no longer because of it
+            self.parent.child_cancelled = True  # before any waiter can see the cancellation
         return super()._cancel()
 
     def __await__(self) -> Generator[Any, None, StreamMessage]:
         """Await the result, on any asyncio loop: ``result = await run``.
 
-        As with ``asyncio.wrap_future``, cancelling who awaits cancels the run; ``asyncio.shield``
-        keeps it. A run that was cancelled raises ``CancelledError``.
+        As with ``asyncio.wrap_future``, cancelling the awaiting task cancels the run;
+        ``asyncio.shield`` prevents that. A run that was cancelled raises ``CancelledError``.
         """
         return asyncio.wrap_future(self, loop=asyncio.get_running_loop()).__await__()
 
     def running(self) -> bool:
-        """Whether its coroutine has started and not yet ended. Any thread; never blocks."""
+        """Whether its coroutine has started and not ended yet. Any thread; never blocks."""
         return self.phase is Phase.RUNNING
 
     def result(self, timeout: float | None = None) -> StreamMessage:
         """Wait for the result. Blocks; see ``concurrent.futures.Future.result``.
 
         Raises:
-            BlockingCallError: Called on the very loop that the run needs, before it was done.
-            DeadlockError: Called in a run that would wait for ever, as this one begins, or ends,
-                only when that one does.
+            BlockingCallError: Called on the loop that the run itself needs, before it was done.
+            DeadlockError: Called in a run that would wait for ever, because this one can only
+                begin, or end, after that one has ended.
             TimeoutError: Not done within ``timeout`` seconds.
             CancelledError: The run was cancelled.
         """
@@ -219,9 +219,9 @@ class Run(SharedLockFuture[StreamMessage]):
         """Wait for the exception. Blocks; see ``concurrent.futures.Future.exception``.
 
         Raises:
-            BlockingCallError: Called on the very loop that the run needs, before it was done.
-            DeadlockError: Called in a run that would wait for ever, as this one begins, or ends,
-                only when that one does.
+            BlockingCallError: Called on the loop that the run itself needs, before it was done.
+            DeadlockError: Called in a run that would wait for ever, because this one can only
+                begin, or end, after that one has ended.
             TimeoutError: Not done within ``timeout`` seconds.
             CancelledError: The run was cancelled.
         """
@@ -230,16 +230,17 @@ class Run(SharedLockFuture[StreamMessage]):
         return super().exception(timeout)
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Have ``fn`` called with this future once it is done; at once if it is.
+        """Call ``fn`` with this future once it is done; at once if it is done already.
 
-        Any thread. Called in the thread that resolves or cancels it; what it raises is logged.
+        Any thread. ``fn`` is called in the thread that resolves or cancels the future; what it
+        raises is logged.
 
         Raises:
-            DeadlockError: ``fn`` is that of ``asyncio.wrap_future``, in a run that would wait for
-                ever: see `result`.
+            DeadlockError: ``fn`` is the one of ``asyncio.wrap_future``, in a run that would wait
+                for ever: see `result`.
         """
         run = current_run()
-        # The one way in which asyncio waits for a future of another kind, `__await__` included.
+        # asyncio waits for foreign futures in this way alone, `__await__` included.
         if run is not None and not self.done() and _is_of_asyncio(fn):
             begin_wait(run, self)
             super().add_done_callback(lambda _: end_wait(run, self))
@@ -257,12 +258,12 @@ class Run(SharedLockFuture[StreamMessage]):
                 super()._wait(timeout)
 
     def get_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop that it runs on. Any thread; never blocks."""
+        """The loop that the run executes on. Any thread; never blocks."""
         return self._crossing.loop
 
     def _refuse_own_loop(self, method: str, timeout: float | None) -> None:
         if self._crossing.elsewhere is not None:
-            self.abandon(self._crossing.elsewhere)  # it was on its way out when the parent forked
+            self.abandon(self._crossing.elsewhere)  # in flight when the parent forked
             return
         running = asyncio._get_running_loop()
         if running is None or running is not self._crossing.loop or timeout == 0:
@@ -272,30 +273,30 @@ class Run(SharedLockFuture[StreamMessage]):
             "use 'await future' there, or add_done_callback"
         )
 
-    # -- for who looks who waits for whom ------------------------------------------------------
+    # -- for the deadlock detector -------------------------------------------------------------
 
     @property
     def label(self) -> str:
-        """What it is, for people. Any thread; never blocks."""
+        """What the run is called in messages for people. Any thread; never blocks."""
         return f"the run of message {self.message.id} on {self.options.adapter.name!r}"
 
     @property
     def place(self) -> _Crossing:
-        """Its bridge. Any thread; never blocks."""
+        """The run's bridge. Any thread; never blocks."""
         return self._crossing
 
     @property
     def group(self) -> ConcurrencyGroup | None:
-        """The subscription whose bound it shares, if any. Any thread; never blocks."""
+        """The subscription whose limit the run shares, if any. Any thread; never blocks."""
         return self.options.group
 
     @property
     def thread_id(self) -> str | None:
-        """The thread that it runs on, if any. Any thread; never blocks."""
+        """The thread_id that the run works on, if any. Any thread; never blocks."""
         return self.message.thread_id
 
     def ahead(self) -> Iterable[Run]:
-        """Those that have to end before it is handed over. Any thread; never blocks."""
+        """The runs that have to end before this one is handed over. Any thread; never blocks."""
         withheld_by = self.withheld_by
         return () if withheld_by is None else withheld_by()
 
@@ -320,10 +321,10 @@ class Run(SharedLockFuture[StreamMessage]):
         return None
 
     def resolve(self, result: StreamMessage, *, call_back: bool = True) -> None:
-        """Resolve the future, once: later calls change nothing. Runs its callbacks.
+        """Resolve the future, once: later calls change nothing. Calls its callbacks.
 
         Args:
-            result: What it is resolved with.
+            result: The result to resolve it with.
             call_back: False leaves the callbacks to the next call.
         """
         failure = None
@@ -340,7 +341,7 @@ class Run(SharedLockFuture[StreamMessage]):
             self.set_outcome(None, failure, call_back=call_back)
 
     def counts_as(self, status: Status) -> Outcome:
-        """How the registry is to count it: as its future says, if that is resolved already."""
+        """How the registry counts it: as its future says, if that is already resolved."""
         if self.done():
             if self.cancelled():
                 return "cancelled"
@@ -354,27 +355,28 @@ def _is_of_asyncio(callback: object) -> bool:
 
 
 class RunScope:
-    """What a context knows of the run that its code is part of.
+    """What a context knows of the run that its code belongs to.
 
-    A context is kept by whoever copied it, for as long as they like: so this lets go of the run
-    when that has ended.
+    A copy of a context may live for any length of time, so the scope drops its reference to the run
+    when the run has ended.
     """
 
     __slots__ = ("_crossing", "run")
 
     def __init__(self, run: Run) -> None:
         self._crossing = run._crossing
-        # Until it has left the registry. One reference, replaced whole, by whoever takes it out.
+        # Until the run has left the registry. One reference, replaced whole, by the removing
+        # thread.
         self.run: Run | None = run
 
     def is_over(self, crossing: _Crossing) -> bool:
-        """Whether the run was one of the bridge of ``crossing``, and is done. Any thread."""
+        """Whether the run belongs to the bridge of ``crossing``, and is done. Any thread."""
         run = self.run
         return self._crossing is crossing and (run is None or run.done())
 
 
 run_scope: ContextVar[RunScope | None] = ContextVar("rxlanggraph_run_scope", default=None)
-"""Of the run in whose context this code executes: how a worker thread is known to be part of it."""
+"""The scope of the run that this code belongs to: by it, worker threads belong to the run too."""
 
 
 def current_run() -> Run | None:

@@ -1,8 +1,8 @@
-"""RunRegistry: the registry of a bridge, whose engine says itself when a run has ended.
+"""RunRegistry: the registry of a bridge, whose engine reports itself when a run has ended.
 
-The engine does not watch its runs by callbacks, as `TaskRegistry.add` does: it takes a run in, and
-lets it leave once its coroutine and its threads have ended. A clean-up is a sweep, in which
-whatever arrives is cancelled at once.
+The engine does not watch its runs by callbacks, as `TaskRegistry.add` does: it enters a run, and
+removes it once its coroutine and its threads have ended. A clean-up is a sweep, during which every
+arriving run is cancelled at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Sweep:
 
 
 class RunRegistry(TaskRegistry):
-    """A `TaskRegistry` with what its owner alone may do. Any thread; nothing blocks.
+    """A `TaskRegistry` with the methods reserved to its owner. Any thread; nothing blocks.
 
     Shares the lock, the fields and the invariants of `TaskRegistry`.
     """
@@ -50,19 +50,19 @@ class RunRegistry(TaskRegistry):
 
     @property
     def state(self) -> RegistryState:
-        """``open``; ``closing`` once `close` was called; ``closed`` when nothing is left too."""
+        """``open``; ``closing`` once `close` was called; ``closed`` when nothing is left either."""
         with self._lock:
             if not self._closed:
                 return "open"
             return "closing" if self._entries or self._leaving else "closed"
 
     def begin_sweep(self) -> RegistryStatistics:
-        """From now until `end_sweep`, whoever is admitted is to be cancelled at once.
+        """From now until `end_sweep`, every task that is admitted is to be cancelled at once.
 
         Any thread; never blocks. Sweeps may overlap.
 
         Returns:
-            The counters at its beginning, for `end_sweep`.
+            The counters at the beginning of the sweep, for `end_sweep`.
         """
         with self._lock:
             self._sweeps += 1
@@ -77,13 +77,13 @@ class RunRegistry(TaskRegistry):
     def end_sweep(self, begun: RegistryStatistics, *, only_if_idle: bool) -> Sweep | None: ...
 
     def end_sweep(self, begun: RegistryStatistics, *, only_if_idle: bool = False) -> Sweep | None:
-        """Admit normally again, and say in the same critical section what ended and what did not.
+        """Admit normally again; atomically with that, return what ended and what did not.
 
         Any thread; never blocks.
 
         Args:
             begun: What `begin_sweep` returned.
-            only_if_idle: Go on sweeping, and return None, while anything is in flight.
+            only_if_idle: Continue the sweep, and return None, while anything is in flight.
         """
         with self._lock:
             if only_if_idle and (self._entries or self._leaving):

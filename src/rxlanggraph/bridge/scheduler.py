@@ -6,8 +6,8 @@ Three bounds, passed in this order and given back together:
 - the group: ``max_concurrency`` of one subscription;
 - the slot: ``max_concurrency`` of the bridge.
 
-A run that waits for its lane holds neither group nor slot, so that a crowded thread slows nobody
-else. Every step takes the same time however many wait.
+A run that waits for its lane holds neither group nor slot, so a crowded thread slows no other
+thread. Every step takes constant time, however many runs wait.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["RunScheduler"]
 
 
 class RunScheduler:
-    """Who may run now."""
+    """Decides which run may start next."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._running = 0
         self._ready: deque[Run] = deque()
-        # Those that results of the bridge led to, with max_pending: first, or the earlier stages
-        # of a pipeline would fill the room that the later ones have to empty.
+        # With max_pending, runs that results of the bridge led to. They go first: otherwise the
+        # earlier stages of a pipeline would fill the room that the later ones have to empty.
         self._downstream: deque[Run] = deque()
         # A thread_id is a key while a run of it is ready, running, or waits for its group. The
-        # value: who waits behind that one; None as long as nobody does.
+        # value: the runs that wait behind that one; None while there are none.
         self._lanes: dict[str, deque[Run] | None] = {}
 
     def enqueue(self, run: Run) -> None:
@@ -48,7 +48,7 @@ class RunScheduler:
         self._pass_lane(run)
 
     def next_ready(self) -> Run | None:
-        """Return the next run that may start, with its slot taken; None if none may."""
+        """Return the next run that may start, with its slot taken; None if there is none."""
         while self._running < self._limit:
             ready = self._downstream or self._ready
             if not ready:
@@ -61,7 +61,7 @@ class RunScheduler:
         return None
 
     def release(self, run: Run) -> None:
-        """Take back all that ``run``, got from `next_ready`, held."""
+        """Give back everything that ``run``, returned by `next_ready`, holds."""
         self._running -= 1
         if run.options.group is not None or run.message.thread_id is not None:
             self._leave_group_and_lane(run)
@@ -82,8 +82,9 @@ class RunScheduler:
     def _leave_group_and_lane(self, run: Run) -> None:
         group = run.options.group
         if group is not None:
-            # Its place is not free while a successor is looked for: one that was cancelled lets the
-            # next one of its thread in, which would take the place that is about to be given away.
+            # The group's place stays taken while a successor is sought: skipping a cancelled one
+            # admits the next run of its lane, which would take the place that is about to be passed
+            # on.
             while group.waiting:
                 successor = group.waiting.popleft()
                 if successor.phase is Phase.WAITING:

@@ -1,7 +1,7 @@
-"""Clean-up: the steps, which wait, and the two ways to wait for them.
+"""Clean-up: the steps, some of which wait, and the two ways to wait for them.
 
-The steps are generators that yield how long to wait for an idle registry, so that the sync and
-the async form are one piece of code.
+The steps are generators that yield how long to wait for an idle registry, so that the sync and the
+async form share one implementation.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class StuckRun:
-    """A run that was asked to stop and had not ended when the time was over.
+    """A run that was asked to stop and had not ended when the time was up.
 
     Attributes:
-        name: Of the graph or function, or as given to ``create_future_task``.
-        thread_id: The conversation that it works on, which stays occupied.
+        name: That of the graph or function, or as given to ``create_future_task``.
+        thread_id: The conversation that it works on, whose lane stays occupied.
         age: Seconds since it was admitted.
-        stack: Where it was then, in the format of a traceback; empty if it had not started.
+        stack: Where it was at that moment, in the format of a traceback; empty if it had not
+            started.
     """
 
     name: str
@@ -44,13 +45,13 @@ class StuckRun:
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    """What became of everything that was in flight, or arrived, while a clean-up went on.
+    """What became of everything that was in flight, or arrived, during a clean-up.
 
     Attributes:
         cancelled: Runs that ended cancelled, their own clean-up included.
-        completed: Runs that ended with a result before the cancelling reached them.
+        completed: Runs that ended with a result before the cancellation reached them.
         failed: Runs that ended with an exception.
-        stuck: Runs that still go on: they swallow the cancelling, or sit in blocking code.
+        stuck: Runs that are still going: they swallow the cancellation, or are in blocking code.
     """
 
     cancelled: int
@@ -59,7 +60,7 @@ class CleanupReport:
     stuck: tuple[StuckRun, ...]
 
     def __str__(self) -> str:
-        """Say it in words, stacks included."""
+        """Return the report in words, stacks included."""
         head = (
             f"{self.cancelled} cancelled, {self.completed} completed, {self.failed} failed, "
             f"{len(self.stuck)} stuck"
@@ -68,12 +69,12 @@ class CleanupReport:
         return "\n".join([head, *stuck])
 
 
-# Yields how many seconds to wait for an idle registry; is sent whether it was.
+# Yields how many seconds to wait for an idle registry; is sent whether it became idle.
 Steps: TypeAlias = Generator[float | None, bool, CleanupReport]
 
 
 def cleanup_steps(engine: Engine, timeout: float | None) -> Steps:
-    """Cancel all that is in flight or arrives until the registry is idle or the time is over."""
+    """Cancel all that is in flight or arrives until the registry is idle or the time is up."""
     until = _deadline(timeout)
     begun = engine.registry.begin_sweep()
     sweep = None
@@ -81,16 +82,16 @@ def cleanup_steps(engine: Engine, timeout: float | None) -> Steps:
         engine.registry.cancel_all()
         while sweep is None:
             idle = yield from _until_idle(engine, until)
-            # A run that arrived since it was idle is no stuck one: it is waited for as well.
+            # A run that arrived after it was idle is not stuck: it is waited for as well.
             sweep = engine.registry.end_sweep(begun, only_if_idle=idle)
     finally:
-        if sweep is None:  # the waiting was cancelled
+        if sweep is None:  # the wait was cancelled
             engine.registry.end_sweep(begun)
     return _report(engine, sweep)
 
 
 def close_steps(engine: Engine, timeout: float | None, cancel_timeout: float | None) -> Steps:
-    """Seal admission, drain until ``timeout``, then cancel and wait until ``cancel_timeout``."""
+    """Close admission, drain until ``timeout``, then cancel and wait until ``cancel_timeout``."""
     engine.close_admission()
     begun = engine.registry.begin_sweep()
     try:
@@ -108,7 +109,7 @@ def _deadline(timeout: float | None) -> float | None:
 
 
 def _until_idle(engine: Engine, until: float | None) -> Generator[float | None, bool, bool]:
-    """Wait for an idle registry, but not for a paused loop: nothing can end on that."""
+    """Wait for an idle registry, but not for a paused loop: nothing can end on that one."""
     while True:
         left, look_every = None if until is None else until - monotonic(), engine.host.look_every
         last = look_every is None or (left is not None and left <= look_every)
@@ -118,7 +119,7 @@ def _until_idle(engine: Engine, until: float | None) -> Generator[float | None, 
 
 
 def run_steps(steps: Steps, registry: RunRegistry) -> CleanupReport:
-    """Go through ``steps``, blocking while they wait."""
+    """Run ``steps``, blocking while they wait."""
     with closing(steps):
         try:
             wait = next(steps)
@@ -129,7 +130,7 @@ def run_steps(steps: Steps, registry: RunRegistry) -> CleanupReport:
 
 
 async def run_steps_async(steps: Steps, registry: RunRegistry) -> CleanupReport:
-    """Go through ``steps``, awaiting while they wait. Cancelling it ends the steps."""
+    """Run ``steps``, awaiting while they wait. Cancelling it ends the steps."""
     with closing(steps):
         try:
             wait = next(steps)

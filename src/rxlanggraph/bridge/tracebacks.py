@@ -1,8 +1,9 @@
-"""What a failed run would keep alive by the traceback of its exception.
+"""What the traceback of a failed run's exception would keep alive.
 
-A traceback holds the frames that the exception came through, and they their locals: ours the run,
-whose future holds the exception; LangGraph's the task, whose writes do. A circle for each failed
-run, which only the cyclic collector would find, with the message and the graph in it.
+A traceback holds the frames that the exception passed through, and those their locals: ours the
+run, whose future holds the exception; LangGraph's the task, whose writes do. That is a reference
+cycle for each failed run, which only the cyclic collector would find, with the message and the
+graph in it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ _MACHINERY = (*_OURS, "langgraph", "langchain_core")
 def without_machinery(error: _E) -> _E:
     """Return ``error`` itself, without our frames on top, and without the locals of LangGraph's.
 
-    On the loop, where it was caught. Only as far down as the first frame of somebody else's code,
-    whose locals stay for debuggers: so far all frames have ended, as the exception came through
-    them. What is below that may be another run's, where runs raise one and the same exception.
+    On the loop, where it was caught. It stops at the first frame of other code, whose locals stay
+    for debuggers: all frames up to there have ended, as the exception passed through them. Frames
+    below it may be another run's, where several runs raise the same exception object.
     """
     traceback = error.__traceback__
     while traceback is not None and _package(traceback) in _OURS:
         traceback = traceback.tb_next
     error.__traceback__ = traceback
     while traceback is not None and _package(traceback) in _MACHINERY:
-        with contextlib.suppress(RuntimeError):  # a worker thread is about to leave it
+        with contextlib.suppress(RuntimeError):  # a worker thread is just leaving the frame
             traceback.tb_frame.clear()
         traceback = traceback.tb_next
     return error

@@ -1,19 +1,19 @@
-"""SharedLockFuture: a ``concurrent.futures.Future`` that costs a backlog of many next to nothing.
+"""SharedLockFuture: a ``concurrent.futures.Future`` that costs next to nothing in large numbers.
 
 The stock future makes a Condition, a lock and a dozen objects for the collector to visit, each
-time, mostly for nobody: with ten thousand messages in flight that is more work than the messages.
-Here the lock is shared by all futures of a bridge, and a waiting thread brings its own gate.
+time, mostly unused: with ten thousand messages in flight that is more work than the messages. Here
+all futures of a bridge share one lock, and a waiting thread brings its own gate.
 
-``wait`` and ``as_completed`` of the standard library know a future by its private ``_condition``,
+``wait`` and ``as_completed`` of the standard library use a future's private ``_condition``,
 ``_state``, ``_waiters`` and ``_result``, unchanged since Python 3.2. They lock the futures of one
 call one after another, in the order of their ids, read their states, and add a waiter to each.
 
-The shared lock must not be what they lock, or that order turns round: (a) one thread holds ours,
-for a run with a low id, and waits for the lock of an executor's future; (b) another one holds that
-lock, and waits for ours, for a run with a high id; (c) the loop waits for ours, for ever. So what
-they get to lock excludes nobody. It keeps, for the thread that locked it, the state that this
-thread has seen; a waiter that is added meanwhile is told, if need be, when the thread unlocks.
-Resolving a future never waits for a thread that is inside ``wait``.
+The lock that they acquire must not be the shared one, or the lock order is inverted: (a) one thread
+holds ours, for a run with a low id, and waits for the lock of an executor's future; (b) another one
+holds that lock, and waits for ours, for a run with a high id; (c) the loop waits for ours, for
+ever. So what they acquire excludes no other thread. It keeps, for the thread that acquired it, the
+state that this thread has seen; a waiter that is added meanwhile is notified, if need be, when the
+thread releases it. Resolving a future never waits for a thread that is inside ``wait``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PENDING = "PENDING"
 _CANCELLED = "CANCELLED"
 _NOTIFIED = "CANCELLED_AND_NOTIFIED"
 _FINISHED = "FINISHED"
-_TOLD = (_NOTIFIED, _FINISHED)  # in these, the standard library's waiters have been told
+_TOLD = (_NOTIFIED, _FINISHED)  # in these states the standard library's waiters have been notified
 _NOT_YOURS = "{!r} is resolved by its bridge alone; to resolve one yourself, make a Future of yours"
 
 
@@ -47,17 +47,17 @@ class _Block:
     __slots__ = ("state", "waiters")
 
     def __init__(self, state: str) -> None:
-        self.state = state  # as it was at its beginning, and is for this thread until its end
-        self.waiters: list[Any] = []  # added in it; told from its end on
+        self.state = state  # as at the block's beginning; fixed for this thread until its end
+        self.waiters: list[Any] = []  # added inside; notified from the block's end on
 
 
 class _Waiting:
-    """Who waits for a future by ``wait`` or ``as_completed``. Guarded by the future's lock."""
+    """The standard library's waiters for a future. Guarded by the future's lock."""
 
     __slots__ = ("blocks", "waiters")
 
     def __init__(self) -> None:
-        # By thread; more than one where a signal handler waits on top of its own thread.
+        # By thread; several if a signal handler waits while its own thread does.
         self.blocks: dict[int, list[_Block]] = {}
         self.waiters: list[Any] = []
 
@@ -93,7 +93,7 @@ class _Waiters:
 
 
 class SharedLockFuture(Future[_T]):
-    """A future that is resolved once, by `set_outcome`, and cancelled by anyone before.
+    """A future that is resolved once, by `set_outcome`, or cancelled from any thread before.
 
     Args:
         lock: Shared by many futures. A leaf, held over a few assignments.
@@ -101,7 +101,7 @@ class SharedLockFuture(Future[_T]):
 
     def __init__(self, lock: threading.RLock) -> None:
         # Not super().__init__(): see above. All fields are guarded by the lock; _progress is also
-        # read without it: one reference, which only ever goes forward, last to be written.
+        # read without it: one reference, which only advances, and is the last to be written.
         self._lock = lock
         self._progress = _PENDING
         self._result: _T | None = None
@@ -120,7 +120,7 @@ class SharedLockFuture(Future[_T]):
         return progress is _CANCELLED or progress is _NOTIFIED
 
     def running(self) -> bool:
-        """False: what runs is known by whoever runs it. Any thread; never blocks."""
+        """False: only the owner knows whether its work is running. Any thread; never blocks."""
         return False
 
     def cancel(self) -> bool:
@@ -130,8 +130,8 @@ class SharedLockFuture(Future[_T]):
             False if it has a result or an exception already.
 
         Raises:
-            KeyboardInterrupt, SystemExit: In the main thread, of a callback or a signal handler;
-                when all callbacks have been called.
+            KeyboardInterrupt, SystemExit: In the main thread, from a callback or a signal handler;
+                after all callbacks have been called.
         """
         cancelled, interrupt = self._cancel()
         if interrupt is not None:
@@ -139,7 +139,7 @@ class SharedLockFuture(Future[_T]):
         return cancelled
 
     def _cancel(self) -> tuple[bool, BaseException | None]:
-        """Do what `cancel` does, but return what it raises."""
+        """Do what `cancel` does, but return the exception instead of raising it."""
         with self._lock:
             if self._progress is not _PENDING:
                 return self._progress is not _FINISHED, None
@@ -149,10 +149,10 @@ class SharedLockFuture(Future[_T]):
     def set_outcome(
         self, result: _T | None, exception: BaseException | None, *, call_back: bool = True
     ) -> bool:
-        """Resolve it, if nobody has. Any thread; runs the callbacks.
+        """Resolve it, unless it is resolved. Any thread; runs the callbacks.
 
-        One that was cancelled stays so; ``wait`` and ``as_completed`` hear of it only now, as
-        with every executor's futures. Nothing that a callback raises comes out of here.
+        A cancelled future stays cancelled; ``wait`` and ``as_completed`` are told only now, as with
+        every executor's futures. Exceptions raised by callbacks do not propagate.
 
         Args:
             result: What it is resolved with, if ``exception`` is None.
@@ -184,9 +184,9 @@ class SharedLockFuture(Future[_T]):
         return before is _PENDING
 
     def abandon(self, exception: BaseException) -> None:
-        """Resolve it, if nobody has, without a word to anyone but the threads that wait for it.
+        """Resolve it, unless it is resolved, notifying only the threads that wait for it.
 
-        In a forked child, where what was to be told may be in the middle of anything.
+        In a forked child, where callbacks and waiters may be in an inconsistent state.
         """
         self._callbacks = None
         if self._progress is _CANCELLED:
@@ -197,12 +197,13 @@ class SharedLockFuture(Future[_T]):
         self._announce()
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Have ``fn`` called with this future once it is done; at once if it is.
+        """Call ``fn`` with this future once it is done; at once if it is done already.
 
-        Any thread. Called in the thread that resolves or cancels it; an exception is logged.
+        Any thread. ``fn`` is called in the thread that resolves or cancels the future; an exception
+        is logged.
 
         Raises:
-            KeyboardInterrupt, SystemExit: As `cancel`, if ``fn`` is called at once.
+            KeyboardInterrupt, SystemExit: As for `cancel`, if ``fn`` is called at once.
         """
         with self._lock:
             if self._progress is _PENDING:
@@ -219,12 +220,12 @@ class SharedLockFuture(Future[_T]):
         """Wait for the result. Any thread; blocks.
 
         Args:
-            timeout: Seconds; None waits for ever.
+            timeout: Seconds; None for no limit.
 
         Raises:
             TimeoutError: Not done in time.
             CancelledError: It was cancelled.
-            BaseException: The one that it was resolved with.
+            BaseException: The exception that it was resolved with.
         """
         self._wait(timeout)
         try:
@@ -232,13 +233,13 @@ class SharedLockFuture(Future[_T]):
                 raise self._exception
             return self._result  # type: ignore[return-value]
         finally:
-            del self  # or the exception's traceback would keep the future alive, and it that
+            del self  # otherwise the future and its exception's traceback keep each other alive
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the exception; None if there is a result. Any thread; blocks.
 
         Args:
-            timeout: Seconds; None waits for ever.
+            timeout: Seconds; None for no limit.
 
         Raises:
             TimeoutError: Not done in time.
@@ -248,11 +249,11 @@ class SharedLockFuture(Future[_T]):
         return self._exception
 
     def result_nowait(self) -> _T | None:
-        """The result, if it is there; else None. Any thread; never blocks."""
+        """The result, if there is one; else None. Any thread; never blocks."""
         return self._result if self._progress is _FINISHED else None
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Refuse: what an executor does with its futures is done by the bridge."""
+        """Refuse: the bridge does what an executor does with its futures."""
         raise UsageError(_NOT_YOURS.format(self))
 
     def set_result(self, result: _T) -> None:
@@ -308,13 +309,13 @@ class SharedLockFuture(Future[_T]):
 
     # -- for wait() and as_completed() of the standard library ---------------------------------
 
-    # Their types there are those of what it has instead.
+    # Their types there are those of the standard library's own fields.
     _condition: Any = property(_Waiters)
     _waiters: Any = property(_Waiters)
     _state: Any = property(lambda self: self._state_for_thread())
 
     def _get_snapshot(self) -> tuple[bool, bool, _T | None, BaseException | None]:
-        # What asyncio reads, from Python 3.14 on.
+        # asyncio reads this, from Python 3.14 on.
         with self._lock:
             progress = self._progress
         if progress is _FINISHED:

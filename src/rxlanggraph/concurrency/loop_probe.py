@@ -1,6 +1,6 @@
-"""LoopProbe: whether a loop still turns, asked from outside. Standard library only.
+"""LoopProbe: whether a loop still runs, checked from outside. Standard library only.
 
-asyncio tells nobody that a loop has stopped, and ``is_running`` says what is so at one moment: a
+asyncio sends no notification when a loop stops, and ``is_running`` tells only about one moment: a
 loop that its program runs again and again, for a moment each, would be found stopped by chance.
 """
 
@@ -15,11 +15,11 @@ __all__ = ["LoopProbe"]
 
 
 class LoopProbe:
-    """One asker's looks at a loop. Confined to one thread; not that of the loop.
+    """Probes of a loop by one observer. Confined to one thread; not that of the loop.
 
     Args:
         loop: The loop.
-        on_turn: Called on the loop when it turns again after it was found stopped.
+        on_turn: Called on the loop when it runs again after it was found stopped.
     """
 
     def __init__(
@@ -27,13 +27,13 @@ class LoopProbe:
     ) -> None:
         self._loop = loop
         self._on_turn = on_turn
-        self._turned = threading.Event()  # set by the loop where it has turned since it was asked
+        self._turned = threading.Event()  # set by the loop when it has run since the last probe
         self._turned.set()
 
     def has_turned(self) -> bool:
-        """Whether the loop runs, or has since the last look; False once it is closed.
+        """Whether the loop runs, or has run since the last probe; False once it is closed.
 
-        Never blocks. The first look at a loop that does not run always says yes.
+        Never blocks. The first probe of a loop that does not run always returns True.
         """
         if self._loop.is_closed():
             return False
@@ -43,7 +43,7 @@ class LoopProbe:
         if not self._turned.is_set():
             return False
         self._turned = threading.Event()
-        with contextlib.suppress(RuntimeError):  # closed just now: the next look sees it
+        with contextlib.suppress(RuntimeError):  # closed just now: the next probe notices
             self._loop.call_soon_threadsafe(self._turn, self._turned)
         return True
 

@@ -17,10 +17,10 @@ from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
 __all__ = ["enter_on_loop", "leave_to_parent", "run_on_loop"]
 
 _T = TypeVar("_T")
-# Seconds between two looks whether the loop still runs: one that stopped resolves nothing. A guess.
+# Seconds between two checks whether the loop still runs: a stopped one resolves nothing. A guess.
 _PATIENCE = 0.5
-# In a forked child: loops of the parent, and what to say of them. They claim to be running, as they
-# did at the fork.
+# In a forked child: loops of the parent, with the error message for each. They claim to be running,
+# as they were at the fork.
 _left: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[str, str]] = (
     weakref.WeakKeyDictionary()
 )
@@ -29,16 +29,16 @@ _left: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[str, str]] = (
 def run_on_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> _T:
     """Run ``coroutine`` on ``loop``, and block until it has ended.
 
-    Any thread but that of the loop. Interrupted (Ctrl-C), it has the coroutine cancelled and does
-    not wait for that.
+    Any thread but that of the loop. If interrupted (Ctrl-C), it cancels the coroutine and does not
+    wait for it.
 
     Returns:
         What the coroutine returned.
 
     Raises:
         BlockingCallError: This is the loop's own thread.
-        LoopUnavailableError: The loop does not run, or stood still meanwhile for half a second.
-        WrongProcessError: It runs in the process that this one was forked from.
+        LoopUnavailableError: The loop does not run, or stopped for half a second during the call.
+        WrongProcessError: The loop runs in the process that this one was forked from.
         BaseException: Whatever the coroutine raised.
     """
     call = _Call(loop, coroutine)
@@ -51,25 +51,26 @@ def run_on_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, 
     try:
         return call.future.result()
     finally:
-        del call  # or it and an error, by its traceback, would hold each other
+        del call  # otherwise it and an error's traceback keep each other alive
 
 
 def leave_to_parent(loop: asyncio.AbstractEventLoop, what: str, remedy: str) -> None:
-    """In a forked child: have `run_on_loop` refuse ``loop``, which the parent runs.
+    """In a forked child: make `run_on_loop` refuse ``loop``, which the parent runs.
 
     Args:
         loop: The loop of the parent.
-        what: What belongs to it, for the error.
-        remedy: What to do instead, for the error.
+        what: What belongs to the loop, for the error message.
+        remedy: What to do instead, for the error message.
     """
     _left[loop] = (what, remedy)
 
 
 class _Call(Generic[_T]):
-    """A coroutine on its way to a loop, which begins it or never will.
+    """A coroutine on its way to a loop, which may never begin it.
 
-    With ``run_coroutine_threadsafe``, a loop that stopped before it began, and runs on later, would
-    begin what was closed, and complain; or what was not closed is complained of as never awaited.
+    With ``run_coroutine_threadsafe``, a loop that stopped before it began the coroutine, and
+    resumes later, would begin a closed one and log an error; and an unclosed one causes the warning
+    that it was never awaited.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> None:
@@ -79,7 +80,7 @@ class _Call(Generic[_T]):
         self._task: asyncio.Task[_T] | None = None  # confined to the loop
 
     def send(self) -> None:
-        """Send it. Any thread; never blocks.
+        """Send it to the loop. Any thread; never blocks.
 
         Raises:
             BlockingCallError: This is the loop's own thread.
@@ -97,11 +98,11 @@ class _Call(Generic[_T]):
             raise _stopped(self._loop)
         try:
             self._loop.call_soon_threadsafe(self._begin)
-        except RuntimeError:  # it was closed just now
+        except RuntimeError:  # the loop was closed just now
             raise _stopped(self._loop) from None
 
     def give_up(self) -> None:
-        """Have it cancelled, or never begun. Any thread; never blocks."""
+        """Cancel it, or prevent its beginning. Any thread; never blocks."""
         if self.future.cancel():
             self._coroutine.close()
             return
@@ -112,9 +113,9 @@ class _Call(Generic[_T]):
         if not self.future.set_running_or_notify_cancel():
             return  # given up
         try:
-            # Not begun at once: what was cancelled before is to hear of it before.
+            # Not started eagerly: what was cancelled before has to be told before.
             self._task = self._loop.create_task(self._coroutine)
-        except BaseException as error:  # of the loop's own task factory, or Ctrl-C
+        except BaseException as error:  # from the loop's own task factory, or Ctrl-C
             self.future.set_exception(error)
             self._coroutine.close()
             if not isinstance(error, Exception):

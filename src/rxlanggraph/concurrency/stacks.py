@@ -1,4 +1,4 @@
-"""Where a run is right now, as text: for the reports that name stuck runs."""
+"""Where a run is at the moment, as text: for the reports that name stuck runs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def tasks_where(
 ) -> list[asyncio.Task[Any]]:
     """The unfinished tasks of ``loop`` in whose context ``variable`` is ``value``.
 
-    Any thread; never blocks. A task inherits the context of the one that made it, so this finds
-    what a run has started, however deep: LangGraph runs each node in a task of its own.
+    Any thread; never blocks. A task inherits the context of the task that made it, so this finds
+    what a run has started, however deeply nested: LangGraph runs each node in a task of its own.
     """
     tasks = asyncio.all_tasks(loop)
     return [task for task in tasks if context_of(task).get(variable) is value]
@@ -59,5 +59,5 @@ def context_of(task: asyncio.Task[Any]) -> Context:
     """The context that ``task`` runs in. Any thread; never blocks."""
     if sys.version_info >= (3, 12):
         return task.get_context()
-    # Python 3.11 has no other way to ask, and this is for a report on what is stuck.
+    # Python 3.11 has no public way to read it, and this is for a report on what is stuck.
     return next((each for each in gc.get_referents(task) if isinstance(each, Context)), Context())

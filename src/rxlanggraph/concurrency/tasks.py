@@ -1,12 +1,12 @@
-"""Tasks of asyncio: starting one at once, and letting go of one that its loop left behind.
+"""Tasks of asyncio: starting one eagerly, and letting go of one that its loop left behind.
 
-Why at once, in the place of the one that has just ended: a task that is scheduled takes its first
-step in the next turn of the loop. Where sixteen graphs end in one turn and sixteen others start
-in the next, they free their objects in one go and make them in one go. The collector counts
-allocations that no free has made up for, and does not count frees below zero: so it sets in four
-times as often as where one coroutine ends and the next begins in the same step, and goes through
-the whole heap once per thousand messages. Measured on a one-node graph, 16 at once, Python 3.11:
-a seventh of all time.
+Why eagerly, in place of a task that has just ended: a task that is scheduled takes its first step
+in the next iteration of the loop. If sixteen graphs end in one iteration and sixteen others start
+in the next, they free all their objects and then allocate them all. The collector counts
+allocations that are not balanced by a free, and does not count frees below zero: so it starts four
+times as often as when one coroutine ends and the next begins in the same step, and traverses the
+whole heap once per thousand messages. Measured on a one-node graph, 16 at once, Python 3.11: a
+seventh of all time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _T = TypeVar("_T")
 
 
 def start_eagerly(coroutine: Coroutine[Any, Any, _T], **options: Any) -> asyncio.Task[_T]:
-    """Start ``coroutine`` as a task of the running loop, its first step at once if that can be.
+    """Start ``coroutine`` as a task of the running loop, its first step at once if possible.
 
-    It can from Python 3.12 on; a loop with a task factory decides for itself.
+    Possible from Python 3.12 on; a loop with a task factory decides for itself.
 
     Args:
-        coroutine: What to run.
+        coroutine: The coroutine to run.
         options: As for ``loop.create_task``.
     """
     loop = asyncio.get_running_loop()
@@ -46,7 +46,7 @@ class EagerTaskStarter:
     """
 
     def __init__(self) -> None:
-        # Known weakly: it may have been left behind in its middle, by a loop that ended.
+        # Held weakly: a loop that ended may have left it behind, unfinished.
         self._latest: weakref.ref[Coroutine[Any, Any, None]] | None = None
 
     def start(
@@ -57,17 +57,17 @@ class EagerTaskStarter:
         context: Context,
         in_place: bool,
     ) -> asyncio.Task[None]:
-        """Start ``coroutine`` as a task of the running loop, its first step at once if that can be.
+        """Start ``coroutine`` as a task of the running loop, its first step at once if possible.
 
-        From Python 3.12 on the first step is taken before this returns, so the task may be done
+        From Python 3.12 on the first step is taken before this returns, so the task may be done by
         then. A loop with a task factory decides for itself.
 
         Args:
-            coroutine: What to run.
+            coroutine: The coroutine to run.
             name: The task's name.
             context: The context to run it in.
-            in_place: On Python 3.11: take the first step before whatever else is due on the loop,
-                unless that of an earlier one is.
+            in_place: On Python 3.11: take the first step before anything else that is due on the
+                loop, unless an earlier task's first step is due.
         """
         loop = asyncio.get_running_loop()
         if sys.version_info >= (3, 12) or loop.get_task_factory() is not None:
@@ -76,7 +76,8 @@ class EagerTaskStarter:
         task = loop.create_task(coroutine, name=name, context=context)
         ready = getattr(loop, "_ready", None)
         if in_place and ready is not None and not _is_to_begin(earlier):
-            # Of asyncio's own loops on 3.11, whose code is final; others start it a turn later.
+            # Only for asyncio's own loops on 3.11, whose code is final; others start it an
+            # iteration later.
             ready.rotate(1)
         return task
 
@@ -87,10 +88,10 @@ def _is_to_begin(known: weakref.ref[Coroutine[Any, Any, None]] | None) -> bool:
 
 
 def silence_pending_warning(task: asyncio.Task[Any] | None) -> None:
-    """Spare the log of "Task was destroyed but it is pending!" for ``task``.
+    """Suppress the log of "Task was destroyed but it is pending!" for ``task``.
 
-    For tasks of ours that a loop left behind when it ended: their futures are resolved, with an
-    error that says so. As asyncio does for the tasks of its own ``gather``.
+    For the library's tasks that a loop left behind when it ended: their futures are resolved, with
+    an error that says so. asyncio does the same for the tasks of its own ``gather``.
     """
     if task is not None:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -99,7 +100,7 @@ def silence_pending_warning(task: asyncio.Task[Any] | None) -> None:
 def close_left_behind(
     coroutine: Coroutine[Any, Any, object], loop: asyncio.AbstractEventLoop
 ) -> None:
-    """Close ``coroutine``, which ``loop``, closed before, left behind; its task is kept quiet.
+    """Close ``coroutine``, which a closed ``loop`` left behind; silence its task's warning.
 
     Any thread; never blocks.
     """

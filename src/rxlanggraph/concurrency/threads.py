@@ -1,10 +1,10 @@
-"""Threads: waiting without a lock that the own thread may hold, and starting one for everybody.
+"""Threads: waiting without a lock that the same thread may hold, and starting shared threads.
 
 Standard library only.
 
-A thread that serves many belongs to none of those it serves. From Python 3.14 on a thread may begin
-in a copy of the context of its starter; without the GIL it does. A thread that lasts would take the
-run, the turn and the variables of its first user for its own, and keep all of it alive.
+A thread that serves many users belongs to none of them. From Python 3.14 on a thread may begin in a
+copy of its starter's context; without the GIL it does. A long-lived thread would take the run, the
+slot and the variables of its first user for its own, and keep all of it alive.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ __all__ = ["lock_released", "start_detached"]
 
 @contextlib.contextmanager
 def lock_released(lock: threading.RLock) -> Iterator[None]:
-    """Hold ``lock`` at no level in this block: for waiting, inside a signal handler too.
+    """Release ``lock`` entirely in this block: for waiting, also inside a signal handler.
 
-    A handler may have interrupted its own thread while that held the lock; if it waited with it,
-    the loop would need the lock to end what the handler waits for. Others may then run between
-    two lines of the interrupted section: which it bears, by invariant 5 of docs/design.md.
+    A handler may have interrupted its own thread while that held the lock; if it waited with the
+    lock held, the loop would need the lock to end what the handler waits for. Other threads may
+    then run between two lines of the interrupted section: it tolerates that, by invariant 5 of
+    docs/design.md.
     """
     levels = 0
-    with contextlib.suppress(RuntimeError):  # not held, or not any more
+    with contextlib.suppress(RuntimeError):  # not held, or no longer held
         while True:
             lock.release()
             levels += 1

@@ -14,29 +14,29 @@ _T = TypeVar("_T", bound=Hashable)
 
 
 class DeadlineHeap(Generic[_T]):
-    """Items with a deadline each. Guarded by whatever guards its owner.
+    """Items with a deadline each. Guarded by the same lock or thread as its owner.
 
-    The heap also holds deadlines that were changed or cancelled since; `deadlines` knows which are
-    current. It is built anew when less than half of it is, so that little is kept of the others.
+    The heap also holds deadlines that were changed or cancelled since; `deadlines` has the current
+    ones. The heap is rebuilt when less than half of it is current, so stale entries stay few.
 
     Attributes:
-        deadlines: When each item falls due; for its owner to read, which is quicker than a method.
+        deadlines: When each item is due; for its owner to read, which is faster than a method.
     """
 
     def __init__(self) -> None:
         self.deadlines: dict[_T, float] = {}
-        # Of two with the same deadline the one that was put first; items need have no order.
+        # Of two with the same deadline the one that was put first; items need not be orderable.
         self._heap: list[tuple[float, int, _T]] = []
         self._numbers = count()
 
     def put(self, item: _T, deadline: float) -> None:
-        """Give ``item`` its deadline, instead of any other. Amortised O(log n)."""
+        """Give ``item`` its deadline, replacing any other. Amortised O(log n)."""
         self.deadlines[item] = deadline
         heapq.heappush(self._heap, (deadline, next(self._numbers), item))
         self._tidy()
 
     def discard(self, item: _T) -> None:
-        """Forget ``item``, if it is there."""
+        """Remove ``item``, if it is there."""
         self.deadlines.pop(item, None)
         self._tidy()
 
@@ -67,7 +67,7 @@ class DeadlineHeap(Generic[_T]):
 
 
 class Expirable(Hashable, Protocol):
-    """What has a deadline of a `SharedTimer`."""
+    """An item with a deadline of a `SharedTimer`."""
 
     def on_deadline(self) -> None:
         """The deadline has come. On the loop; never blocks, never raises."""
@@ -76,8 +76,9 @@ class Expirable(Hashable, Protocol):
 class SharedTimer:
     """One timer of a loop for the deadlines of many items. Confined to its loop.
 
-    A lease is renewed long after most claims have ended: to set a timer of the loop for each, and
-    to take it back, would take as long as all else that a claim takes in this process.
+    A lease is renewed long after most claims have ended: setting a timer of the loop for each
+    claim, and cancelling it, would take as long as everything else that a claim does in this
+    process.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -87,7 +88,7 @@ class SharedTimer:
         self._is_stopped = False
 
     def set(self, item: Expirable, when: float) -> None:
-        """Give ``item`` the deadline ``when``, in the loop's time, instead of any other."""
+        """Give ``item`` the deadline ``when``, in the loop's time, replacing any other."""
         if self._is_stopped:
             return
         self._deadlines.put(item, when)
@@ -96,11 +97,11 @@ class SharedTimer:
 
     def discard(self, item: Expirable) -> None:
         """Cancel the deadline of ``item``, if it has one."""
-        # The timer stays: when it fires it is armed for what is left.
+        # The timer stays: when it fires, it is armed for the remaining deadlines.
         self._deadlines.discard(item)
 
     def stop(self) -> None:
-        """Cancel all deadlines, those to come included."""
+        """Cancel all deadlines, later ones included."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,13 +1,14 @@
-"""What user code raises where the library calls it, and who must not suffer from that.
+"""Exceptions that user code raises where the library calls it, and containing them.
 
-Done-callbacks, observers and the like run on threads that carry everybody's runs: the loop's, or
-that of whoever cancels. An exception there is nobody's to catch, whatever its class: a
-``CancelledError`` would be taken for the end of somebody's task, a ``SystemExit`` would end the
-loop. So it is logged, and goes no further, with one exception of its own.
+Done-callbacks, observers and the like run on threads that carry the runs of all users: the loop's,
+or that of a call to ``cancel``. No caller there could handle an exception, whatever its class: a
+``CancelledError`` would be taken for the end of an unrelated task, a ``SystemExit`` would end the
+loop. So it is logged, and does not propagate, with one exception.
 
 ``KeyboardInterrupt`` and ``SystemExit`` in the main thread may come from a signal handler that
-happened to run there, and no program wants its Ctrl-C lost. These go on when what had to be done is
-done: out of the call that was interrupted, or on a loop as they do for every callback of asyncio.
+happened to run there, and no program wants its Ctrl-C lost. These propagate after the necessary
+work is done: out of the call that was interrupted, or on a loop as they do from every asyncio
+callback.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ __all__ = ["contain", "is_interrupt", "raise_on_loop"]
 def contain(
     error: BaseException, log: logging.Logger, message: str, *args: object
 ) -> BaseException | None:
-    """Log ``error``, which user code raised. Any thread; call it where it was caught.
+    """Log ``error``, which user code raised. Any thread; call it where the error was caught.
 
     Returns:
-        The error itself if it has to go on when the caller has done what it has to, otherwise None.
+        The error itself if the caller has to raise it after completing its own work, otherwise
+        None.
     """
     try:
         log.error(message, *args, exc_info=error)
-    except BaseException:  # a repr that raises as well; logging lets all but Exceptions pass
+    except BaseException:  # a repr that raises too; logging handles Exceptions only
         log.exception("an exception of type %s cannot be shown", type(error).__name__)
     return error if is_interrupt(error) else None
 
@@ -43,9 +45,9 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def raise_on_loop(error: BaseException) -> None:
-    """Raise ``error`` in a step of its own of the running loop; if none runs, not at all.
+    """Raise ``error`` in a step of its own of the running loop; without one, not at all.
 
-    The loop ends with it then, as it does with every callback that raises such an error.
+    It ends the loop then, as from every callback that raises such an error.
     """
     loop = asyncio._get_running_loop()
     if loop is not None:

@@ -1,8 +1,8 @@
 """Coroutines that wait on their own loop, and are woken from any thread; alone, or in a queue.
 
-What breaks without it: a future of asyncio belongs to the thread of its loop; resolved from another
-one, it resolves, and its loop sleeps on. And a waiter that is cancelled, or whose loop is closed,
-at the very moment when its turn comes takes the turn with it: all behind it wait for ever.
+What breaks without it: a future of asyncio belongs to the thread of its loop; resolving it from
+another thread does not wake the loop. And a waiter that is cancelled, or whose loop is closed, at
+the very moment it is selected takes the wake-up with it: all waiters behind it wait for ever.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ __all__ = ["Waiter", "WaiterQueue", "WakeupQueue", "current_task"]
 
 
 class Waiter:
-    """One coroutine that waits. Made, prepared and awaited on its loop.
+    """One waiting coroutine. Made, prepared and awaited on its loop.
 
-    `prepare`, then look whether there is anything to wait for, then `wait`: so that a wake-up which
-    comes in between is not lost. A wake-up says no more than "look again".
+    Call `prepare`, then check whether there is anything to wait for, then `wait`: so a wake-up in
+    between is not lost. A wake-up means no more than "check again".
     """
 
     __slots__ = ("future", "loop")
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        # Written by its coroutine; others only look whether there is one.
+        # Written by its coroutine; others only check whether there is one.
         self.future: asyncio.Future[None] | None = None
 
     @property
     def loop_closed(self) -> bool:
-        """Whether its coroutine can never go on. Any thread; never blocks."""
+        """Whether its coroutine can never continue. Any thread; never blocks."""
         return self.loop.is_closed()
 
     @property
     def loop_stopped(self) -> bool:
-        """Whether its coroutine cannot go on for now. Any thread; never blocks."""
+        """Whether its coroutine cannot continue for now. Any thread; never blocks."""
         return not self.loop.is_running()
 
     def prepare(self) -> None:
-        """From now on it can be woken. On its loop."""
+        """Allow wake-ups from now on. On its loop."""
         self.future = self.loop.create_future()
 
     def wake(self) -> None:
-        """Have it look again. On its loop."""
+        """Make it check again. On its loop."""
         if self.future is not None and not self.future.done():
             self.future.set_result(None)
 
     def wake_threadsafe(self) -> bool:
-        """Have it look again; False if its loop is closed. Any thread; never blocks."""
+        """Make it check again; False if its loop is closed. Any thread; never blocks."""
         try:
             self.loop.call_soon_threadsafe(self.wake)
         except RuntimeError:
@@ -58,7 +58,7 @@ class Waiter:
         return True
 
     async def wait(self, delay: float | None = None) -> None:
-        """Wait until it is woken, for ``delay`` seconds at most. Can be cancelled."""
+        """Wait until it is woken, at most ``delay`` seconds. Can be cancelled."""
         assert self.future is not None
         timer = None if delay is None else self.loop.call_later(max(delay, 0.0), self.wake)
         try:
@@ -72,10 +72,10 @@ _W = TypeVar("_W", bound=Waiter)
 
 
 class WaiterQueue:
-    """Waiters in the order of their joining; each turn goes to the first.
+    """Waiters in the order of their joining; the first one is always served next.
 
     Args:
-        lock: Of the owner; `join`, `leave` and `next` are called under it, `wait` takes it.
+        lock: That of the owner; `join`, `leave` and `next` are called under it, `wait` takes it.
     """
 
     def __init__(self, lock: threading.RLock) -> None:
@@ -83,7 +83,7 @@ class WaiterQueue:
         self._waiters: deque[Waiter] = deque()  # guarded by the lock
 
     def __len__(self) -> int:
-        """How many wait. Under the lock."""
+        """How many waiters there are. Under the lock."""
         return len(self._waiters)
 
     def join(self, waiter: Waiter) -> None:
@@ -105,15 +105,15 @@ class WaiterQueue:
     async def wait(
         self, waiter: Waiter, hand_on: Callable[[], None], seconds: float | None = None
     ) -> None:
-        """Wait for the turn of ``waiter``, which has joined in this step. On its loop.
+        """Wait until ``waiter``, which has joined in this step, is selected. On its loop.
 
         Args:
-            waiter: The caller's.
-            hand_on: Gives the turn to the next one: called if the caller was cancelled, and its
-                turn had come already.
-            seconds: How long to wait at most; None until the turn comes.
+            waiter: The caller's waiter.
+            hand_on: Passes the selection to the next waiter: called if the caller was cancelled
+                after it had been selected.
+            seconds: How long to wait at most; None for no limit.
         """
-        waiter.prepare()  # wake-ups come through the loop, and so not before this coroutine waits
+        waiter.prepare()  # wake-ups come through the loop, so not before this waits
         try:
             await waiter.wait(seconds)
         except BaseException:
@@ -125,7 +125,7 @@ class WaiterQueue:
 
 
 class WakeupQueue(Generic[_W]):
-    """Which waiters are to be woken: lined up under a lock, sent without it.
+    """The waiters that are to be woken: queued under a lock, woken without it.
 
     Args:
         lost: Called with a waiter whose loop is closed.
@@ -137,21 +137,21 @@ class WakeupQueue(Generic[_W]):
         self._waiters: deque[_W] = deque()
 
     def add(self, waiter: _W) -> None:
-        """Line ``waiter`` up. Any thread; never blocks; calls nothing."""
-        if waiter.future is not None:  # else it is awake, and looks before it sleeps
+        """Queue ``waiter``. Any thread; never blocks; calls nothing."""
+        if waiter.future is not None:  # else it is awake, and checks before it sleeps
             self._waiters.append(waiter)
 
     def send(self, here: asyncio.AbstractEventLoop | None = None) -> None:
-        """Wake all that are lined up. Any thread; never blocks. Not under a lock.
+        """Wake all that are queued. Any thread; never blocks. Not under a lock.
 
         Args:
-            here: The running loop, if a coroutine of that loop calls. Otherwise the loop may be
-                asleep, and a signal handler may have come in on top of it.
+            here: The running loop, if called by a coroutine of that loop. Otherwise the loop may be
+                asleep, and a signal handler may have interrupted it.
         """
         while self._waiters:
             try:
                 waiter = self._waiters.popleft()
-            except IndexError:  # another thread was quicker
+            except IndexError:  # another thread was faster
                 return
             loop = waiter.loop
             try:
@@ -161,5 +161,5 @@ class WakeupQueue(Generic[_W]):
 
 
 def current_task() -> asyncio.Task[Any] | None:
-    """The task that calls; None if nothing but a thread does. Any thread."""
+    """The calling task; None if the caller is in no task. Any thread."""
     return None if asyncio._get_running_loop() is None else asyncio.current_task()

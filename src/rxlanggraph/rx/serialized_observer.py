@@ -23,8 +23,9 @@ _log = logging.getLogger("rxlanggraph")
 class SerializedObserver(Generic[_T]):
     """Passes notifications on to one observer, one at a time, in the order they were put.
 
-    Whoever finds nobody emitting emits, for others too; so no thread waits for another, and the
-    observer is called without a lock. After a terminal notification, or `stop`, nothing follows.
+    The first thread to flush emits, also what other threads put meanwhile; so no thread waits for
+    another, and the observer is called without a lock. After a terminal notification, or `stop`,
+    nothing follows.
 
     Putting and flushing are two steps, so that the caller can fix the order under its own lock
     and emit outside of it.
@@ -32,41 +33,41 @@ class SerializedObserver(Generic[_T]):
 
     def __init__(self, observer: abc.ObserverBase[_T], lock: threading.RLock | None = None) -> None:
         self._observer = observer
-        # An RLock by invariant 5, shared with whoever puts. Guards the rest.
+        # An RLock by invariant 5, shared with the code that puts. Guards the rest.
         self._lock = fork_safe_rlock() if lock is None else lock
         self._notifications: deque[tuple[Callable[[Any], None], Any, Context | None]] = deque()
         self._emitting = False
         self._closed = False
 
     def put_next(self, value: _T, context: Context | None = None) -> None:
-        """Line up an item. Any thread; never blocks.
+        """Queue an item. Any thread; never blocks.
 
         Args:
             value: The item.
-            context: What the observer is to run in, and nothing else does; None for that of
-                whoever emits.
+            context: The context to run the observer in, used for nothing else; None for that of the
+                emitting thread.
         """
         with self._lock:
             if not self._closed:
                 self._notifications.append((self._observer.on_next, value, context))
 
     def put_error(self, error: BaseException) -> None:
-        """Line up the end, with an error. Any thread; never blocks."""
+        """Queue the end, with an error. Any thread; never blocks."""
         # on_error is typed for Exception, but RxPY passes anything on.
         self._put_last(self._observer.on_error, error)
 
     def put_completed(self) -> None:
-        """Line up the end. Any thread; never blocks."""
+        """Queue the end. Any thread; never blocks."""
         self._put_last(lambda _: self._observer.on_completed(), None)
 
     def stop(self) -> None:
-        """Emit nothing more, not even what is lined up. Any thread; never blocks."""
+        """Emit nothing more, not even what is queued. Any thread; never blocks."""
         with self._lock:
             self._closed = True
             self._notifications.clear()
 
     def flush(self) -> None:
-        """Emit what is lined up, unless somebody is emitting. Runs the observer's code.
+        """Emit what is queued, unless another call is emitting. Runs the observer's code.
 
         Raises:
             BaseException: Whatever the observer raised; then nothing follows.
@@ -77,8 +78,9 @@ class SerializedObserver(Generic[_T]):
                 with self._lock:
                     if self._emitting or not self._notifications:
                         return
-                    # A handler that comes in above this line emits by itself, and leaves nothing;
-                    # what one puts below it is emitted here, or seen in the next round.
+                    # A handler that interrupts above this line emits by itself, and leaves nothing
+                    # queued; what it puts below this line is emitted here, or found in the next
+                    # round.
                     emitting = self._emitting = True
                 self._emit()
             except BaseException:
@@ -109,8 +111,8 @@ class SerializedObserver(Generic[_T]):
                 raise
 
     def _end_with(self, error: BaseException) -> None:
-        # RxPY's operators turn an Exception of a function into the end of their stream, and let
-        # all else through: what is behind them would wait for an end for ever.
+        # RxPY's operators turn an Exception raised by a function into the end of their stream, and
+        # let anything else through: operators behind them would wait for an end for ever.
         try:
             # on_error is typed for Exception, but RxPY passes anything on.
             self._observer.on_error(error)  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
-"""SerializedSubject: a hot Observable that any number of threads feed, in one order.
+"""SerializedSubject: a hot Observable fed from any number of threads, in one order.
 
-What breaks without it: RxPY's ``Subject`` calls its observers from every thread that comes, several
-at a time; one that raises keeps the item from those behind it, and raises into whoever brought it.
-And what an observer starts belongs, by the context that it inherits, to the run that brought the
-item: it is cancelled with that run, and refused once it is over.
+What breaks without it: RxPY's ``Subject`` calls its observers from every thread that feeds it,
+several at a time; an observer that raises keeps the item from those behind it, and raises into the
+feeding thread. And what an observer starts belongs, by the context that it inherits, to the run
+that fed the item: it is cancelled with that run, and refused once the run is over.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _T = TypeVar("_T")
 
 
 class SerializedSubject(Generic[_T]):
-    """Passes each item on to all who are subscribed: to each in order, one at a time.
+    """Passes each item on to all subscribed observers: to each in order, one at a time.
 
-    A late subscriber gets what is put from then on. One that raises is unsubscribed, and logged;
-    neither the others nor whoever brought the item notice. It never completes.
+    A late subscriber gets the items put from then on. An observer that raises is unsubscribed, and
+    the error logged; neither the other observers nor the feeding code notice. It never completes.
 
-    Observers are called in an empty context: they see no context variable of whoever brought the
-    item, and what they start is no part of its run. It could be anybody's, as any thread that is
-    calling them already may call them with the items of the others.
+    Observers are called in an empty context: they see no context variable of the feeding code, and
+    what they start is no part of its run. The run would be arbitrary: a thread that is already
+    calling the observers may call them with other threads' items too.
 
-    Putting and flushing are two steps, so that the owner can fix the order under its own lock
-    and have the observers called outside of it.
+    Putting and flushing are two steps, so that the owner can fix the order under its own lock and
+    call the observers outside of it.
 
     Args:
         what: What is published, for the log.
@@ -51,20 +51,20 @@ class SerializedSubject(Generic[_T]):
 
     @property
     def observable(self) -> Observable[_T]:
-        """To be subscribed to from any thread, with any observer."""
+        """The Observable. May be subscribed to from any thread, with any observer."""
         return self._observable
 
     def put(self, item: _T) -> None:
-        """Line ``item`` up for everyone. Any thread; never blocks; calls nobody."""
+        """Queue ``item`` for all observers. Any thread; never blocks; calls no user code."""
         with self._lock:
             for emitter in self._emitters.copy():
                 emitter.put_next(item)
 
     def flush(self) -> None:
-        """Have the observers called with what is lined up. Not under the lock: their code runs.
+        """Call the observers with what is queued. Not under the lock: their code runs.
 
         Any thread; in an empty context. An observer that is busy in another thread is not waited
-        for: that thread goes on to what is lined up here.
+        for: that thread then emits what is queued here.
         """
         with self._lock:
             emitters = self._emitters.copy()
@@ -89,5 +89,5 @@ class SerializedSubject(Generic[_T]):
 
     def _forget(self, emitter: SerializedObserver[_T]) -> None:
         emitter.stop()
-        with self._lock, contextlib.suppress(ValueError):  # forgotten already
+        with self._lock, contextlib.suppress(ValueError):  # removed already
             self._emitters.remove(emitter)

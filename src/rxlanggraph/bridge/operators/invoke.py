@@ -43,7 +43,7 @@ def invoke(
     """Return the operator that `RxPyLangGraphBridge.invoke` documents. Any thread.
 
     Raises:
-        InvalidArgumentError: ``errors`` is none of the three.
+        InvalidArgumentError: ``errors`` is not one of the three.
     """
     if errors not in ("raise", "emit", "skip"):
         raise InvalidArgumentError(f"errors must be 'raise', 'emit' or 'skip', not {errors!r}")
@@ -92,12 +92,13 @@ class _Subscription:
         self._look_ahead = look_ahead
         self._thread_id = thread_id
         self._errors = errors
-        # The lock of the bridge: guards all below, and the emitter's fields.
+        # The lock of the bridge: guards everything below, and the fields of the serialized
+        # observer.
         self._lock = engine.lock
         self._emitter = SerializedObserver(observer, self._lock)
         self._source = SingleAssignmentDisposable()
-        self._indexes: dict[Run, int] = {}  # every run that has not ended
-        self._waiting: deque[Run] = deque()  # those not handed over, for lack of look-ahead
+        self._indexes: dict[Run, int] = {}  # all unfinished runs
+        self._waiting: deque[Run] = deque()  # not handed over yet, for lack of look-ahead
         self._advancing = False
         self._arrived = 0
         self._head = 0  # with look-ahead: the next index to emit
@@ -111,7 +112,7 @@ class _Subscription:
     def to(
         self, source: Observable[Any], scheduler: abc.SchedulerBase | None
     ) -> abc.DisposableBase:
-        """Subscribe to ``source``; disposing what is returned cancels the runs."""
+        """Subscribe to ``source``; disposing the returned disposable cancels the runs."""
         self._source.disposable = source.subscribe(
             self._on_next, self._on_error, self._on_completed, scheduler=scheduler
         )
@@ -152,7 +153,7 @@ class _Subscription:
     def _message_for(self, item: Any) -> StreamMessage:
         if not callable(self._thread_id):
             return self._options.message_for(item, self._thread_id)
-        # What passes through has nothing to choose a thread by.
+        # An item that passes through has no content to choose a thread by.
         chosen = None if passes_through(item) else self._thread_id(item)
         return self._options.message_for(item, chosen)
 
@@ -171,8 +172,8 @@ class _Subscription:
     # -- the runs ------------------------------------------------------------------------------
 
     def _hand_over(self, run: Run) -> None:
-        # Heard before it is handed over: else, of two runs of one thread, the second could be
-        # over and emitted while the feeder of the first has not come to listen yet.
+        # Add the callback before handing over: otherwise, of two runs of one thread, the second
+        # could end and be emitted before the first one's feeder thread has added its callback.
         run.add_done_callback(self._ended)
         try:
             self._engine.hand_over(run)
@@ -180,8 +181,8 @@ class _Subscription:
             self._on_error(error)
 
     def _advance(self, look_ahead: int) -> None:
-        # One thread at a time, so that a run which ends at once inside hand_over, and makes room
-        # for the next, does not nest the calls as deep as there are messages.
+        # One thread at a time, so that a run that ends at once inside hand_over, and makes room for
+        # the next, does not nest the calls as deep as there are messages.
         with self._lock:
             if self._advancing:
                 return
@@ -202,7 +203,7 @@ class _Subscription:
             return [run for run, index in indexes if index <= last and run.withheld_by is None]
 
     def _ended(self, future: object) -> None:
-        # In the loop's thread, or in the one that cancelled the run.
+        # In the loop's thread, or in the thread that cancelled the run.
         assert isinstance(future, Run)
         result = future.result_nowait()
         if result is None:
@@ -211,7 +212,7 @@ class _Subscription:
             index = self._indexes.pop(future, None)
             if index is None:  # disposed
                 return
-            # Each goes on in the context of its own run, whichever run's end lets it go.
+            # Each result is emitted in the context of its own run, whichever run's end released it.
             ended = (result, copy_context())
             due = (ended,) if self._look_ahead is None else self._due(index, ended)
             for emitted, context in due:
@@ -228,7 +229,7 @@ class _Subscription:
             self._advance(self._look_ahead)
 
     def _due(self, index: int, ended: _Ended) -> Sequence[_Ended]:
-        """What may be emitted in order now that ``ended`` is there. Under the lock."""
+        """The results that may be emitted in order now that ``ended`` is there. Under the lock."""
         self._early[index] = ended
         due = []
         while (head := self._early.pop(self._head, None)) is not None:
@@ -237,7 +238,7 @@ class _Subscription:
         return due
 
     def _put(self, result: StreamMessage, context: Context) -> None:
-        """Line ``result`` up as the error policy says. Under the lock."""
+        """Queue ``result`` as the error policy says. Under the lock."""
         failure = None if self._errors == "emit" else failure_of(result)
         if failure is None:
             self._emitter.put_next(result, context)
@@ -246,8 +247,8 @@ class _Subscription:
             self._failed = True
 
     def _put_end(self) -> None:
-        """Line the end up, if this is it, now that no run is left. Under the lock."""
-        if self._cut_off is not None:  # a stream of which a part is missing is not complete
+        """Queue the end of the stream if it is due, now that no run is left. Under the lock."""
+        if self._cut_off is not None:  # a stream that lacks results is not complete
             self._emitter.put_error(self._cut_off)
             self._failed = True
         elif self._source_ended:
@@ -281,7 +282,7 @@ class _Subscription:
         self._release()
 
     def _release(self) -> None:
-        """Cancel the runs and leave the source; what is lined up is still emitted."""
+        """Cancel the runs and leave the source; what is queued is still emitted."""
         with self._lock:
             self._disposed = True
             runs = list(self._indexes)
@@ -292,7 +293,7 @@ class _Subscription:
         for run in runs:
             try:
                 self._engine.drop(run)
-            except BaseException as error:  # in the main thread; the other runs are not to suffer
+            except BaseException as error:  # in the main thread; the other runs go on
                 interrupt = error
         self._source.dispose()
         if interrupt is not None:

@@ -1,9 +1,9 @@
-"""Results brought to the loop that waits for them.
+"""Results delivered on the loop that awaits them.
 
-``await source.pipe(...)`` of RxPY resolves an asyncio future in the thread that a result comes
-from. From another thread than its loop's that wakes nobody: the loop sleeps on, for ever if nothing
-else happens on it. RxPY hands the asyncio scheduler of such a subscription up through its
-operators; so it is known where the results are to go.
+``await source.pipe(...)`` of RxPY resolves an asyncio future in the thread that delivers the
+result. Done from another thread than its loop's, this wakes nothing: the loop sleeps on, for ever
+if nothing else happens on it. RxPY passes the asyncio scheduler of such a subscription up through
+its operators, which tells where the results have to go.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _T = TypeVar("_T")
 
 
 def loop_behind(scheduler: abc.SchedulerBase | None) -> asyncio.AbstractEventLoop | None:
-    """Return the running loop, if ``scheduler`` says that it is what subscribes; else None."""
+    """Return the running loop, if ``scheduler`` shows that it subscribes; else None."""
     return asyncio._get_running_loop() if isinstance(scheduler, AsyncIOScheduler) else None
 
 
 class OnLoop(abc.ObserverBase[_T]):
     """Passes every notification on to ``observer`` in the thread of ``loop``, in order.
 
-    Any thread; never blocks. What ``observer`` does after its end is its own affair: RxPY's drop
-    what still comes.
+    Any thread; never blocks. What arrives after ``observer`` has ended is left to ``observer``:
+    those of RxPY drop it.
 
     Raises:
         RuntimeError: From its methods: the loop is closed.
@@ -39,13 +39,13 @@ class OnLoop(abc.ObserverBase[_T]):
         self._loop = loop
 
     def on_next(self, value: _T) -> None:
-        """Have the loop pass ``value`` on."""
+        """Pass ``value`` on, on the loop."""
         self._loop.call_soon_threadsafe(self._observer.on_next, value)
 
     def on_error(self, error: Exception) -> None:
-        """Have the loop pass the end on, with an error."""
+        """Pass the end on, with an error, on the loop."""
         self._loop.call_soon_threadsafe(self._observer.on_error, error)
 
     def on_completed(self) -> None:
-        """Have the loop pass the end on."""
+        """Pass the end on, on the loop."""
         self._loop.call_soon_threadsafe(self._observer.on_completed)
