@@ -18,7 +18,7 @@
     │   ├── ContentionError                 others were faster, each time
     │   ├── LeaseLostError                  a lock or a claim is no longer yours
     │   │   └── StaleTokenError             a write under such a lock
-    │   ├── LockTimeoutError                (TimeoutError) somebody else holds it
+    │   ├── LockTimeoutError                (TimeoutError) held by another owner
     │   └── StateUnavailableError           (ConnectionError) broken elsewhere: the server is gone
     ├── AgentError                          an agent said no
     │   ├── AgentBusyError                  (RuntimeError) one run at a time
@@ -74,15 +74,15 @@ class RxLangGraphError(Exception):
 
 
 class UsageError(RxLangGraphError):
-    """The call itself is wrong, whatever the state of things."""
+    """The call itself is wrong, whatever the state of the program."""
 
 
 class InvalidArgumentError(UsageError, ValueError):
-    """A value lies outside what the argument allows."""
+    """A value is outside the range that the argument allows."""
 
 
 class InvalidTypeError(UsageError, TypeError):
-    """An object of this type cannot serve here."""
+    """An object of this type is not accepted here."""
 
 
 class BlockingCallError(UsageError, RuntimeError):
@@ -90,7 +90,7 @@ class BlockingCallError(UsageError, RuntimeError):
 
 
 class DeadlockError(BlockingCallError):
-    """A run, or a loop, would wait for what cannot come before it goes on, or others that wait."""
+    """A run, or a loop, would wait for something that in turn waits for it to continue."""
 
 
 class WrongThreadError(UsageError, RuntimeError):
@@ -98,7 +98,7 @@ class WrongThreadError(UsageError, RuntimeError):
 
 
 class ClosedError(RxLangGraphError, RuntimeError):
-    """The object was closed; it takes nothing new."""
+    """The object was closed; it accepts nothing new."""
 
 
 class RegistryClosedError(ClosedError):
@@ -122,31 +122,31 @@ class WrongProcessError(LoopUnavailableError):
 
 
 class StateError(RxLangGraphError):
-    """A call on shared state did not do what it was asked for."""
+    """A call on shared state did not do what it was asked to do."""
 
 
 class ContentionError(StateError):
-    """Every attempt met a value that somebody else had just changed; nothing was written."""
+    """On every attempt the value had just been changed concurrently; nothing was written."""
 
 
 class LeaseLostError(StateError):
-    """The lease of a lock or of a claim ended, and with it the right to go on."""
+    """The lease of a lock or of a claim ended, and with it the right to continue."""
 
 
 class StaleTokenError(LeaseLostError):
-    """A write came with a fencing token that is older than one its key has seen."""
+    """A write came with a fencing token that is older than one already seen for its key."""
 
 
 class LockTimeoutError(StateError, TimeoutError):
-    """Somebody else held the lock for as long as the caller would wait."""
+    """The lock was held by another owner for as long as the caller would wait."""
 
 
 class StateUnavailableError(StateError, ConnectionError):
-    """The server of a shared state gives no answer.
+    """The server of a shared state does not answer.
 
     Attributes:
-        in_doubt: Whether the call may have taken effect nevertheless. False: it certainly did
-            not, and can be repeated.
+        in_doubt: Whether the call may have taken effect nevertheless. False: it certainly had no
+            effect, and can be repeated.
     """
 
     def __init__(self, message: str, *, in_doubt: bool = True) -> None:
@@ -155,15 +155,15 @@ class StateUnavailableError(StateError, ConnectionError):
 
 
 class MissingExtraError(RxLangGraphError, ImportError):
-    """A package is not installed that an optional part of rxlanggraph needs."""
+    """A package that an optional part of rxlanggraph needs is not installed."""
 
 
 class AgentError(RxLangGraphError):
-    """A call on an agent, or on a part of one, did not do what it was asked for."""
+    """A call on an agent, or on a part of one, did not do what it was asked to do."""
 
 
 class AgentBusyError(AgentError, RuntimeError):
-    """An agent was asked to run while another run of it was on."""
+    """An agent was asked to run while another run of it was active."""
 
 
 class AgentMessageError(AgentError):
@@ -171,11 +171,11 @@ class AgentMessageError(AgentError):
 
 
 class IllegalTransitionError(AgentError, RuntimeError):
-    """A state was to be entered that may not follow the one the agent is in."""
+    """A state was to be entered that must not follow the agent's current one."""
 
 
 class OutputEndedError(AgentError, RuntimeError):
-    """The run that filled the output has ended, and all that it put there was taken."""
+    """The run that filled the output has ended, and everything it put there was taken."""
 
 
 class RunError(RxLangGraphError):
@@ -200,7 +200,7 @@ def encodable(text: str) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return what an exception says, even if it cannot say it."""
+    """Return the text of an exception, even if its ``__str__`` fails."""
     try:
         return encodable(str(error))
     except Exception as second:

@@ -42,21 +42,21 @@ class StreamMessage:
 
     Attributes:
         content: The input of the graph, or in a result the graph's output (None without one).
-        thread_id: The conversation it belongs to. Messages of one thread are worked on one after
+        thread_id: The conversation it belongs to. Messages of one thread are processed one after
             another; messages without a thread are independent.
         metadata: Anything to carry along. It is copied and read-only from then on; a result has
             its source's metadata.
         id: Unique, and sortable by creation (a UUIDv7, RFC 9562).
         source: In a result, the message that it answers; if that is a result too, without a source
-            of its own, so that results which are fed back do not keep all that came before.
-        status: How the run ended. A message that is no result has ``"ok"``.
-        error: The exception of a run that did not end well, otherwise None.
-        duration: Seconds that the run took, from its start, waiting for its turn not included.
+            of its own, so that results that are fed back do not keep all earlier ones alive.
+        status: How the run ended. A message that is not a result has ``"ok"``.
+        error: The exception of a run that did not succeed, otherwise None.
+        duration: Seconds that the run took, from its start, not counting its wait to start.
     """
 
-    # Read-only properties over slots rather than a frozen dataclass: that writes each field
-    # through object.__setattr__, and two messages made in this way are a tenth of what a bridge
-    # spends on a run.
+    # Read-only properties over slots rather than a frozen dataclass: that writes each field through
+    # object.__setattr__, and two messages made that way are a tenth of what a bridge spends on a
+    # run.
     __slots__ = (
         "_content",
         "_duration",
@@ -91,9 +91,9 @@ class StreamMessage:
         """Make a message; without an ``id`` it gets a new one. Any thread; never blocks.
 
         Raises:
-            InvalidTypeError: ``thread_id`` or ``id`` is no string, ``metadata`` no mapping, or
-                ``source`` no message.
-            InvalidArgumentError: ``status`` is none of the six.
+            InvalidTypeError: ``thread_id`` or ``id`` is not a string, ``metadata`` not a mapping,
+                or ``source`` not a message.
+            InvalidArgumentError: ``status`` is not one of the six.
         """
         if id is not None and not isinstance(id, str):
             raise InvalidTypeError(f"id must be a string, not {id!r}")
@@ -139,25 +139,25 @@ class StreamMessage:
         return f"StreamMessage({self._content!r}{thread}, id={self._id!r}{status})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy: a mapping proxy can do neither itself."""
+        """Pickle and copy: a mapping proxy supports neither itself."""
         return _restore, ({**self._fields(), "metadata": dict(self._metadata)},)
 
     def replace(self, **changes: Any) -> StreamMessage:
         """Return a copy with other values in some fields; its ``id`` too is kept unless given.
 
-        Any thread; never blocks. Also what ``copy.replace`` does, from Python 3.13 on.
+        Any thread; never blocks. ``copy.replace`` does the same, from Python 3.13 on.
 
         Raises:
-            InvalidTypeError, InvalidArgumentError: As when it is made.
+            InvalidTypeError, InvalidArgumentError: As for the constructor.
         """
         return _restore({**self._fields(), **changes})
 
     __replace__ = replace
 
     def raise_for_status(self) -> StreamMessage:
-        """Return the message itself if its run ended well, raise why not otherwise.
+        """Return the message itself if its run succeeded; otherwise raise the reason.
 
-        Any thread may call it; it never blocks. An interrupted run ended well: its graph waits
+        May be called from any thread; never blocks. An interrupted run succeeded: its graph waits
         for an answer.
 
         Returns:
@@ -165,7 +165,7 @@ class StreamMessage:
 
         Raises:
             BaseException: The ``error`` of the run as its graph raised it; a `RunTimeoutError`,
-                `RunCancelledError` or `RunRejectedError` where the run never got so far.
+                `RunCancelledError` or `RunRejectedError` if the run never got that far.
         """
         failure = failure_of(self)
         if failure is not None:
@@ -176,14 +176,14 @@ class StreamMessage:
 def as_message(item: Any, thread_id: str | None = None) -> StreamMessage:
     """Return ``item`` as a StreamMessage on ``thread_id``.
 
-    Any thread may call it; it never blocks.
+    May be called from any thread; never blocks.
 
     Args:
         item: A StreamMessage, taken as it is, or anything else, wrapped as ``content``.
         thread_id: The thread to put it on; None keeps the message's own.
 
     Raises:
-        InvalidTypeError: ``thread_id`` is no string.
+        InvalidTypeError: ``thread_id`` is not a string.
     """
     if not isinstance(item, StreamMessage):
         return StreamMessage(item, thread_id)
@@ -201,8 +201,8 @@ def answer_to(
 ) -> StreamMessage:
     """Make the result that answers ``source``: on its thread, with its metadata.
 
-    Any thread may call it; it never blocks. As ``StreamMessage(...)`` does, without looking again
-    at what has been looked at in ``source``: a bridge makes one for each message.
+    May be called from any thread; never blocks. Equivalent to ``StreamMessage(...)``, without
+    repeating the checks made for ``source``: a bridge makes one for each message.
     """
     answer = StreamMessage.__new__(StreamMessage)
     answer._content = content
@@ -217,10 +217,10 @@ def answer_to(
 
 
 def failure_of(message: StreamMessage) -> BaseException | None:
-    """Why the run that ``message`` tells of did not end well; None where it did.
+    """Return why the run that ``message`` reports did not succeed; None if it did.
 
-    Any thread may call it; it never blocks. A message that says it failed is a failure also where
-    it carries no exception: then one is made.
+    May be called from any thread; never blocks. A message whose status says it failed is a failure
+    even without an exception: then one is made.
     """
     if message.error is not None or message.status == "ok":
         return message.error
@@ -232,10 +232,10 @@ def failure_of(message: StreamMessage) -> BaseException | None:
 
 
 def passes_through(item: Any) -> TypeGuard[StreamMessage]:
-    """Whether ``item`` is a result without an answer, which no later stage is to work on.
+    """Whether ``item`` is a result without an answer, which no later stage is to process.
 
-    Any thread may call it; it never blocks. An interrupted one is among them: its content is what
-    the graph had when it asked, and acting on that would forestall the answer.
+    May be called from any thread; never blocks. An interrupted result is one: its content is what
+    the graph had when it asked, and acting on that would preempt the answer.
     """
     return isinstance(item, StreamMessage) and item.status != "ok"
 

@@ -1,4 +1,4 @@
-"""What arguments must be: one check for each kind, in the same words everywhere."""
+"""Argument checks: one for each kind of argument, with the same wording everywhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_name", "check_seconds", "check_timeout", "check_whole"]
 
 
 def check_name(argument: str, value: object) -> None:
-    """Insist that ``value`` is a string with something in it. Any thread; never blocks.
+    """Check that ``value`` is a non-empty string. Any thread; never blocks.
 
     Raises:
         InvalidArgumentError: It is something else.
@@ -23,7 +23,7 @@ def check_name(argument: str, value: object) -> None:
 
 
 def check_whole(argument: str, value: object, *, least: int) -> None:
-    """Insist that ``value`` is a whole number from ``least``. Any thread; never blocks.
+    """Check that ``value`` is a whole number, at least ``least``. Any thread; never blocks.
 
     Raises:
         InvalidArgumentError: It is something else.
@@ -35,7 +35,7 @@ def check_whole(argument: str, value: object, *, least: int) -> None:
 
 
 def check_seconds(argument: str, value: object) -> None:
-    """Insist that ``value`` is a number of seconds from 0. Any thread; never blocks.
+    """Check that ``value`` is a number of seconds, at least 0. Any thread; never blocks.
 
     Raises:
         InvalidArgumentError: It is something else.
@@ -47,9 +47,9 @@ def check_seconds(argument: str, value: object) -> None:
 
 
 def check_timeout(timeout: object, argument: str = "timeout") -> float:
-    """Insist that ``timeout`` is a number of seconds above 0, and return it. Any thread.
+    """Check that ``timeout`` is a number of seconds above 0, and return it. Any thread.
 
-    ``math.inf`` is one: for ever.
+    ``math.inf`` is allowed: no limit.
 
     Raises:
         InvalidArgumentError: It is something else.

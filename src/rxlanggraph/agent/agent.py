@@ -1,8 +1,8 @@
-"""BaseAgent: one actor with a state, a memory and an output, which threads and loops share.
+"""BaseAgent: one actor with a state, a memory and an output, shared by threads and loops.
 
-Who guards what: `StateMachine`, `Memory` and `OutputQueue` each have a lock of their own, a leaf;
-`RunLock` lets one run in at a time. What is left here belongs to the run that is in, or is set
-once, so that this module needs no lock.
+Locking: `StateMachine`, `Memory` and `OutputQueue` each have a lock of their own, a leaf; `RunLock`
+admits one run at a time. Everything else here belongs to the active run, or is set once, so this
+module needs no lock.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ _NOTHING: Any = object()  # None is a request
 
 
 class BaseAgent:
-    """An agent that holds under concurrency: use it from any number of threads and loops.
+    """An agent that is safe under concurrency: use it from any number of threads and loops.
 
-    Give it an ``llm`` or a ``graph``, or override `step`. Without any of them it takes requests
-    into its memory and answers None.
+    Give it an ``llm`` or a ``graph``, or override `step`. Without any of them it adds requests to
+    its memory and answers None.
 
     Args:
         name: For people, and the ``thread_id`` of a graph with a checkpointer.
         llm: A LangChain chat model, a Runnable, or an async function over the messages.
         graph: A compiled LangGraph graph; of messages if its state has a ``messages`` key.
-        description: What it is good for: shown where it is offered as a tool.
+        description: What it is good at: shown where the agent is offered as a tool.
         max_steps: How often `step` is called in one run at most.
-        timeout: Seconds for a run, waiting for its turn included; ``math.inf`` for ever.
-        memory: To start from, or to bound; None makes an unbounded one.
-        output_size: How many items the output queue holds; 0 for any number.
+        timeout: Seconds for a run, including its wait for earlier runs; ``math.inf`` for no limit.
+        memory: A memory to start with, or one with limits; None makes an unlimited one.
+        output_size: How many items the output queue holds; 0 for no limit.
 
     Raises:
-        InvalidArgumentError: A number out of its range, or an empty name.
-        InvalidTypeError: ``llm`` or ``graph`` cannot be asked, or both were given; or ``memory`` is
-            none.
+        InvalidArgumentError: A number is out of range, or the name is empty.
+        InvalidTypeError: ``llm`` or ``graph`` is not something that can answer, or both were given;
+            or ``memory`` is not a `Memory`.
     """
 
     def __init__(
@@ -96,9 +96,10 @@ class BaseAgent:
         self.llm = llm
         self.graph = graph
         self._memory = Memory() if memory is None else _checked(memory)
-        # Set once, by the pool that has made it for this thread alone: with its memory.
+        # Set once, together with its memory, by a pool that has made the agent for this thread
+        # alone.
         self._thread_id: str | None = None
-        # Owned by the pool, as is the whole agent then; read by its runs.
+        # Owned by the pool, as is the whole agent in that case; read by its runs.
         self._persistence: RunPersistence | None = None
         self.output_queue: OutputQueue[Any] = OutputQueue(output_size, direct=self._output_of_run)
         self._responder = make_responder(llm, graph)
@@ -114,18 +115,18 @@ class BaseAgent:
 
     @property
     def state(self) -> AgentState:
-        """That of the most recent context still open; ERROR until `reset`. Any thread."""
+        """The state of the most recent open context; ERROR until `reset`. Any thread."""
         return self._states.state
 
     def state_context(self, state: AgentState) -> StateContext:
-        """Be in ``state`` for a block, ``async with`` or ``with``. Any thread; never blocks.
+        """Be in ``state`` during a block, ``async with`` or ``with``. Any thread; never blocks.
 
-        Contexts may overlap in any order: leaving one never undoes a newer one, and the last one
-        restores what was before the first. An exception that leaves the block sets ERROR.
+        Contexts may overlap in any order: leaving one never undoes a newer one, and leaving the
+        last restores the state before the first. An exception that leaves the block sets ERROR.
 
         Raises:
-            InvalidArgumentError: ``state`` is no `AgentState`.
-            IllegalTransitionError: On entering: not from the state that the agent is in.
+            InvalidArgumentError: ``state`` is not an `AgentState`.
+            IllegalTransitionError: On entering: not allowed from the agent's current state.
             AgentError: On entering: the run that this code belongs to is over.
         """
         return self._states.context(state, current_run(self))
@@ -134,7 +135,7 @@ class BaseAgent:
     def state_changes(self) -> Observable[Transition]:
         """Every change of state from the moment of subscribing. In the changing thread.
 
-        Observers are called within no run and no turn of the memory: what they start is their own.
+        Observers are called outside of any run and memory turn: what they start is independent.
         """
         return self._states.changes
 
@@ -143,22 +144,22 @@ class BaseAgent:
         return self._states.history()
 
     def reset(self) -> None:
-        """Leave ERROR. Any thread; never blocks. Memory and output stay as they are."""
+        """Leave ERROR. Any thread; never blocks. Memory and output are unchanged."""
         self._states.reset()
 
     # -- memory --------------------------------------------------------------------------------
 
     @property
     def memory(self) -> Memory:
-        """What the agent remembers; what it remembers of a conversation, for the code of that one.
+        """The agent's memory; in code of a conversation, its memory of that conversation.
 
-        Each client of an MCP server has a conversation of its own, for example. It begins with what
-        the agent itself remembers, and adds nothing to that. Any thread; never blocks.
+        Each client of an MCP server has a conversation of its own, for example. Its memory begins
+        as a copy of the agent's own, and adds nothing to that. Any thread; never blocks.
 
-        Setting it sets that of the conversation, too. The run that is on adds to the former one.
+        Setting it in a conversation sets that one's. The active run adds to the former memory.
 
         Raises:
-            InvalidTypeError: It is set to something else than a `Memory`.
+            InvalidTypeError: It is set to something other than a `Memory`.
         """
         conversation = current_conversation()
         if conversation is None or self._thread_id is not None:
@@ -174,9 +175,9 @@ class BaseAgent:
             conversation.remember(self, _checked(memory))
 
     async def forget_thread(self, thread_id: str) -> None:
-        """Have the graph, if it has a checkpointer, forget what it knows under ``thread_id``.
+        """Make the graph, if it has a checkpointer, forget what it keeps under ``thread_id``.
 
-        Any loop. Cancelled, it may have done so or not.
+        Any loop. If cancelled, it may or may not have done so.
 
         Raises:
             Exception: Whatever the checkpointer raised.
@@ -195,10 +196,10 @@ class BaseAgent:
     ) -> Message:
         """Add one message to the memory. Any thread, any coroutine; never blocks.
 
-        Within a run it belongs to that run's turn: others see it when the run has succeeded.
+        Within a run it belongs to that run's turn: other code sees it once the run has succeeded.
 
         Raises:
-            InvalidArgumentError: ``role`` is none that there is.
+            InvalidArgumentError: ``role`` is not a known role.
         """
         message = Message(
             role,
@@ -211,14 +212,14 @@ class BaseAgent:
         return message
 
     def add_messages(self, messages: Iterable[Any]) -> tuple[Message, ...]:
-        """Add messages as one turn: no other message comes between. Any thread; never blocks.
+        """Add messages as one turn, with no other message between them. Any thread; never blocks.
 
         Args:
-            messages: `Message`, LangChain messages, mappings, or strings of the user's.
+            messages: `Message`, LangChain messages, mappings, or strings for user messages.
 
         Raises:
-            InvalidArgumentError, InvalidTypeError: One is no message, or ``messages`` is a single
-                one; none was added.
+            InvalidArgumentError, InvalidTypeError: One is not a message, or ``messages`` is a
+                single one; none was added.
         """
         return self.memory.add_all(messages)
 
@@ -228,7 +229,7 @@ class BaseAgent:
     def outputs(self) -> Observable[Any]:
         """Every item put into `output_queue` from the moment of subscribing, as an Observable.
 
-        Observers are called within no run and no turn of the memory: what they start is their own.
+        Observers are called outside of any run and memory turn: what they start is independent.
         """
         return self.output_queue.observable
 
@@ -256,26 +257,26 @@ class BaseAgent:
         on_busy: BusyPolicy = "raise",
         reset: bool = False,
     ) -> OutputStream[Any] | RunStream:
-        """Iterate over what is put out, ``async for``, until the end of a run.
+        """Iterate over the output, ``async for``, until the end of a run.
 
-        With a ``request`` that is a run of its own, as `run` makes it. What that puts out, and what
-        it has started with its context, goes to this stream alone, besides broadcasts and
-        observers; ``output_size`` does not bound it. It raises what the run raises. Closed or let
-        go of, it cancels the run: ``async with`` closes it at once.
+        With a ``request``, that is a run of its own, as made by `run`. Its output, and that of the
+        tasks it started with its context, goes to this stream alone, apart from broadcasts and
+        observers; ``output_size`` does not limit it. The stream raises what the run raises. Closing
+        or dropping the stream cancels the run: ``async with`` closes it promptly.
 
-        Without one it is the stream of `output_queue`, which others read too; see
+        Without a request it is the stream of `output_queue`, which other consumers read too; see
         `OutputQueue.stream`.
 
         Args:
             request: As for `run`.
             timeout: With a request, as for `run`. Without, seconds to wait for each item.
-            broadcast: Without a request: get every item, also those that others get.
+            broadcast: Without a request: get every item, also those that other consumers get.
             on_busy: With a request, as for `run`.
             reset: With a request, as for `run`.
 
         Raises:
-            InvalidArgumentError: ``timeout`` is out of its range, or an argument is given that
-                belongs to the other kind of stream.
+            InvalidArgumentError: ``timeout`` is out of range, or an argument is given that belongs
+                to the other kind of stream.
         """
         if request is _NOTHING:
             if on_busy != "raise" or reset:
@@ -304,31 +305,33 @@ class BaseAgent:
         on_busy: BusyPolicy = "raise",
         reset: bool = False,
     ) -> Any:
-        """Answer ``request``: call `step` until it returns something else than None.
+        """Answer ``request``: call `step` until it returns something other than None.
 
-        Any loop of any thread; one run at a time. What is added to the memory meanwhile becomes
-        part of it at the end, in one go. Cancelled, timed out or failed, the run leaves the
-        memory as it was, and nothing that it has started goes on: the agent can be used again.
-        A step, or a task, that will not be cancelled is waited for during five seconds, then left
-        behind and named in the log.
+        Any loop of any thread; one run at a time. What the run adds to the memory becomes part of
+        it at the end, atomically. If the run is cancelled, times out or fails, the memory stays as
+        it was, and nothing that the run has started continues: the agent can be used again. A step,
+        or a task, that resists cancellation is given five seconds to stop, then left behind and
+        named in the log.
 
         Args:
             request: A string, a `Message`, a LangChain message, a mapping or a pair of role and
-                content; a list of these, also as the ``messages`` of a mapping: the memory takes
-                them. Or whatever a graph without messages, or a step of yours, takes. None for an
-                answer to what the memory has.
-            timeout: Seconds, waiting for its turn included; None takes the agent's.
-            on_busy: What happens while another run is in: ``"raise"``, or ``"enqueue"`` to wait.
-            reset: Leave ERROR first. An agent in ERROR works all the same, but shows it.
+                content; a list of these, also as the ``messages`` of a mapping: these are added to
+                the memory. Or any input of a graph without messages, or of your own step. None
+                answers what is in the memory.
+            timeout: Seconds, including the wait for earlier runs; None takes the agent's.
+            on_busy: What happens while another run is active: ``"raise"``, or ``"enqueue"`` to
+                wait.
+            reset: Leave ERROR first. An agent in ERROR still works, but keeps showing ERROR.
 
         Returns:
             What the last step returned; None after ``max_steps`` that returned None.
 
         Raises:
-            AgentBusyError: Another run is in; or, in either case, this is part of that run.
-            RunTimeoutError: The time was over.
-            InvalidArgumentError: ``timeout`` or ``on_busy`` is out of its range.
-            InvalidTypeError: ``request`` is to be a message, and is none; the agent is in ERROR.
+            AgentBusyError: Another run is active; or, with either policy, this call is part of that
+                run.
+            RunTimeoutError: The time was up.
+            InvalidArgumentError: ``timeout`` or ``on_busy`` is out of range.
+            InvalidTypeError: ``request`` should be a message, and is not; the agent is in ERROR.
             Exception: Whatever `step` raised; the agent is then in ERROR.
         """
         seconds = self.timeout if timeout is None else check_timeout(timeout)
@@ -342,13 +345,13 @@ class BaseAgent:
         on_busy: BusyPolicy = "raise",
         reset: bool = False,
     ) -> Any:
-        """As `run`, for a thread without a loop: on a loop made for this call. Blocks.
+        """Sync form of `run`, for a thread without a loop: uses a loop of its own. Blocks.
 
-        A sync model that is out of time keeps it waiting, as its thread cannot be cancelled; so
-        does a step that will not be.
+        A sync model that exceeds the timeout keeps it waiting, as its thread cannot be cancelled;
+        so does a step that resists cancellation.
 
-        A client that belongs to one loop (many HTTP clients do) wants one that stays: use
-        ``bridge.create_future_task(agent, request).result()`` then.
+        A client that is bound to one loop (as many HTTP clients are) needs a loop that persists: in
+        that case use ``bridge.create_future_task(agent, request).result()``.
 
         Raises:
             BlockingCallError: Called in a running loop's thread.
@@ -366,14 +369,14 @@ class BaseAgent:
         *,
         reset: bool = False,
     ) -> Any:
-        """Answer ``input`` when it is its turn: what makes ``bridge.invoke(agent)`` work.
+        """Answer ``input`` after the runs before it: what makes ``bridge.invoke(agent)`` work.
 
-        As `run`, but waiting for its turn does not count: the agent's timeout is for the run.
+        Like `run`, but the wait for earlier runs does not count: the timeout is for the run alone.
 
         Args:
             input: The request.
-            config: LangGraph's: handed to the graph or the Runnable that answers. Without a
-                ``thread_id`` in it, that is the agent's name.
+            config: LangGraph's config: passed to the graph or the Runnable that answers. If it has
+                no ``thread_id``, the agent's name is used.
             reset: Leave ERROR first.
         """
         self._refuse_own_run()
@@ -381,9 +384,9 @@ class BaseAgent:
             return await self._run(AgentRun(self, input, config), reset=reset)
 
     async def step(self) -> Any:
-        """Do one step of a run; override it to make an agent of your own.
+        """Do one step of a run; override it to make your own agent.
 
-        On the loop of the run. Within it `request` is the run's, and the memory shows what the
+        On the loop of the run. Within it `request` is the run's, and the memory includes what the
         run has added.
 
         Returns:
@@ -400,7 +403,7 @@ class BaseAgent:
 
     @property
     def request(self) -> Any:
-        """What the run that this code is part of was asked, else the one that is in, else None."""
+        """The request of the run that this code is part of, else of the active run, else None."""
         run = current_run(self) or self._run_in
         return None if run is None else run.request
 
@@ -412,20 +415,20 @@ class BaseAgent:
         agent_id: str | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Answer a message of another agent, as a run of its own, when it is its turn.
+        """Answer a message of another agent, in a run of its own, after the runs before it.
 
         Any loop. Cancelling it cancels the run.
 
         Args:
             content: The text, in any form that MCP knows; see `extract_text`.
-            sender: Who sent it, for errors.
+            sender: The name of the sender, for errors.
             message: The message around the content; for overriding methods.
             agent_id: Which agent the sender addressed; for overriding methods.
             timeout: Seconds for waiting and answering together; None takes the agent's.
 
         Raises:
             AgentMessageError: There is no text in ``content``.
-            RunTimeoutError: The time was over.
+            RunTimeoutError: The time was up.
             Exception: Whatever the run raised.
         """
         try:
@@ -457,7 +460,7 @@ class BaseAgent:
             return await self._run(run, reset=reset)
 
     def _output_of_run(self) -> OutputQueue[Any] | None:
-        """Where what this code puts out goes; None for the agent's own queue."""
+        """Where the output of this code goes; None for the agent's own queue."""
         run = current_run(self)
         if run is None:
             return None
@@ -471,7 +474,7 @@ class BaseAgent:
     async def _run(self, run: AgentRun, *, reset: bool) -> Any:
         if reset:
             self.reset()
-        if self._run_in is not None:  # that one was cut off: its loop is gone
+        if self._run_in is not None:  # it was cut off: its loop is gone
             self._end_run(self._run_in, well=False)
         self._run_in, run.persistence = run, self._persistence
         self.output_queue.begin()
@@ -486,10 +489,10 @@ class BaseAgent:
                 self._end_run(run, well=well)
 
     def _end_run(self, run: AgentRun, *, well: bool) -> None:
-        """Let go of ``run``, and of what it has left behind."""
+        """Release ``run``, and what it has left behind."""
         run.over = True
         self._run_in = None
-        self._states.abandon(run)  # the blocks of what has not ended, and may never
+        self._states.abandon(run)  # blocks of unfinished tasks, which may never end
         if well:
             self.output_queue.end()
             if run.persistence is not None:
@@ -533,12 +536,12 @@ class BaseAgent:
         if request is None:
             return False
         if self._responder is None:
-            return is_message(request)  # a step of one's own may be asked for anything
+            return is_message(request)  # an overridden step may take any request
         return self._responder.of_messages
 
     async def _steps(self) -> Any:
         if type(self).step is BaseAgent.step:
-            # Which is all there is to do, also if the answer is None.
+            # There is nothing else to do, even if the answer is None.
             return await self._one_step()
         for _ in range(self.max_steps):
             answer = await self._one_step()
@@ -556,14 +559,14 @@ class BaseAgent:
         answer = await step
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            raise asyncio.CancelledError  # which the step has swallowed: the run is over
+            raise asyncio.CancelledError  # the step has swallowed it: the run is over
         return answer
 
 
 def _remember(memory: Memory, request: Any) -> None:
-    """Remember what is asked, each message once; but what is asked once more, anew."""
+    """Add the request to the memory, each message once; one asked again, under a new id."""
     messages = requested(request)
-    if not isinstance(request, str):  # of which the ids may be known
+    if not isinstance(request, str):  # whose ids may be known
         known = {message.id for message in memory.get_messages()}
         again = messages[-1:] if messages and messages[-1].id in known else ()
         new = tuple(message for message in messages if message.id not in known)

@@ -1,4 +1,4 @@
-"""AgentPool: one agent for each ``thread_id`` of a stream, a bounded number of them at a time."""
+"""AgentPool: one agent for each ``thread_id`` of a stream, a limited number of them at a time."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["AgentPool"]
 
 @dataclass(slots=True)
 class _Seat:
-    """Room for the agent of a thread."""
+    """The place of one thread's agent in the pool."""
 
-    # Making the agent, loading, running and keeping are one for all that come with this thread_id.
+    # One lock for all calls with this thread_id: making the agent, loading, running and saving.
     run_lock: RunLock = field(default_factory=lambda: RunLock(AgentBusyError))
-    # Owned by the run that is in the lock:
+    # Owned by the run that holds the lock:
     agent: BaseAgent | None = None
-    # Of its memory: what was kept or loaded last; None where that is not known.
+    # The version of its memory that was saved or loaded last; None if not known.
     kept: tuple[Message, ...] | None = ()
     users: int = 0  # guarded by the pool's lock
 
 
 class _PoolPersistence(RunPersistence):
-    """That of the agent of a seat. In the seat's run lock."""
+    """Persistence of the agent in a seat. Used while holding the seat's run lock."""
 
     def __init__(
         self, store: ConversationStore, thread_id: str, seat: _Seat, agent: BaseAgent
@@ -45,10 +45,10 @@ class _PoolPersistence(RunPersistence):
         self._thread_id = thread_id
         self._seat = seat
         self._agent = agent
-        # Of the run's memory, and what was kept before; both from `save` on.
+        # The memory of the run, and the version saved before; both set from `save` on.
         self._messages: tuple[Message, ...] = ()
         self._before: tuple[Message, ...] | None = None
-        # Whether the seat may be another one's: of a place that hangs, calls may come back late.
+        # Whether the seat may have been reassigned: calls of a store that hangs may return late.
         self.over = False
 
     async def load(self) -> None:
@@ -79,28 +79,29 @@ class _PoolPersistence(RunPersistence):
 class AgentPool:
     """Answers each message with the agent of its thread: ``bridge.invoke(AgentPool(make))``.
 
-    Agents are made when their thread is first heard of. When there are ``max_agents``, the one
-    that has been idle for longest makes room; its memory has been kept, and the next message on
-    its thread finds it again. Safe from any thread and any number of loops.
+    An agent is made when a message on its thread first arrives. At ``max_agents``, the agent that
+    has been idle longest is evicted; its memory has been saved, and the next message on its thread
+    restores it. Safe to use from any thread and any number of loops.
 
     Args:
-        agent_factory: Makes the agent of a thread, given its ``thread_id``. Must not block. If it
-            has a memory with messages, a new conversation begins with them.
-        max_agents: How many there are at most; while all are busy, a message on another thread
-            waits. An agent that asks others of its pool takes a place while it waits for theirs.
-        persistence: Where memories are kept after each run: a LangGraph store or checkpointer.
-            None keeps them in this process, as long as the pool. LangGraph writes a conversation as
-            a whole each time: have the factory bound it, by ``memory=Memory(max_messages=...)``.
-        max_memories: How many memories are kept in this process; those that were not asked for
-            longest are dropped, and their threads begin anew. None for 10,000; what ``persistence``
-            keeps is not bounded here.
+        agent_factory: Makes the agent of a thread, given its ``thread_id``. Must not block. If the
+            agent has a memory with messages, a new conversation begins with them.
+        max_agents: The maximum number of agents; while all are busy, a message on another thread
+            waits. An agent that calls others of its pool keeps its place while it waits for theirs.
+        persistence: Where memories are saved after each run: a LangGraph store or checkpointer.
+            None keeps them in this process, for the lifetime of the pool. LangGraph writes a
+            conversation as a whole each time: have the factory limit it, by
+            ``memory=Memory(max_messages=...)``.
+        max_memories: How many memories are kept in this process; the least recently used are
+            dropped, and their threads begin anew. None for 10,000; what ``persistence`` keeps is
+            not limited here.
         name: For people, and where it is offered as a tool.
-        description: What its agents are good for: shown where it is offered as a tool.
+        description: What its agents are good at: shown where the pool is offered as a tool.
 
     Raises:
         InvalidArgumentError: ``max_agents`` or ``max_memories`` is less than 1, the latter is given
             with ``persistence``, or the name is empty.
-        InvalidTypeError: ``agent_factory`` cannot be called; ``persistence`` is neither a store nor
+        InvalidTypeError: ``agent_factory`` is not callable; ``persistence`` is neither a store nor
             a checkpointer.
     """
 
@@ -125,10 +126,11 @@ class AgentPool:
         self._make = agent_factory
         self._max_agents = max_agents
         self._store: ConversationStore = make_store(persistence, max_memories)
-        # A leaf, for a few lines; an RLock, since a finalizer may come here too. Guards the rest.
+        # A leaf, held for a few lines; an RLock, as a finalizer may enter too. Guards everything
+        # below.
         self._lock = fork_safe_rlock()
         self._seats: OrderedDict[str, _Seat] = OrderedDict()  # the least recently used first
-        self._forgetting: dict[str, _Seat] = {}  # of threads that are forgotten, and have no agent
+        self._forgetting: dict[str, _Seat] = {}  # of threads being forgotten, without an agent
         self._queue = WaiterQueue(self._lock)
         announce(self)
 
@@ -138,19 +140,19 @@ class AgentPool:
             return len(self._seats)
 
     async def ainvoke(self, input: Any, config: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
-        """Have the agent of the thread named in ``config`` answer ``input``, when it is its turn.
+        """Answer ``input`` with the agent of ``config``'s thread, after earlier messages.
 
-        ``config`` is passed on to the agent. Cancelling cancels the run, or the waiting for it. The
-        agent's ``timeout`` is for its run, loading and keeping its memory included.
+        ``config`` is passed on to the agent. Cancelling cancels the run, or the wait for it. The
+        agent's ``timeout`` covers its run, with the loading and saving of its memory.
 
         Raises:
-            AgentBusyError: A run of that same agent asks this, and would wait for itself.
-            InvalidArgumentError: ``config`` names no ``thread_id``, or two; the factory made an
-                agent that is another thread's.
-            InvalidTypeError: The factory made something else than an agent; the ``thread_id`` is
-                no string, ``config`` no mapping.
-            RunTimeoutError: The time was over.
-            Exception: Whatever factory, run or keeping raised; the memory is as it was before.
+            AgentBusyError: Called by a run of that same agent, which would wait for itself.
+            InvalidArgumentError: ``config`` names no ``thread_id``, or two; the factory returned an
+                agent of another thread.
+            InvalidTypeError: The factory returned something other than an agent; the ``thread_id``
+                is not a string, or ``config`` not a mapping.
+            RunTimeoutError: The time was up.
+            Exception: Whatever the factory, the run or the saving raised; the memory is as before.
         """
         named = one_thread(threads_of(None, config))
         if named is None:
@@ -163,9 +165,9 @@ class AgentPool:
         )
 
     async def process_mcp_message(self, content: Any, sender: str, *, thread_id: str) -> Any:
-        """Have the agent of ``thread_id`` answer an MCP message, as its method of that name does.
+        """Answer an MCP message with the agent of ``thread_id``; see its method of that name.
 
-        Any loop. Cancelling cancels the run, or the waiting for it.
+        Any loop. Cancelling cancels the run, or the wait for it.
 
         Raises:
             AgentMessageError: There is no text in ``content``.
@@ -177,22 +179,22 @@ class AgentPool:
         )
 
     async def forget(self, thread_id: str, timeout: float = 30.0) -> None:
-        """Forget a conversation, when it is its turn: what is said on this thread then is new.
+        """Forget a conversation, after earlier messages: the next one on this thread begins anew.
 
-        Any loop. Its agent goes, what is kept of it is deleted, and so is the thread of its graph,
-        if that has a checkpointer. It does not wait for a place among ``max_agents``, as it asks no
-        agent. From a checkpointer, everything that it has on the thread is deleted. Of an unknown
-        thread there is nothing to forget. Cancelled, it may have forgotten a part.
+        Any loop. Its agent is removed, its saved memory is deleted, and so is the thread of its
+        graph, if that has a checkpointer. It does not wait for a place among ``max_agents``, as it
+        runs no agent. From a checkpointer, everything on the thread is deleted. For an unknown
+        thread there is nothing to do. If cancelled, it may have forgotten a part.
 
         Args:
-            thread_id: Which one.
-            timeout: Seconds, waiting for its turn included; ``math.inf`` for ever.
+            thread_id: The thread of the conversation.
+            timeout: Seconds, including the wait for earlier messages; ``math.inf`` for no limit.
 
         Raises:
-            AgentBusyError: A run of that thread's agent asks this, and would wait for itself.
-            InvalidArgumentError: ``timeout`` is no number of seconds above 0.
-            RunTimeoutError: The time was over.
-            Exception: Whatever factory, store or checkpointer raised.
+            AgentBusyError: Called by a run of that thread's agent, which would wait for itself.
+            InvalidArgumentError: ``timeout`` is not a number of seconds above 0.
+            RunTimeoutError: The time was up.
+            Exception: Whatever the factory, store or checkpointer raised.
         """
         seconds = check_timeout(timeout)
         self._refuse_itself(thread_id)
@@ -201,23 +203,23 @@ class AgentPool:
             self._seated(thread_id, forget=True) as seat,
             seat.run_lock.entered("enqueue"),
         ):
-            # One that there is not has to be made, to know of its graph.
+            # A missing agent has to be made, to find out about its graph.
             agent, seat.agent, seat.kept = seat.agent or self._agent_of(thread_id), None, ()
             await agent.forget_thread(thread_id)
             await self._store.forget(thread_id)
 
     async def threads(self, timeout: float = 30.0) -> tuple[str, ...]:
-        """Return the threads of which a memory is kept, in no particular order. Any loop.
+        """Return the threads for which a memory is saved, in no particular order. Any loop.
 
         A checkpointer has to read all its checkpoints for that.
 
         Args:
-            timeout: Seconds; ``math.inf`` for ever.
+            timeout: Seconds; ``math.inf`` for no limit.
 
         Raises:
-            InvalidArgumentError: ``timeout`` is no number of seconds above 0.
-            RunTimeoutError: The time was over.
-            Exception: Whatever store or checkpointer raised.
+            InvalidArgumentError: ``timeout`` is not a number of seconds above 0.
+            RunTimeoutError: The time was up.
+            Exception: Whatever the store or checkpointer raised.
         """
         async with run_timeout(self.name, check_timeout(timeout)):
             return await self._store.threads()
@@ -236,7 +238,7 @@ class AgentPool:
     def _refuse_itself(self, thread_id: str) -> None:
         with self._lock:
             seat = self._seats.get(thread_id)
-        agent = seat and seat.agent  # if this is part of its run, it is there until that is over
+        agent = seat and seat.agent  # during its own run the agent stays
         if agent is not None and is_reentrant(agent):
             raise AgentBusyError(
                 f"{agent!r} asked its pool for its own thread {thread_id!r}, and would wait for "
@@ -249,7 +251,7 @@ class AgentPool:
             raise InvalidTypeError(
                 f"the agent_factory {self._make!r} must return a BaseAgent, not {agent!r}"
             )
-        if agent._thread_id not in (None, thread_id):  # what is said on one would be known on both
+        if agent._thread_id not in (None, thread_id):  # two threads would share one memory
             raise InvalidArgumentError(
                 f"the agent_factory {self._make!r} returned the agent of thread "
                 f"{agent._thread_id!r} for {thread_id!r}, too; have it make one for each"
@@ -271,7 +273,7 @@ class AgentPool:
             self._call_next()
 
     def _take(self, thread_id: str, *, forget: bool) -> _Seat | Waiter:
-        """The seat of ``thread_id``; or, if there can be none now, a waiter for one."""
+        """The seat of ``thread_id``; or, if there is none to be had, a waiter for one."""
         waiter = Waiter()
         with self._lock:
             seat = self._seats.get(thread_id)
@@ -298,13 +300,13 @@ class AgentPool:
                 del seats[thread_id]
 
     def _after_fork(self) -> None:
-        """In a forked child: agents in the middle of a run are the parent's. See `forking`."""
+        """In a forked child: agents with an active run are the parent's. See `forking`."""
         idle = ((key, seat) for key, seat in self._seats.items() if not seat.users)
         self._seats, self._forgetting = OrderedDict(idle), {}
         self._queue = WaiterQueue(self._lock)
 
     def _make_room(self) -> bool:
-        """Let the agent go that has been idle for longest, if need be. Under the lock."""
+        """Evict the agent that has been idle longest, if need be. Under the lock."""
         if len(self._seats) < self._max_agents:
             return True
         idle = next((key for key, seat in self._seats.items() if not seat.users), None)
@@ -314,7 +316,7 @@ class AgentPool:
         return True
 
     def _call_next(self) -> None:
-        """Have the next one look again that can still come."""
+        """Wake the next waiter whose loop still runs."""
         while True:
             with self._lock:
                 waiter = self._queue.next()

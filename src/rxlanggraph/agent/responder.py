@@ -1,4 +1,4 @@
-"""Who answers for an agent: a chat model, a Runnable, an async function, or a graph."""
+"""Responders: what answers for an agent, a chat model, a Runnable, an async function or a graph."""
 
 from __future__ import annotations
 
@@ -22,63 +22,63 @@ from rxlanggraph.errors import AgentError, InvalidArgumentError, InvalidTypeErro
 
 __all__ = ["Answer", "OnFailure", "Question", "Responder", "make_responder"]
 
-_MOST_TOLD = 1000  # of an agent that answers on many threads, those that were asked last
+_MOST_TOLD = 1000  # for an agent with many threads, the most recently used ones
 _STRUCTURED = "structured_response"
 
 OnFailure: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, None]]], object]"
-"""Takes what is to be done if the run does not end well."""
+"""Registers what is to be done if the run does not succeed."""
 
 
 class Question(NamedTuple):
-    """What is asked in one step."""
+    """What a responder is asked in one step."""
 
     request: Any
-    """What the run was asked."""
+    """The request of the run."""
 
     messages: Sequence[Message]
-    """What the agent remembers, the request included if that is one of messages."""
+    """The agent's memory, including the request if that consists of messages."""
 
     beginning: object
-    """What they began with; see `Memory.beginning`."""
+    """The beginning of the memory; see `Memory.beginning`."""
 
     config: RunnableConfig
-    """LangGraph's."""
+    """LangGraph's config."""
 
     on_failure: OnFailure
-    """To be told how to take back what is changed elsewhere."""
+    """Registers how to undo changes made elsewhere."""
 
 
 class Answer(NamedTuple):
-    """What came of one step."""
+    """The outcome of one step."""
 
     value: Any
     """What `BaseAgent.run` returns."""
 
     messages: tuple[Message, ...]
-    """What the memory keeps of it."""
+    """What is added to the memory."""
 
 
 class Responder(Protocol):
-    """Answers a conversation, or a request that is none."""
+    """Answers a conversation, or a request that is not one."""
 
     of_messages: bool
-    """Whether requests are messages, which the agent remembers."""
+    """Whether requests are messages, which the agent adds to its memory."""
 
     async def answer(self, asked: Question) -> Answer:
-        """Answer what is asked. On the loop of the run; cancellable."""
+        """Answer the question. On the loop of the run; can be cancelled."""
 
     async def begin_anew(self, asked: Question) -> None:
-        """Have what it remembers itself begin anew, as the memory has in the run that ends."""
+        """Begin the responder's own memory anew, as the ending run did with the agent's."""
 
     async def forget(self, thread_id: str) -> None:
-        """Forget what it remembers itself under ``thread_id``."""
+        """Delete what the responder itself keeps under ``thread_id``."""
 
 
 def make_responder(llm: Any, graph: Any) -> Responder | None:
-    """Find out how ``llm`` or ``graph`` is asked; None if there is neither. Any thread.
+    """Determine how to call ``llm`` or ``graph``; None if there is neither. Any thread.
 
     Raises:
-        InvalidTypeError: Both were given, or one that cannot be asked.
+        InvalidTypeError: Both were given, or one that cannot answer.
     """
     if llm is not None and graph is not None:
         raise InvalidTypeError("an agent has an llm or a graph, not both; put the llm in a node")
@@ -103,15 +103,15 @@ def make_responder(llm: Any, graph: Any) -> Responder | None:
 
 
 class _Stateless:
-    """One that is shown the whole conversation each time."""
+    """A responder that gets the whole conversation each time."""
 
     of_messages = True
 
     async def begin_anew(self, asked: Question) -> None:
-        """Remember nothing, ever."""
+        """Do nothing: there is no own memory."""
 
     async def forget(self, thread_id: str) -> None:
-        """Remember nothing, ever."""
+        """Do nothing: there is no own memory."""
 
 
 class _Model(_Stateless):
@@ -145,7 +145,7 @@ def _reply(reply: Any) -> Answer:
         reply = Message("assistant", reply)
     elif isinstance(reply, BaseMessage) or _is_spoken(reply):
         reply = Message.of(reply)
-    if not isinstance(reply, Message):  # of a chain that ends in a parser: an answer, no message
+    if not isinstance(reply, Message):  # from a chain with a parser: an answer, not a message
         return Answer(reply, ())
     _check_calls(*to_langchain([reply]))
     _check_text(reply)
@@ -153,7 +153,7 @@ def _reply(reply: Any) -> Answer:
 
 
 def _is_spoken(reply: Any) -> bool:
-    """Whether it is a message as a mapping, and not the answer of a chain that looks like one."""
+    """Whether it is a message as a mapping, and not an answer of a chain that looks like one."""
     if not isinstance(reply, Mapping) or not {"role", "content"} <= reply.keys():
         return False
     try:
@@ -164,7 +164,7 @@ def _is_spoken(reply: Any) -> bool:
 
 
 def _check_calls(reply: BaseMessage) -> None:
-    """Refuse an answer that is not one: calls that are not made, or that cannot be read."""
+    """Refuse an answer with tool calls, which are not made here, or that cannot be read."""
     if not isinstance(reply, AIMessage):
         return
     if reply.invalid_tool_calls:
@@ -185,7 +185,7 @@ def _check_calls(reply: BaseMessage) -> None:
 
 
 def _check_text(reply: Message) -> None:
-    """Refuse what no model would take as part of a conversation, for ever after."""
+    """Refuse text that models reject: as part of the conversation it would always fail."""
     parts = [reply.content] if isinstance(reply.content, str) else reply.content
     for part in parts:
         text = part if isinstance(part, str) else part.get("text")
@@ -197,11 +197,11 @@ def _check_text(reply: Message) -> None:
 
 
 class _Graph:
-    """A compiled graph: of messages if its state has them, else of the request as it is."""
+    """A compiled graph: called with messages if its state has them, else with the request as is."""
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph
-        # By thread_id, the one that was asked last at the end. Owned by the run that is in.
+        # By thread_id, the most recently used last. Owned by the active run.
         self._told: OrderedDict[Any, _Told] = OrderedDict()
         self.of_messages = "messages" in getattr(graph, "channels", ())
 
@@ -222,7 +222,7 @@ class _Graph:
             kept = _ids_in(rest.values)
             news = _news(asked.messages, kept, None if anew else told.ids)
             answer = await self._ask(asked, news, kept, thread)
-            if self.of_messages:  # or else no memory tells that it is to begin anew
+            if self.of_messages:  # otherwise there is no memory to begin anew with
                 ids = frozenset(message.id for message in (*asked.messages, *answer.messages))
                 self._remember(asked, _Told(asked.beginning, ids))
             return answer
@@ -243,7 +243,7 @@ class _Graph:
             state = {key: value for key, value in state.items() if key != _STRUCTURED}
         if not self.of_messages:
             return Answer(state, ())
-        if "messages" not in state:  # the graph has an output schema of its own
+        if "messages" not in state:  # the graph has a separate output schema
             return Answer(_structured(state, state), ())
         said = from_langchain(state["messages"])
         known = {*kept, *(message.id for message in (*asked.messages, *news))}
@@ -257,11 +257,11 @@ class _Graph:
         return Answer(_structured(state, replies[-1].content), replies)
 
     async def begin_anew(self, asked: Question) -> None:
-        """Have the thread begin anew; at once, since the next run may be another agent's."""
+        """Begin the thread anew; at once, since the next run may be another agent's."""
         if not (self.of_messages and keeps_threads(self._graph)):
             return
         told = await self._told_of(asked)
-        if told.ids is None or told.beginning is not asked.beginning:  # or else it was asked since
+        if told.ids is None or told.beginning is not asked.beginning:  # otherwise it was used since
             with _own_thread():
                 await GraphThread(self._graph, asked.config).begin_anew()
             self._remember(asked, _Told(asked.beginning))
@@ -273,7 +273,7 @@ class _Graph:
             await delete_thread(self._graph.checkpointer, thread_id)
 
     async def _structured_at(self, thread: GraphThread | None) -> Any:
-        """Tells the structured response that the thread has from a later one."""
+        """Return a version that changes with each structured response of the thread."""
         if thread is None or not {"messages", _STRUCTURED} <= self._graph.channels.keys():
             return None
         return await thread.version(_STRUCTURED)
@@ -282,7 +282,7 @@ class _Graph:
         told = self._told.get(_thread_of(asked))
         if told is None:
             return _Told(asked.beginning)
-        if told.failed is not None:  # and could not be taken back then
+        if told.failed is not None:  # and could not be undone then
             await told.failed.put_back()
         return told._replace(failed=None)
 
@@ -296,14 +296,14 @@ class _Graph:
 
 
 class _Told(NamedTuple):
-    """What a thread knows of a memory, whether or not the graph has left it there."""
+    """What a thread knows of a memory, whether or not the graph has kept it there."""
 
     beginning: object
     ids: frozenset[str] | None = None
-    """None where this process has not told it anything."""
+    """None if this process has not sent it anything."""
 
     failed: GraphThread | None = None
-    """As it was before a run that failed; None where it is so."""
+    """The state before a run that failed; None if none did."""
 
 
 def _thread_of(asked: Question) -> Any:
@@ -313,10 +313,10 @@ def _thread_of(asked: Question) -> Any:
 def _news(
     messages: Sequence[Message], kept: Collection[str], told: Collection[str] | None
 ) -> list[Message]:
-    """Those of ``messages`` that a thread which has ``kept`` is to be sent."""
+    """The ``messages`` that still have to be sent to a thread that has ``kept``."""
     if not kept:
         return list(messages)
-    if told is None:  # by this process: what is in front of all that it has, it had
+    if told is None:  # not by this process: it had whatever precedes what it has
         known = (place for place, message in enumerate(messages) if message.id in kept)
         first = next(known, None)
         messages = messages[_begun(messages) if first is None else first :]
@@ -324,39 +324,39 @@ def _news(
     news = [each for each in messages if each.id not in told and each.id not in kept]
     last = messages[-1] if messages else None
     if last is not None and last.role == "user" and last.id in kept and last.id not in told:
-        # Asked once more, where its answer is forgotten: under its id it would stay in front.
+        # Sent again because its answer is gone: under its old id it would stay at its old place.
         news.append(replace(last, id=new_id()))
     return news
 
 
 def _structured(state: Any, otherwise: Any) -> Any:
-    """The answer of an agent of LangChain's that was told what it is to look like."""
+    """The structured response of a LangChain agent that has a response format."""
     answer = state.get(_STRUCTURED) if isinstance(state, Mapping) else None
     return otherwise if answer is None else answer
 
 
 @contextlib.contextmanager
 def _own_thread() -> Iterator[None]:
-    """Have a graph use its own thread and checkpointer, also within a node of another graph.
+    """Make a graph use its own thread and checkpointer, even within a node of another graph.
 
-    LangGraph would take it for that one's subgraph otherwise.
+    Otherwise LangGraph would treat it as a subgraph of that one.
     """
     token = var_child_runnable_config.set(None)
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):  # closed by a collector, in another context
+        with contextlib.suppress(ValueError):  # closed by the collector, in another context
             var_child_runnable_config.reset(token)
 
 
 def _ids_in(values: Any) -> Collection[str]:
-    """Of the messages that a graph remembers itself."""
+    """The ids of messages that a graph remembers itself."""
     messages = values.get("messages", ()) if isinstance(values, Mapping) else ()
     return {message.id for message in messages if isinstance(message, BaseMessage) and message.id}
 
 
 def _begun(messages: Sequence[Message]) -> int:
-    """Where what has come since the last answer begins; behind a system message, at least."""
+    """Where the messages since the last answer begin; at least behind a system message."""
     places = range(len(messages), 0, -1)
     said = ("assistant", "tool", "system")
     return next((place for place in places if messages[place - 1].role in said), 0)

@@ -1,9 +1,10 @@
 """One run of an agent: its messages, its tasks, the runs within it, and the stream of its items.
 
-What breaks without it: a run that failed leaves half a turn in the memory, and tasks that go on
-writing; one that will not be cancelled keeps its caller beyond every deadline; and an agent that is
-asked by its own step, directly or through others, waits for itself. And a caller that runs an agent
-and reads its output reads what others have left there, and leaves what it does not read to others.
+What breaks without it: a run that fails leaves half a turn in the memory, and tasks that go on
+writing; one that resists cancellation keeps its caller beyond every deadline; an agent that is
+called by its own step, directly or through others, waits for itself. And a caller that runs an
+agent and reads its output reads what earlier runs have left there, and leaves what it does not read
+to other consumers.
 """
 
 from __future__ import annotations
@@ -39,34 +40,34 @@ __all__ = [
 
 _log = logging.getLogger("rxlanggraph")
 _CANCEL_SECONDS = 5.0
-_UNDO_SECONDS = 2.0  # for each thing; a guess, and what its caller waits for in vain at most
+_UNDO_SECONDS = 2.0  # for each undo; a guess, and an upper bound on a useless wait of the caller
 _T = TypeVar("_T")
 
 
 class RunPersistence(Protocol):
-    """Where the memory of an agent is kept between its runs. Used by one run at a time."""
+    """Where the memory of an agent is saved between its runs. Used by one run at a time."""
 
     async def load(self) -> None:
-        """Have the agent remember what was kept, unless it does. As the run begins."""
+        """Load the saved memory into the agent, unless it has it. As the run begins."""
 
     async def save(self) -> None:
-        """Keep what the agent remembers, with what the run has added. As the run ends."""
+        """Save the agent's memory, with what the run has added. As the run ends."""
 
     async def roll_back(self) -> None:
         """Undo `save`, if it was begun: the run has failed."""
 
     def committed(self) -> None:
-        """Hear that the run has ended well: the agent remembers what is kept."""
+        """Called when the run has succeeded: the agent's memory is the saved one."""
 
 
 class AgentRun:
-    """One run, known by its identity, and to all that it has started through their context.
+    """One run, known by its identity, and through its context to everything that it starts.
 
     Args:
         owner: The agent.
-        request: What it was asked.
-        config: LangGraph's, for who answers.
-        output: Where what it puts out goes; None for the queue of the agent.
+        request: What the agent was asked.
+        config: LangGraph's config, for the responder.
+        output: Where the run's output goes; None for the agent's queue.
     """
 
     __slots__ = (
@@ -92,24 +93,24 @@ class AgentRun:
         self.request = request
         self.config = config
         self.output = output
-        # Where the agent's memory is kept; None for nowhere else. Written as it begins.
+        # Where the agent's memory is saved; None if only in the agent. Written as the run begins.
         self.persistence: RunPersistence | None = None
-        # Set once, by the run itself, or by the one that takes its place; read by any thread.
+        # Set once, by the run itself, or by the run that replaces it; read by any thread.
         self.over = False
-        self.task: asyncio.Task[Any] | None = None  # owned by the one who carries it out
-        # Owned by the run, then by the same.
+        self.task: asyncio.Task[Any] | None = None  # owned by `supervise`
+        # Owned by the run, then by `supervise`.
         self._undo: list[Callable[[], Coroutine[Any, Any, None]]] = []
         outer = _current.get()
-        while outer is not None and outer.over:  # or runs that start each other would make a chain
+        while outer is not None and outer.over:  # otherwise runs that start each other form a chain
             outer = outer.outer
         self.outer: AgentRun | None = outer
 
     def on_failure(self, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have ``undo`` called if the run does not end well, the last one first. In the run."""
+        """Call ``undo`` if the run does not succeed, in reverse order. In the run."""
         self._undo.append(undo)
 
     def undoing(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """What `on_failure` was told, in its order. For the one who carries it out."""
+        """What was passed to `on_failure`, the last one first. For `supervise`."""
         while self._undo:
             yield self._undo.pop()()
 
@@ -125,13 +126,13 @@ _current: ContextVar[AgentRun | None] = ContextVar("rxlanggraph_agent_run", defa
 
 
 def current_run(owner: object) -> AgentRun | None:
-    """The run of ``owner`` that this code was started by; it may be over. Any thread."""
+    """The run of ``owner`` that started this code; it may be over. Any thread."""
     run = _current.get()
     return next((r for r in run.chain() if r.owner is owner), None) if run is not None else None
 
 
 def is_reentrant(owner: object) -> bool:
-    """Whether this code was started by a run of ``owner`` that is still on. Any thread."""
+    """Whether this code was started by a run of ``owner`` that is still active. Any thread."""
     run = _current.get()
     return run is not None and any(r.owner is owner and not r.over for r in run.chain())
 
@@ -141,10 +142,10 @@ async def supervise(
 ) -> _T:
     """Await ``work`` as ``run``, in a task of its own.
 
-    What it adds to ``memory`` is added at its end, in one go. If it does not end well, nothing is
-    added: it is cancelled, then what it has started and not awaited, and each is waited for. Then
-    it is undone. What will not end is left behind, and named in the log: no deadline holds
-    otherwise.
+    What it adds to ``memory`` is added at its end, atomically. If it does not succeed, nothing is
+    added: its task is cancelled, then the tasks it has started and not awaited, and each is waited
+    for. Then its effects are undone. Tasks that do not end are left behind, and named in the log:
+    otherwise no deadline would hold.
     """
     token = _current.set(run)
     try:
@@ -154,7 +155,7 @@ async def supervise(
             await asyncio.wait({run.task})
             answer: _T = run.task.result()
             return answer
-    except GeneratorExit:  # its loop is gone: nothing of it goes on, and nothing can be awaited
+    except GeneratorExit:  # its loop is gone: none of it continues, and nothing can be awaited
         if run.task is not None:
             run.task._log_destroy_pending = False  # type: ignore[attr-defined] # the caller's does
         raise
@@ -164,15 +165,15 @@ async def supervise(
         raise
     finally:
         run.over = True
-        # Or they would hold each other until a collector comes.
+        # Otherwise they keep each other alive until the collector runs.
         run.task = None
         run._undo.clear()
-        with contextlib.suppress(ValueError):  # closed by a collector, in another context
+        with contextlib.suppress(ValueError):  # closed by the collector, in another context
             _current.reset(token)
 
 
 async def _end_tasks(run: AgentRun) -> None:
-    """Cancel the run's task, then what it has started and not awaited, and wait for their end."""
+    """Cancel the run's task, then the tasks it has started and not awaited, and wait for all."""
     if run.task is not None and not run.task.done():
         run.task.cancel()
         await _wait_out([run.task])
@@ -185,7 +186,7 @@ async def _end_tasks(run: AgentRun) -> None:
 
 
 async def _undo(run: AgentRun) -> None:
-    """Undo what the run has done elsewhere; it may be cancelled meanwhile."""
+    """Undo what the run has changed elsewhere; it may be cancelled meanwhile."""
     for undo in run.undoing():
         task = asyncio.create_task(undo)
         task.add_done_callback(_look_at)
@@ -198,7 +199,7 @@ async def _undo(run: AgentRun) -> None:
 
 
 async def _wait_out(tasks: Collection[asyncio.Task[Any]]) -> Collection[asyncio.Task[Any]]:
-    """Wait for cancelled ``tasks``, also if cancelled meanwhile; return, and name, who stays."""
+    """Wait for cancelled ``tasks``, even if cancelled meanwhile; return and log those left."""
     tasks = await _wait_for(tasks, _CANCEL_SECONDS)
     for task in tasks:
         _log.warning("%r was cancelled with its run, and goes on", task)
@@ -220,8 +221,9 @@ async def _wait_for(
 class _TasksOfRuns(threading.local):
     """Which tasks of this thread's loop belong to which run.
 
-    asyncio knows all tasks, and each its context. To look at all of them for each of a thousand
-    runs that fail together would freeze the loop: so one look serves a whole turn of the loop.
+    asyncio knows all tasks, and each task its context. To go through all of them for each of a
+    thousand runs that fail together would freeze the loop: so one pass serves a whole iteration of
+    the loop.
     """
 
     def __init__(self) -> None:
@@ -247,10 +249,10 @@ _tasks = _TasksOfRuns()
 
 @contextlib.asynccontextmanager
 async def run_timeout(whose: str, seconds: float) -> AsyncIterator[None]:
-    """Have the block end in time; ``math.inf`` for ever.
+    """Limit the block to ``seconds``; ``math.inf`` for no limit.
 
     Raises:
-        RunTimeoutError: It was cancelled, since it did not.
+        RunTimeoutError: The block exceeded the limit and was cancelled.
     """
     timeout = asyncio.timeout(None if seconds == math.inf else seconds)
     try:
@@ -265,7 +267,7 @@ async def run_timeout(whose: str, seconds: float) -> AsyncIterator[None]:
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
-    """Or asyncio complains of a task that was left behind."""
+    """Retrieve the exception; otherwise asyncio logs that it was never retrieved."""
     if not task.cancelled():
         task.exception()
 
@@ -273,17 +275,17 @@ def _look_at(task: asyncio.Task[Any]) -> None:
 class RunStream(AsyncIterator[Any]):
     """The items of one run; made by `BaseAgent.stream` with a request.
 
-    The run begins with the first step, on the loop of which all others are to be taken. A step that
-    is cancelled has taken nothing, and the run goes on; closed, or let go of, the stream cancels
-    it. Also an async context manager, which closes it.
+    The run begins with the first step, and all further steps have to be on the same loop. A step
+    that is cancelled has taken nothing, and the run continues; closing or dropping the stream
+    cancels the run. Also an async context manager, which closes it.
 
     Args:
-        run: Begins the run, which is to put its items into the queue that it is called with.
+        run: Starts the run, which puts its items into the queue passed to it.
     """
 
     def __init__(self, run: Callable[[OutputQueue[Any]], Coroutine[Any, Any, object]]) -> None:
         self._run = run
-        # These belong to the loop on which it is iterated over.
+        # These belong to the loop on which the stream is iterated over.
         self._items: OutputQueue[Any] = OutputQueue(fairness_timeout=0)
         self._task: asyncio.Task[object] | None = None
         self._done = False
@@ -300,7 +302,7 @@ class RunStream(AsyncIterator[Any]):
         """Get the next item. Cancelled, it has taken nothing.
 
         Raises:
-            StopAsyncIteration: The run has ended well, or the stream was closed.
+            StopAsyncIteration: The run has succeeded, or the stream was closed.
             Exception: Whatever the run raised, once its items are taken.
         """
         if self._done:
@@ -317,11 +319,11 @@ class RunStream(AsyncIterator[Any]):
             try:
                 task.result()
             finally:
-                del task  # its error refers to this frame, which would refer to it
+                del task  # its error refers to this frame, which must not refer back
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the stream, and cancel its run if that is on, and wait for its end."""
+        """End the stream, cancel its run if that is active, and wait for its end."""
         self._done = True
         if self._task is not None:
             self._task.cancel()
@@ -341,7 +343,7 @@ class RunStream(AsyncIterator[Any]):
         await self.aclose()
 
     def __del__(self) -> None:
-        """Cancel the run of a stream that was let go of."""
+        """Cancel the run of a stream that was dropped."""
         if self._task is not None and not self._task.done():
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 self._task.get_loop().call_soon_threadsafe(self._task.cancel)
@@ -354,7 +356,7 @@ class RunStream(AsyncIterator[Any]):
         def end(task: asyncio.Task[object]) -> None:
             items.end()
             if not task.cancelled():
-                task.exception()  # raised where the stream is iterated over, and nowhere else
+                task.exception()  # raised only where the stream is iterated over
 
         task.add_done_callback(end)
         return task

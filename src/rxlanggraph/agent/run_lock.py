@@ -1,10 +1,10 @@
 """RunLock: one run of an agent at a time, from any number of threads and loops.
 
-What breaks without it: ``if self.running: raise`` followed by an await lets two callers in, and an
+What breaks without it: ``if self.running: raise`` followed by an await admits two callers, and an
 ``asyncio.Lock`` belongs to one loop: between threads it guards nothing.
 
-The lock is handed on, never let go of, while callers wait: one that comes at that moment finds it
-taken, so that none overtakes the queue.
+While callers wait, the lock is handed over directly, never released: a caller that arrives at that
+moment finds it taken, so no caller overtakes the queue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOK_SECONDS = 1.0
 
 
 class RunLock:
-    """Lets one caller in at a time. Safe from any thread and any number of loops.
+    """Admits one caller at a time. Safe to use from any thread and any number of loops.
 
     Args:
         busy: Makes the error for a caller that does not want to wait.
@@ -34,30 +34,30 @@ class RunLock:
 
     def __init__(self, busy: Callable[[], AgentBusyError]) -> None:
         self._busy = busy
-        # A leaf, for a few lines; an RLock, as a finalizer may leave a run on top of them.
+        # A leaf, held for a few lines; an RLock, as a finalizer may end a run while it is held.
         self._lock = fork_safe_rlock()  # guards the rest
         self._holder: Waiter | None = None
-        self._inside = False  # whether the holder has gone in, or was only called
+        self._inside = False  # whether the holder has entered, or was only selected
         self._queue = WaiterQueue(self._lock)
         announce(self)
 
     def _after_fork(self) -> None:
-        """In a forked child: no run is in; one that was goes on in the parent. See `forking`."""
+        """In a forked child: no run is active; an active one is the parent's. See `forking`."""
         self._holder, self._inside = None, False
         self._queue = WaiterQueue(self._lock)
 
     @asynccontextmanager
     async def entered(self, on_busy: BusyPolicy) -> AsyncIterator[None]:
-        """Be the one that is in, for a block.
+        """Hold the lock for the duration of a block.
 
-        Any loop. Cancelled while it waits, the caller leaves the queue, and was not in.
+        Any loop. If cancelled while it waits, the caller leaves the queue without having entered.
 
         Args:
-            on_busy: What a caller meets that finds a run in: ``"raise"`` the error at once, or
-                ``"enqueue"``: it waits, first come, first served.
+            on_busy: What happens to a caller while a run is active: ``"raise"`` raises the error at
+                once; with ``"enqueue"`` it waits, first come, first served.
 
         Raises:
-            AgentBusyError: A run is in, and ``on_busy`` is ``"raise"``.
+            AgentBusyError: A run is active, and ``on_busy`` is ``"raise"``.
             InvalidArgumentError: ``on_busy`` is neither.
         """
         if on_busy not in ("raise", "enqueue"):
@@ -80,7 +80,7 @@ class RunLock:
             self._free()
 
     def _take(self, waiter: Waiter, *, wait: bool) -> bool:
-        """Whether ``waiter`` is in now; else it is in the queue, if it is to wait."""
+        """Whether ``waiter`` holds the lock now; else it is in the queue, if it is to wait."""
         with self._lock:
             if self._holder is None:
                 self._holder, self._inside = waiter, True
@@ -90,9 +90,9 @@ class RunLock:
             return False
 
     def _confirm(self, waiter: Waiter) -> bool:
-        """Whether ``waiter``, of which the turn may have come, is in now."""
+        """Whether ``waiter``, which may have been selected, has entered now."""
         with self._lock:
-            if self._holder is None:  # the loops of all in the queue are stopped
+            if self._holder is None:  # the loops of all waiters are stopped
                 self._queue.leave(waiter)
                 self._holder = waiter
             if self._holder is waiter:
@@ -100,10 +100,10 @@ class RunLock:
             return self._holder is waiter
 
     def _free(self) -> None:
-        """Hand on what is held by one who cannot use it.
+        """Hand over a lock whose holder cannot use it.
 
-        A run whose loop was closed in its middle never leaves: nothing goes on with it. One whose
-        turn came on a loop that is stopped has not begun: it goes back to the end of the queue.
+        A run whose loop was closed meanwhile never leaves: nothing of it continues. One that was
+        selected while its loop is stopped has not begun: it goes back to the end of the queue.
         """
         with self._lock:
             holder, inside = self._holder, self._inside
@@ -115,12 +115,12 @@ class RunLock:
             self._leave(holder, unless_inside=True)
 
     def _leave(self, waiter: Waiter, *, unless_inside: bool = False) -> None:
-        """Hand on to the next one that can still come; if not inside, back into the queue."""
+        """Hand over to the next waiter whose loop runs; if not inside, go back into the queue."""
         while True:
             with self._lock:
                 if self._holder is not waiter or (unless_inside and self._inside):
-                    return  # another one took over; or its loop was started again
-                self._holder = None  # at once: a collector may be ending the run of ``waiter``
+                    return  # another run took over; or its loop was resumed
+                self._holder = None  # at once: the collector may be ending the run of ``waiter``
                 self._holder = following = self._queue.next()
                 self._inside = False
                 if unless_inside:

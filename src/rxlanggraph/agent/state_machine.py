@@ -1,15 +1,15 @@
-"""StateMachine: what an agent is doing, as told by everything that works for it.
+"""StateMachine: what an agent is doing, as reported by everything that works for it.
 
-What breaks without it: a state that is saved before an await and put back after it overwrites what
-others have set meanwhile. One that is guarded by an ``asyncio.Lock`` for as long as a block lasts
-lets two tasks that nest in opposite orders wait for each other for ever; and between threads that
-lock guards nothing. So nothing is saved here, and nothing held: the blocks that are open are on a
-list, and the state is read off its end.
+What breaks without it: saving the state before an await and restoring it afterwards overwrites what
+other tasks have set meanwhile. Guarding it by an ``asyncio.Lock`` for the length of a block lets
+two tasks that nest in opposite orders deadlock; and between threads that lock guards nothing. So
+nothing is saved here, and nothing held: the open blocks are in a list, and the last one is the
+state.
 
-`_lock` is a leaf, held over a few lines and never over a clock, an observer or the text of an
-exception: those are the user's code. It is an RLock, because a signal handler, or a finalizer that
-ends a generator inside its block, may come in on top of the thread that holds it (invariant 5).
-Each section is right if another one runs whole between any two of its lines.
+`_lock` is a leaf, held for a few lines and never while a clock, an observer or the text of an
+exception is called: that is user code. It is an RLock, because a signal handler, or a finalizer
+that ends a generator inside its block, may interrupt the thread that holds it (invariant 5). Each
+section is correct even if another one runs as a whole between any two of its lines.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ LEGAL_TRANSITIONS: Mapping[AgentState, frozenset[AgentState]] = MappingProxyType
         AgentState.ERROR: frozenset(),
     }
 )
-"""Which states a block may enter, by the state that is on.
+"""The states that a block may enter, by the current state.
 
 Three more kinds of transition are legal at any time: leaving a block, which shows what is still
 open; to ERROR, by an exception or `StateMachine.fail`; and out of ERROR, by `StateMachine.reset`
-alone. While an agent is in ERROR, blocks are judged by the state that it hides.
+alone. While an agent is in ERROR, blocks are checked against the state that ERROR hides.
 """
 
 
@@ -79,7 +79,7 @@ class Transition:
     Attributes:
         before: The state that it left.
         after: The state that it is in from then on.
-        at: When, in seconds since the epoch; never less than that of the transition before.
+        at: When, in seconds since the epoch; never before the previous transition.
         cause: The text of the exception that led to ERROR, otherwise None.
     """
 
@@ -90,17 +90,17 @@ class Transition:
 
 
 class Owner(Protocol):
-    """What blocks are part of: a run of an agent."""
+    """What a block can be part of: a run of an agent."""
 
     over: bool
-    """Whether it is over; set before `StateMachine.abandon`, and never back."""
+    """Whether it is over; set before `StateMachine.abandon`, and never reset."""
 
 
 class StateContext:
-    """Being in a state for a block, ``with`` or ``async with``; made by `StateMachine.context`.
+    """Being in a state during a block, ``with`` or ``async with``; made by `StateMachine.context`.
 
-    Any thread, any loop; entering and leaving never wait, so that they cannot be cancelled half
-    way. For one block at a time: make one for each.
+    Any thread, any loop; entering and leaving never wait, so they cannot be cancelled half-way.
+    Single-use: make one for each block.
     """
 
     __slots__ = ("_inside", "_machine", "_owner", "_state")
@@ -115,7 +115,7 @@ class StateContext:
         """Enter the state.
 
         Raises:
-            IllegalTransitionError: It may not follow the one that is on; nothing has changed.
+            IllegalTransitionError: It must not follow the current state; nothing has changed.
             AgentError: The run that this code belongs to is over; nothing has changed.
             UsageError: This context is in use already; nothing has changed.
         """
@@ -127,7 +127,7 @@ class StateContext:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave it; an Exception sets ERROR, being cancelled or interrupted does not."""
+        """Leave it; an Exception sets ERROR, cancellation and interrupts do not."""
         self._machine._leave(self, error if isinstance(error, Exception) else None)
 
     async def __aenter__(self) -> None:
@@ -147,16 +147,16 @@ class StateContext:
 class StateMachine:
     """The state of one agent: that of the most recent block still open, ERROR if one failed.
 
-    Safe from any thread, from signal handlers and from finalizers; nothing here blocks. Each
-    change is atomic: it is seen by everyone, recorded and published, or it is not there.
+    Safe to use from any thread, from signal handlers and from finalizers; nothing here blocks. Each
+    change is atomic: it is visible, recorded and published, or it has not happened.
 
     Args:
-        name: Of the agent, for errors and the log.
-        history: How many transitions are kept; the oldest go first.
-        clock: Tells the time in seconds.
+        name: Name of the agent, for errors and the log.
+        history: How many transitions are kept; the oldest are dropped first.
+        clock: Returns the time in seconds.
 
     Raises:
-        InvalidArgumentError: ``history`` is no number from 0.
+        InvalidArgumentError: ``history`` is not a number, at least 0.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class StateMachine:
         self._lock = fork_safe_rlock()  # see the top of the module; guards the rest
         self._open: list[StateContext] = []
         self._failure: str | None = None
-        self._shown = AgentState.IDLE  # where the last transition that is recorded led
+        self._shown = AgentState.IDLE  # the target of the last recorded transition
         self._latest = 0.0
         self._recording = False
         self._history: deque[Transition] = deque(maxlen=history)
@@ -186,31 +186,31 @@ class StateMachine:
     def changes(self) -> Observable[Transition]:
         """Every transition from the moment of subscribing, in order, one at a time; never ends.
 
-        Observers are called by the thread that changes the state, or by one that is calling them
-        already. One that raises is unsubscribed and logged, and harms no other.
+        Observers are called by the thread that changes the state, or by one that is already calling
+        them. An observer that raises is unsubscribed and logged; the others are not affected.
         """
         return self._changes.observable
 
     def history(self) -> tuple[Transition, ...]:
         """The last transitions, the oldest first. Any thread; never blocks."""
         with self._lock:
-            recent = list(self._history)  # a copy in one step: no finalizer gets in between
+            recent = list(self._history)  # copied in one step: no finalizer can interrupt
         return tuple(recent)
 
     def context(self, state: AgentState, owner: Owner | None = None) -> StateContext:
-        """Make a context to be in ``state`` for a block. Any thread; never blocks.
+        """Make a context to be in ``state`` during a block. Any thread; never blocks.
 
-        Contexts of several tasks and threads may overlap in any order. Leaving one that is not
-        the newest changes nothing that shows; leaving the last one restores IDLE. In ERROR they
-        come and go as ever, and show after `reset`.
+        Contexts of several tasks and threads may overlap in any order. Leaving one that is not the
+        newest has no visible effect; leaving the last one restores IDLE. In ERROR they are entered
+        and left as usual, and become visible after `reset`.
 
         Args:
-            state: What the block is in.
-            owner: What the block is part of; see `abandon`. Once that is over, the block is not
-                entered.
+            state: The state of the block.
+            owner: What the block is part of; see `abandon`. Once the owner is over, the block
+                cannot be entered.
 
         Raises:
-            InvalidArgumentError: ``state`` is no AgentState.
+            InvalidArgumentError: ``state`` is not an AgentState.
         """
         if not isinstance(state, AgentState):
             raise InvalidArgumentError(
@@ -221,24 +221,23 @@ class StateMachine:
     def abandon(self, owner: Owner) -> None:
         """Leave the blocks of ``owner``, which is over. Any thread; never blocks.
 
-        For work that ended without leaving them, or never will. That they are left later on
-        changes nothing.
+        For work that ended without leaving them, or never will. Leaving them later has no effect.
         """
         at = self._clock()
         with self._lock:
             for context in [each for each in self._open if each._owner is owner]:
-                with contextlib.suppress(ValueError):  # it has just been left
+                with contextlib.suppress(ValueError):  # it was left just now
                     self._open.remove(context)
             self._record(at)
         self._changes.flush()
 
     def fail(self, error: BaseException) -> None:
-        """Be in ERROR, because of ``error``, until `reset`. Any thread; never blocks.
+        """Enter ERROR, because of ``error``, until `reset`. Any thread; never blocks.
 
-        The first failure counts: while the agent is in ERROR, another one changes nothing.
+        The first failure counts: while the agent is in ERROR, another one has no effect.
 
         Raises:
-            InvalidTypeError: ``error`` is no exception.
+            InvalidTypeError: ``error`` is not an exception.
         """
         if not isinstance(error, BaseException):
             raise InvalidTypeError(f"error must be an exception, not {shortened(error)}")
@@ -250,9 +249,9 @@ class StateMachine:
         self._changes.flush()
 
     def reset(self) -> None:
-        """Leave ERROR, to what is open then, else to IDLE. Any thread; never blocks.
+        """Leave ERROR, for the newest open block's state, else IDLE. Any thread; never blocks.
 
-        Where there is no ERROR, nothing changes.
+        Has no effect outside of ERROR.
         """
         at = self._clock()
         with self._lock:
@@ -272,7 +271,7 @@ class StateMachine:
         try:
             with self._lock:
                 self._refuse_if_over(context._owner)
-                # A handler that comes in after this look has the effect of one that came later.
+                # A handler that interrupts after this check acts as if it had come later.
                 self._check(context._state, self._below())
                 self._open.append(context)
                 self._record(at)
@@ -286,18 +285,18 @@ class StateMachine:
         with self._lock:
             if cause is not None and self._failure is None and context in self._open:
                 self._failure = cause
-            with contextlib.suppress(ValueError):  # it was refused, or abandoned
+            with contextlib.suppress(ValueError):  # it was refused or abandoned
                 self._open.remove(context)
             context._inside = False
             self._record(at)
         self._changes.flush()
 
     def _now(self) -> AgentState:
-        """What shows. Under the lock."""
+        """The visible state. Under the lock."""
         return self._below() if self._failure is None else AgentState.ERROR
 
     def _below(self) -> AgentState:
-        """What shows unless there is an ERROR. Under the lock."""
+        """The visible state, disregarding ERROR. Under the lock."""
         try:
             return self._open[-1]._state
         except IndexError:
@@ -321,10 +320,10 @@ class StateMachine:
         )
 
     def _record(self, at: float) -> None:
-        """Record what shows now, if it is something new, and line it up. Under the lock.
+        """Record the visible state, if it is new, and queue the transition. Under the lock.
 
-        A handler on top of this very section finds `_recording` set, and leaves its change to the
-        next look here; on top of a look, it records the change itself.
+        A handler that interrupts this section finds `_recording` set, and leaves its change to the
+        next check here; if it interrupts a check, it records the change itself.
         """
         while self._now() is not self._shown and not self._recording:
             self._recording = True
@@ -349,5 +348,5 @@ class StateMachine:
 def _text(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception_only(error)).strip()
-    except Exception:  # of an exception that cannot be told: that must not keep a block open
+    except Exception:  # its text cannot be had: that must not keep a block open
         return type(error).__name__

@@ -1,10 +1,10 @@
-"""Conversation: one party's talk with agents, of which other parties hear nothing.
+"""Conversation: one party's exchange with agents, invisible to other parties.
 
-What breaks without it: an agent that serves several parties has one memory, so that what one of
-them said is in what another is answered from; and so has each agent that it asks in its turn.
+What breaks without it: an agent that serves several parties has one memory, so what one of them
+says influences the answers to another; and so does each agent that it calls in turn.
 
 A context variable carries the conversation, so that it reaches whatever a run starts, and the
-agents that it asks. Code outside of any conversation has the agents' own memories.
+agents that it calls. Code outside of any conversation uses the agents' own memories.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ def current_conversation() -> Conversation | None:
 
 
 class Agent(Protocol):
-    """What a conversation needs of an agent that is asked in it."""
+    """What a conversation needs of an agent that takes part in it."""
 
     name: str
 
     async def forget_thread(self, thread_id: str) -> None:
-        """Forget what it knows under ``thread_id``."""
+        """Delete what it keeps under ``thread_id``."""
 
 
 class Conversation:
-    """A memory of its own for each agent that is asked in it, made when it is asked first.
+    """A separate memory for each agent that takes part, made when the agent is first asked.
 
     Safe from any thread.
 
     Attributes:
-        id: Random, and too long to be guessed: to know it is to be let in.
+        id: Random, and too long to be guessed: knowing it grants access.
     """
 
     def __init__(self) -> None:
         self.id = uuid.uuid4().hex
-        # A leaf, for one line; an RLock, since a finalizer may come here too (invariant 5).
+        # A leaf, for one line; an RLock, since a finalizer may enter too (invariant 5).
         self._lock = threading.RLock()
         # By identity, since an agent may define equality. Guarded by the lock.
         self._memories: dict[int, tuple[Agent, Memory]] = {}
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Have the code of this block, and what it starts, be part of the conversation."""
+        """Make the code of this block, and what it starts, part of the conversation."""
         token = _current.set(self)
         try:
             yield
         finally:
-            with contextlib.suppress(ValueError):  # closed by a collector, in another context
+            with contextlib.suppress(ValueError):  # closed by the collector, in another context
                 _current.reset(token)
 
     def memory_of(self, agent: Agent, own: Memory) -> Memory:
-        """What ``agent`` remembers of this conversation, which begins with ``own``. Any thread."""
+        """The memory of ``agent`` for this conversation, at first a copy of ``own``. Any thread."""
         with self._lock:
             known = self._memories.get(id(agent))
         if known is None:
@@ -75,22 +75,22 @@ class Conversation:
         return known[1]
 
     def remember(self, agent: Agent, memory: Memory) -> None:
-        """Have ``memory`` be what ``agent`` remembers of this conversation. Any thread."""
+        """Make ``memory`` the memory of ``agent`` for this conversation. Any thread."""
         with self._lock:
             self._memories[id(agent)] = (agent, memory)
 
     def thread_of(self, agent: Agent) -> str:
-        """The ``thread_id`` under which the graph of ``agent`` remembers this conversation."""
+        """The ``thread_id`` under which the graph of ``agent`` keeps this conversation."""
         return f"{self.id}:{agent.name}"
 
     async def forget(self) -> None:
-        """Have the graphs of its agents forget it too, those that have checkpointers.
+        """Delete it from the graphs of its agents too, those that have checkpointers.
 
-        To be called when no run of it is on. On any loop. Cancelled, it may have been forgotten by
-        some only.
+        Call it while no run of the conversation is active. Any loop. If cancelled, only some may
+        have deleted it.
 
         Raises:
-            ExceptionGroup: Of whatever checkpointers raised; the others have forgotten it.
+            ExceptionGroup: Of what the checkpointers raised; the others have deleted it.
         """
         with self._lock:
             agents = [agent for agent, _ in self._memories.values()]

@@ -1,13 +1,13 @@
-"""GraphThread: the thread of a graph with a checkpointer, which a run may have to put back.
+"""GraphThread: the thread of a graph with a checkpointer, which a run may have to roll back.
 
-What breaks without it: LangGraph saves the state after each step, so that a run that does not end
-leaves half a turn on its thread. What comes next is put behind it, and providers refuse calls of
-tools that have no results.
+What breaks without it: LangGraph saves the state after each step, so a run that fails leaves half a
+turn on its thread. The next messages are appended to it, and providers refuse tool calls that have
+no results.
 
 A thread is at rest where its graph had come to an end. `ensure_at_rest` goes back there before a
-run, since nothing could when a process was killed; `put_back` after a run that failed, also if the
-graph itself had ended. Both add a checkpoint, and delete none. Subgraphs that remember on the same
-thread (``checkpointer=True``) go back with it: to where they were when the graph came to rest.
+run, since nothing could when a process was killed; `put_back` after a failed run, even if the graph
+itself had ended. Both add a checkpoint, and delete none. Subgraphs with memory on the same thread
+(``checkpointer=True``) go back with it: to where they were when the graph came to rest.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _NOTHING: CheckpointMetadata = {"source": "fork", "step": -2, "parents": {}}
 def keeps_threads(graph: Any) -> bool:
     """Whether ``graph`` has a checkpointer of its own. Any thread; never blocks.
 
-    That of a graph which it may become part of is none of its own.
+    The checkpointer of a parent graph does not count.
     """
     return getattr(graph, "checkpointer", None) not in (None, False, True)
 
 
 async def delete_thread(saver: BaseCheckpointSaver[Any], thread_id: str) -> None:
-    """Delete a thread, also from a checkpointer that does so in threads alone. Any loop."""
+    """Delete a thread, even from a checkpointer whose deletion is sync only. Any loop."""
     try:
         await saver.adelete_thread(thread_id)
     except NotImplementedError:
@@ -52,19 +52,19 @@ async def delete_thread(saver: BaseCheckpointSaver[Any], thread_id: str) -> None
 class GraphThread:
     """The thread of ``graph`` that ``config`` names, for one run. On the loop of the run.
 
-    It does not tell two runs on one thread apart: its caller lets one in at a time.
+    It does not tell two runs on one thread apart: its caller admits one at a time.
     """
 
     def __init__(self, graph: Any, config: RunnableConfig) -> None:
         self._graph = graph
-        # Where its newest checkpoint is, whichever one the run is to begin with.
+        # The location of its newest checkpoint, whichever one the run is to begin with.
         at = {**config["configurable"], "checkpoint_ns": ""}
         at.pop("checkpoint_id", None)
         self._config: RunnableConfig = {"configurable": at}
-        self._rest: StateSnapshot | None = None  # where it was before the run, and is to be again
+        self._rest: StateSnapshot | None = None  # the state before the run, to go back to
 
     async def ensure_at_rest(self) -> StateSnapshot:
-        """Return the state in which it is at rest; go back to it, if it is not there."""
+        """Return the state in which it is at rest, after going back to it if need be."""
         head = await self.head()
         if not _rests(head):
             await self._go_to(await self._last_rest())
@@ -73,7 +73,7 @@ class GraphThread:
         return head
 
     async def begin_anew(self) -> StateSnapshot:
-        """Return the state of a thread on which nothing was said; have it be so."""
+        """Reset the thread to its state before the first message, and return that."""
         head = await self.head()
         if head.values:
             await self._go_to(None)
@@ -82,23 +82,23 @@ class GraphThread:
         return head
 
     async def version(self, channel: str) -> Any:
-        """Return what changes whenever ``channel`` is written, also with what it has."""
+        """Return a version that changes whenever ``channel`` is written, even if unchanged."""
         newest = await self._graph.checkpointer.aget_tuple(self._config)
         return None if newest is None else newest.checkpoint["channel_versions"].get(channel)
 
     async def head(self) -> StateSnapshot:
-        """Return the state in which it is."""
+        """Return the current state."""
         state: StateSnapshot = await self._graph.aget_state(self._config)
         return state
 
     async def put_back(self) -> None:
-        """Go back to where it was when it was last at rest, unless it is there."""
+        """Go back to where it was last at rest, unless it is there."""
         head = await self.head()
         if _checkpoint(head) != _checkpoint(self._rest):
             await self._go_to(self._rest)
 
     async def _last_rest(self) -> StateSnapshot | None:
-        # Closed at once: a checkpointer may hold its lock meanwhile.
+        # Closed at once: a checkpointer may hold its lock until then.
         async with aclosing(self._graph.aget_state_history(self._config)) as history:
             async for state in history:
                 if _rests(state):
@@ -108,7 +108,7 @@ class GraphThread:
 
     async def _go_to(self, state: StateSnapshot | None) -> None:
         rest = _checkpoint(state)
-        # The graph last: should this be cut off, it is not at rest, and the next run does it again.
+        # The graph last: if this is interrupted, it is not at rest, and the next run does it again.
         for namespace in self._namespaces():
             await self._go_back(namespace, rest)
         if state is not None and rest is not None:
@@ -117,12 +117,12 @@ class GraphThread:
             await self._put(self._config, empty_checkpoint(), _NOTHING)
 
     def _namespaces(self) -> set[str]:
-        """Where subgraphs of this one may remember; those that a node's own code calls, too."""
+        """Namespaces of subgraphs that may have memory; also those that a node's own code calls."""
         found = {name for name, _ in self._graph.get_subgraphs(recurse=True)}
         return found | {name for name in self._graph.nodes if name != START}
 
     async def _go_back(self, namespace: str, rest: str | None) -> None:
-        """Have a subgraph be where it was when the graph was at ``rest``."""
+        """Put a subgraph back to where it was when the graph was at ``rest``."""
         at = {**self._config["configurable"], "checkpoint_ns": namespace}
         config: RunnableConfig = {"configurable": at}
         newest = at_rest = None
@@ -132,7 +132,7 @@ class GraphThread:
                 if rest is not None and _parent(found) <= rest:
                     at_rest = found
                     break
-        if newest is at_rest:  # there is none, or it has not gone on
+        if newest is at_rest:  # there is none, or it has not advanced
             return
         if at_rest is None:
             await self._put(config, empty_checkpoint(), _NOTHING)
@@ -147,16 +147,16 @@ class GraphThread:
 
 
 def _parent(found: CheckpointTuple) -> str:
-    """The checkpoint of the graph during which this one of a subgraph was made."""
+    """The checkpoint of the parent graph during which this one of a subgraph was made."""
     parent: str = found.metadata.get("parents", {}).get("") or found.checkpoint["id"]
     return parent
 
 
 def _rests(state: StateSnapshot) -> bool:
-    # Not `next`: that leaves out what has written, though no checkpoint has that yet.
+    # Not `next`: that leaves out tasks that have written, even without a checkpoint of it yet.
     return not state.tasks
 
 
 def _checkpoint(state: StateSnapshot | None) -> Any:
-    """Its id; None before the first one."""
+    """Its checkpoint id; None before the first one."""
     return state and state.config["configurable"].get("checkpoint_id")

@@ -1,7 +1,7 @@
-"""extract_text: the text in a message, whichever of the forms that MCP knows it comes in.
+"""extract_text: the text in a message, in any of the forms that MCP allows.
 
-A block may be the SDK's object, the mapping that it is on the wire, or what other frameworks make
-of it, so that it is read by its fields and not by its class: the SDK need not be installed.
+A block may be the SDK's object, the mapping that it is on the wire, or another framework's version
+of it, so it is read by its fields and not by its class: the SDK need not be installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_DEPTH = 16
 """A guess: what MCP itself nests is four deep (a result, its list, a resource, its text)."""
 
 MAX_BLOCKS = 10_000
-"""A guess, far above any real message; what is deep and wide could otherwise take for ever."""
+"""A guess, far above any real message; deep and wide content could otherwise take for ever."""
 
 _NESTED = ("content", "contents", "messages", "resource")
 _ACCEPTED = (
@@ -29,8 +29,8 @@ _ACCEPTED = (
 def extract_text(content: Any) -> str:
     """Return the text in ``content``; several blocks of text are joined by newlines.
 
-    Any thread; never blocks. Images, audio, binary resources and blocks of other kinds are left
-    out where there is text beside them.
+    Any thread; never blocks. Images, audio, binary resources and other kinds of blocks are left out
+    if there is text beside them.
 
     Args:
         content: A string; bytes in UTF-8; a mapping or object with a ``text``, or with a
@@ -60,7 +60,7 @@ def _leaves(content: Any, depth: int) -> Iterator[tuple[str, str | None]]:
     if depth > MAX_DEPTH:
         raise AgentMessageError(f"a message nested more than {MAX_DEPTH} deep is not read")
     if content is None or (isinstance(content, list | tuple) and not content):
-        yield "nothing", ""  # a leaf too, so that a message of nothing but these is bounded as well
+        yield "nothing", ""  # a leaf too, so that a message of only these is limited as well
     elif isinstance(content, str):
         yield "a string", content
     elif isinstance(content, bytes | bytearray):
@@ -109,7 +109,7 @@ def _decoded(data: bytes | bytearray) -> str:
 
 
 def _checked(text: str) -> str:
-    """Insist that others can encode it: no model, and no database, takes half a character."""
+    """Check that it can be encoded: models and databases refuse half a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

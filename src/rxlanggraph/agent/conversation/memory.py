@@ -1,17 +1,17 @@
 """Memory: the messages of an agent, from any number of writers.
 
-What breaks without it: a list that is guarded by an ``asyncio.Lock`` is guarded on one loop only; a
-list that is not lets others' messages in between a tool call and its result; a run that fails half
-way leaves half a turn behind.
+What breaks without it: a list guarded by an ``asyncio.Lock`` is guarded on one loop only; an
+unguarded one lets other messages in between a tool call and its result; a run that fails half-way
+leaves half a turn behind.
 
-What is counted, and found to be too much, is taken out later than it was looked at: others have
-added, cleared or trimmed meanwhile. So each addition has a key of its own, never to be used again,
-and what is taken out is taken out by its key: twice, or after a clear, that does nothing.
+What is counted, and found to be too much, is removed later than it was read: messages may have been
+added, cleared or trimmed meanwhile. So each addition has a key of its own, never reused, and is
+removed by its key: removing it twice, or after a clear, has no effect.
 
-`_lock` is a leaf, held over a few calls into one dict, never over a token counter: that is the
-user's code. It is an RLock, and each section is right if another one runs whole between any two of
-its lines: a signal handler or a finalizer may come in there (invariant 5). A single call into a
-built-in dict is taken to be one step.
+`_lock` is a leaf, held for a few calls into one dict, never while a token counter is called: that
+is user code. It is an RLock, and each section is correct even if another one runs as a whole
+between any two of its lines: a signal handler or a finalizer may interrupt there (invariant 5). A
+single call into a built-in dict is assumed to be one step.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from rxlanggraph.errors import AgentError, UsageError
 
 __all__ = ["Memory", "Turn"]
 
-# The turn that the present code writes to; from there outwards, those of other memories.
+# The turn that the current code writes to; further out, the turns of other memories.
 _writing: ContextVar[Turn | None] = ContextVar("rxlanggraph_memory_turn", default=None)
 
 
 class Memory:
-    """The messages of a conversation, in one order that everyone agrees on.
+    """The messages of a conversation, in one order that all readers see.
 
-    Safe from any thread and any coroutine, from signal handlers and from finalizers. Nothing here
-    waits; what is bounded counts now and then, in the thread that adds or looks.
+    Safe to use from any thread and any coroutine, from signal handlers and from finalizers. Nothing
+    here waits; with a limit it counts now and then, in the thread that adds or reads.
 
-    Bounded, it forgets the oldest messages, and shows what providers take: it begins with the user,
-    after a system message at the beginning, which is kept; a tool call and its results stay or go
-    together. What the user has said last is kept, and a turn of tool calls that is not over is not
-    cut: these alone may exceed the bound, until it is.
+    With a limit, it forgets the oldest messages, and returns what providers accept: it begins with
+    the user, after a system message at the beginning, which is kept; a tool call and its results
+    stay or go together. The user's last message is kept, and an unfinished turn of tool calls is
+    not cut: these alone may exceed the limit, until the turn is over.
 
     Args:
-        max_messages: How many messages it shows at most; None for any number.
-        max_tokens: How many tokens they have at most; None for any number.
+        max_messages: How many messages it returns at most; None for no limit.
+        max_tokens: How many tokens they have at most; None for no limit.
         token_counter: A plain function of a list of LangChain messages, or a chat model; called
-            without a lock, at times by several threads. None estimates, from the number of
+            without a lock, possibly by several threads at once. None estimates, from the number of
             characters.
 
     Raises:
@@ -72,20 +72,20 @@ class Memory:
         self._lock = fork_safe_rlock()  # see the top of the module; guards the rest, and each Turn
         self._entries: Entries = {}
         self._beginning = object()
-        # To count at each addition would make each take as long as there are messages: it is done
-        # when they have become a quarter more.
+        # Counting at each addition would make each take time proportional to the number of
+        # messages: it is done when they have grown by a quarter.
         self._trim_at = _next_trim(max_messages or 0) if self._limits else math.inf
 
     def add(self, message: MessageLike) -> None:
-        """Add one message at the end. Any thread; never blocks, but to count where that is due.
+        """Add one message at the end. Any thread; never blocks, except to count when that is due.
 
-        Within a `Turn` it becomes part of that, and others see it when the turn is committed.
+        Within a `Turn` it becomes part of that, and other code sees it once the turn is committed.
 
         Args:
             message: Anything that `Message.of` takes.
 
         Raises:
-            InvalidArgumentError, InvalidTypeError: It is no message; nothing was added.
+            InvalidArgumentError, InvalidTypeError: It is not a message; nothing was added.
             AgentError: The turn that this code belongs to is over; nothing was added.
             Exception: Whatever a token counter raised; nothing was added.
         """
@@ -105,7 +105,7 @@ class Memory:
             The messages that were added.
 
         Raises:
-            InvalidArgumentError, InvalidTypeError: One is no message; none was added.
+            InvalidArgumentError, InvalidTypeError: One is not a message; none was added.
             AgentError: The turn that this code belongs to is over; none was added.
             Exception: Whatever a token counter raised; none was added.
         """
@@ -120,9 +120,9 @@ class Memory:
         return tuple(entries.values())
 
     def get_messages(self) -> tuple[Message, ...]:
-        """Return the messages as they are at one moment; what comes later is not in it.
+        """Return the messages at this moment; later ones are not included.
 
-        Any thread; blocks as long as a token counter does. Within a `Turn` that is not over, with
+        Any thread; blocks as long as a token counter does. Within an unfinished `Turn`, including
         what the turn has added.
 
         Raises:
@@ -140,15 +140,15 @@ class Memory:
         return to_langchain(self.get_messages())
 
     def load(self, messages: Iterable[MessageLike]) -> None:
-        """Have these messages in the place of all others. Any thread; never blocks.
+        """Replace all messages by these. Any thread; never blocks.
 
-        The thread of an agent's graph begins anew with them: at the end of the run of which this is
-        part; else with the next run, unless it is the first on the thread in this process.
+        The thread of an agent's graph begins anew with them: at the end of the run that this is
+        part of; else with the next run, unless that is the first on the thread in this process.
 
-        At once, also within a `Turn`, of which what was added until then is dropped.
+        Takes effect at once, even within a `Turn`, which loses what was added until then.
 
         Raises:
-            InvalidArgumentError, InvalidTypeError: One is no message; nothing has changed.
+            InvalidArgumentError, InvalidTypeError: One is not a message; nothing has changed.
             AgentError: The turn that this code belongs to is over; nothing has changed.
         """
         loaded = _keyed(messages)
@@ -161,7 +161,7 @@ class Memory:
 
     @property
     def beginning(self) -> object:
-        """Stands for what it was loaded with last, or made: the same until `load` or `clear`.
+        """Identifies what was loaded last, or the new memory: the same until `load` or `clear`.
 
         Any thread; never blocks.
         """
@@ -169,15 +169,15 @@ class Memory:
             return self._beginning
 
     def clear(self) -> None:
-        """Forget everything, as ``load(())`` does.
+        """Forget everything; equivalent to ``load(())``.
 
-        The thread of an agent's graph begins anew then, too. What its checkpointer has of it stays
+        The thread of an agent's graph then begins anew, too. What its checkpointer has of it stays
         there; see `AgentPool.forget` and `BaseAgent.forget_thread`.
         """
         self.load(())
 
     def copy(self) -> Self:
-        """Make a memory bounded as this one, with the messages of no turn. Any thread.
+        """Make a memory with the same limits and messages, but those of no turn. Any thread.
 
         Blocks as long as a token counter does.
 
@@ -197,14 +197,14 @@ class Memory:
     # -- inside --------------------------------------------------------------------------------
 
     def _turn(self) -> Turn | None:
-        """The turn of this memory that the present code writes to, which may be over."""
+        """The turn of this memory that the current code writes to, which may be over."""
         turn = _writing.get()
         while turn is not None and turn._memory is not self:
             turn = turn._outer
         return turn
 
     def _make_room(self) -> None:
-        """Trim if it is time to. Before an addition: if counting fails, nothing was added."""
+        """Trim if it is due. Before an addition: if counting fails, nothing was added."""
         if not self._limits:
             return
         with self._lock:
@@ -213,7 +213,7 @@ class Memory:
             self._shown()
 
     def _shown(self) -> tuple[Message, ...]:
-        """What there is room for; the rest is forgotten."""
+        """The messages there is room for; the rest is forgotten."""
         with self._lock:
             entries = self._entries.copy()
         if not self._limits:
@@ -234,15 +234,15 @@ class Memory:
 
 
 class Turn:
-    """The messages of one run, which come into a memory all at once or not at all.
+    """The messages of one run, which are added to a memory all at once or not at all.
 
     In a ``with`` block, what its code adds to the memory is the turn's, also in the tasks, threads
-    and callbacks that it starts with its context, as asyncio does. They see the memory and what
-    the turn has added; no other code sees the latter. The block's end commits the turn, an
-    exception discards it. What still tries to write afterwards gets an `AgentError`.
+    and callbacks that it starts with its context, as asyncio does. They see the memory and what the
+    turn has added; no other code sees the latter. The block's end commits the turn, an exception
+    discards it. Later attempts to write raise an `AgentError`.
 
-    Safe from any thread. A turn within a turn of the same memory is one of its own. A block with a
-    ``yield`` in it is also that of the code which the generator yields to.
+    Safe to use from any thread. A turn within a turn of the same memory is independent of it. A
+    block with a ``yield`` in it also covers the code that the generator yields to.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -251,8 +251,8 @@ class Turn:
         self._staged: Entries = {}
         self._ended: Literal["committed", "discarded"] | None = None
         self._entered = False
-        # Written when the block is entered, before anything can come through it; the second
-        # one again at its end.
+        # Written when the block is entered, before anything can come through it; the second one
+        # again at its end.
         self._outer: Turn | None = None
         self._before: Turn | None = None
 
@@ -263,7 +263,7 @@ class Turn:
             return self._ended is not None
 
     def __enter__(self) -> Self:
-        """Have the code of this block write to the turn.
+        """Make the code of this block write to the turn.
 
         Raises:
             UsageError: It was entered before.
@@ -273,7 +273,7 @@ class Turn:
                 raise UsageError("a turn is for one block; make one for each: memory.turn()")
             self._entered = True
         outer = self._before = _writing.get()
-        while outer is not None and outer.over:  # or turns that follow each other make a chain
+        while outer is not None and outer.over:  # otherwise consecutive turns form a chain
             outer = outer._outer
         self._outer = outer
         _writing.set(self)
@@ -286,8 +286,8 @@ class Turn:
         trace: TracebackType | None,
     ) -> None:
         """Commit the turn, or discard it if an exception leaves the block; unless it is over."""
-        # First, so that a handler that comes in meanwhile writes past the turn, and is not refused.
-        if _writing.get() is self:  # it is not where another task closes a generator
+        # First, so that a handler that interrupts here writes past the turn, and is not refused.
+        if _writing.get() is self:  # it is not if another task closes a generator
             _writing.set(self._before)
             self._before = None
         try:

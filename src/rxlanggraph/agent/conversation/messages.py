@@ -1,4 +1,4 @@
-"""Message: one thing said in a conversation, and its way to LangChain and back."""
+"""Message: one message of a conversation, and its conversion to and from LangChain's."""
 
 from __future__ import annotations
 
@@ -55,34 +55,34 @@ _CLASSES: dict[str, type[BaseMessage]] = {
     "tool": ToolMessage,
     "system": SystemMessage,
 }
-# What a Message has fields of its own for; of a tool's, the name too.
+# The fields that Message itself has; for a tool's message, the name too.
 _MAPPED = frozenset({"content", "id", "tool_call_id", "tool_calls", "type"})
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message: who says what, what an assistant calls, which call a tool answers.
+    """One message: its role and content, an assistant's tool calls, the call that a tool answers.
 
-    Immutable, so any thread may read it without a lock; what is a list or a mapping is copied
-    when the message is made, and to be left alone from then on. Equality compares every field; the
+    Immutable, so any thread may read it without a lock; lists and mappings are copied when the
+    message is made, and you must not mutate them afterwards. Equality compares every field; the
     hash is that of the ``id``.
 
     Attributes:
         role: ``"user"``, ``"assistant"``, ``"tool"`` or ``"system"``.
         content: Text, or a list of content blocks as LangChain has them. None becomes ``""``.
-        tool_calls: What an assistant calls, each as it was given: LangChain's ``name``, ``args``
+        tool_calls: The calls of an assistant, each as it was given: LangChain's ``name``, ``args``
             and ``id``, or OpenAI's ``id`` and ``function``.
         tool_call_id: The ``id`` of the call that a tool's message answers.
-        tool_name: Which tool that was.
+        tool_name: The name of that tool.
         id: Unique. A new one is sortable by creation (a UUIDv7, RFC 9562).
-        extra: What else the LangChain message had from which this one was made, for the way back:
-            token counts, artifacts, what a provider wants to see again.
+        extra: Other fields of the LangChain message from which this one was made, for converting
+            back: token counts, artifacts, what a provider needs to get back.
 
     Raises:
-        InvalidArgumentError: ``role`` is none of the four, a tool call or ``extra`` cannot be read,
-            or a field was given that a message of this role does not have.
-        InvalidTypeError: ``content`` is neither text nor content blocks, or an id or a name is no
-            string.
+        InvalidArgumentError: ``role`` is not one of the four, a tool call or ``extra`` cannot be
+            read, or a field was given that a message of this role does not have.
+        InvalidTypeError: ``content`` is neither text nor content blocks, or an id or a name is not
+            a string.
     """
 
     role: Role
@@ -129,8 +129,8 @@ class Message:
                 write messages; or text, which is then the user's.
 
         Raises:
-            InvalidArgumentError: It has a role that is none of the four, or cannot be read.
-            InvalidTypeError: It is nothing of the kind.
+            InvalidArgumentError: It has a role that is not one of the four, or cannot be read.
+            InvalidTypeError: It is none of these.
         """
         if isinstance(thing, Message):
             return thing
@@ -147,17 +147,17 @@ class Message:
 
 
 def is_message(thing: object) -> bool:
-    """Whether `requested` would take ``thing`` for messages. Any thread; never blocks."""
+    """Whether `requested` would accept ``thing`` as messages. Any thread; never blocks."""
     if isinstance(thing, Mapping):
         return "role" in thing or "messages" in thing
     return isinstance(thing, str | Message | BaseMessage) or _is_pair(thing)
 
 
 def requested(request: Any) -> tuple[Message, ...]:
-    """Return the messages of a request, in any of the forms that LangGraph takes. Any thread.
+    """Return the messages of a request, in any of the forms that LangGraph accepts. Any thread.
 
     Raises:
-        InvalidArgumentError, InvalidTypeError: There are none in it.
+        InvalidArgumentError, InvalidTypeError: It contains none.
     """
     if isinstance(request, Mapping) and "messages" in request:
         request = request["messages"]
@@ -168,7 +168,7 @@ def requested(request: Any) -> tuple[Message, ...]:
 
 
 def _is_pair(thing: object) -> bool:
-    """Whether it is a role and a content, as LangChain takes them for a message."""
+    """Whether it is a role and a content, which LangChain accepts as a message."""
     return isinstance(thing, tuple) and len(thing) == 2 and isinstance(thing[0], str)
 
 
@@ -188,20 +188,20 @@ def as_messages(things: Iterable[MessageLike]) -> tuple[Message, ...]:
 def to_langchain(messages: Iterable[Message]) -> list[BaseMessage]:
     """Return ``messages`` as LangChain's. Any thread; never blocks.
 
-    They are the caller's own: to change one changes no Message. Each keeps its ``id``.
+    They belong to the caller: changing one changes no Message. Each keeps its ``id``.
     """
     return [_to_langchain(message) for message in messages]
 
 
 def from_langchain(messages: Iterable[BaseMessage]) -> list[Message]:
-    """Return LangChain's ``messages`` as ours. Any thread; never blocks.
+    """Return LangChain's ``messages`` as Messages. Any thread; never blocks.
 
-    There and back they are what they were, but for an ``id`` where there was none, and for chunks,
-    which become whole messages.
+    Converting there and back preserves them, except that a missing ``id`` is added, and chunks
+    become whole messages.
 
     Raises:
         InvalidArgumentError: One is neither human, AI, tool nor system.
-        InvalidTypeError: One is no LangChain message.
+        InvalidTypeError: One is not a LangChain message.
     """
     return [_from_langchain(message) for message in messages]
 
@@ -246,7 +246,7 @@ def _extra(message: BaseMessage, role: Role) -> dict[str, Any]:
         if name in mapped:
             continue
         default = defaults.get(name)
-        # An artifact may be anything, also what cannot be compared: its default is None.
+        # An artifact may be anything, even something that cannot be compared: its default is None.
         if value is not default and (default is None or value != default):
             extra[name] = value
     return extra
@@ -254,7 +254,7 @@ def _extra(message: BaseMessage, role: Role) -> dict[str, Any]:
 
 @functools.cache
 def _defaults_of(cls: type[BaseMessage]) -> dict[str, Any]:
-    """Of each field of ``cls``; to compare with alone. Made once: pydantic takes its time."""
+    """The default of each field of ``cls``; only to compare with. Cached: pydantic is slow."""
     fields = cls.model_fields.items()
     return {name: field.get_default(call_default_factory=True) for name, field in fields}
 
@@ -265,7 +265,7 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Message:
         fields["name"] = fields.pop("tool_name")
     if fields.get("role") == "tool":
         fields.setdefault("tool_call_id", "")
-    calls = fields.pop("tool_calls", None)  # not for LangChain to read: to be kept as it is given
+    calls = fields.pop("tool_calls", None)  # LangChain must not read it: it is kept as given
     try:
         (converted,) = convert_to_messages([fields])
     except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
@@ -280,7 +280,7 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Message:
 def _read_extra(message: Message) -> dict[str, Any]:
     try:
         own = _copied_extra(message.extra)
-        _to_langchain(message)  # taken here, converted later
+        _to_langchain(message)  # accepted here, converted later
     except Exception as error:
         raise InvalidArgumentError(
             "extra must have what LangChain's message has besides, "
@@ -290,7 +290,7 @@ def _read_extra(message: Message) -> dict[str, Any]:
 
 
 def _copied_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
-    # An artifact may be anything, also what cannot be copied.
+    # An artifact may be anything, even something that cannot be copied.
     return {name: each if name == "artifact" else deepcopy(each) for name, each in extra.items()}
 
 
@@ -299,7 +299,7 @@ def _copied(content: Any) -> Content:
         return ""
     try:
         return _copied_blocks(content)
-    except Exception as error:  # of whatever is in there, or because it is too deep
+    except Exception as error:  # from anything inside, or because it is nested too deeply
         raise InvalidTypeError(
             f"content must be text or a list of content blocks, not {shortened(content)}; "
             "convert it with str() or json.dumps()"
@@ -318,7 +318,7 @@ def _read_calls(role: Role, calls: Any) -> tuple[Mapping[str, Any], ...]:
     try:
         own = tuple(deepcopy(dict(call)) for call in calls or ())
         good, bad = _parsed(own)
-        AIMessage("", tool_calls=good, invalid_tool_calls=bad)  # taken here, converted later
+        AIMessage("", tool_calls=good, invalid_tool_calls=bad)  # accepted here, converted later
     except Exception as error:
         raise InvalidArgumentError(
             "a tool call must have a name, args and an id as LangChain's, "
@@ -332,7 +332,7 @@ def _read_calls(role: Role, calls: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _parsed(calls: Iterable[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """The calls in LangChain's form, and those whose arguments are no JSON."""
+    """The calls in LangChain's form, and the calls with arguments that are not JSON."""
     good: list[Any] = []
     bad: list[Any] = []
     for call in calls:

@@ -1,7 +1,7 @@
-"""Where the memories of agents are kept between their runs: here, or with LangGraph.
+"""Where the memories of agents are saved between their runs: in this process, or by LangGraph.
 
-What breaks without it: to write a whole conversation after each of its runs takes longer with each.
-So what is in this process is not converted, and a checkpointer is told the changes alone.
+What breaks without it: writing a whole conversation after each of its runs takes longer each time.
+So within this process nothing is converted, and a checkpointer gets the changes alone.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ _GRAPH = "rxlanggraph"  # the namespace within a thread, and a node
 _NODE = "memory"
 _PAGE = 100  # how many are read from a store at a time
 _MOST_IN_PROCESS = 10_000
-"""A guess: a hundred times the agents that a pool has at once."""
+"""A guess: a hundred times the number of agents that a pool has at once."""
 
 
 class ConversationStore(Protocol):
-    """Keeps the messages of each thread. Any loop; of one thread, one call at a time."""
+    """Saves the messages of each thread. Any loop; for one thread, one call at a time."""
 
     async def load(self, thread_id: str) -> tuple[Message, ...]:
-        """Return what was kept last; nothing if nothing was."""
+        """Return the messages saved last; nothing if there are none."""
 
     async def save(
         self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
-        """Keep ``messages`` in the place of ``before``, which was kept or loaded last.
+        """Save ``messages`` in place of ``before``, which was saved or loaded last.
 
         None stands for whatever is there.
         """
 
     async def forget(self, thread_id: str) -> None:
-        """Delete what was kept."""
+        """Delete what was saved."""
 
     async def threads(self) -> tuple[str, ...]:
-        """Return of which threads something is kept."""
+        """Return the threads for which something is saved."""
 
 
 def make_store(place: Any, max_memories: int | None = None) -> ConversationStore:
-    """Make the store that keeps memories in ``place``; None is this process. Any thread.
+    """Make the store that saves memories in ``place``; None is this process. Any thread.
 
     Args:
         place: A LangGraph store or checkpointer, or None.
         max_memories: How many are kept at most, in this process; None for the default.
 
     Raises:
-        InvalidArgumentError: ``max_memories`` is less than 1, or is not for this place.
+        InvalidArgumentError: ``max_memories`` is less than 1, or does not apply to this place.
         InvalidTypeError: It is neither a LangGraph store nor a checkpointer.
     """
     if place is None:
@@ -83,14 +83,14 @@ def make_store(place: Any, max_memories: int | None = None) -> ConversationStore
 
 
 class _ProcessStore:
-    """As they are: a Message is immutable. Of ``most`` threads; of those asked for last."""
+    """In memory, unconverted: a Message is immutable. The ``most`` recently used threads."""
 
     def __init__(self, most: int) -> None:
         check_whole("max_memories", most, least=1)
         self._most = most
-        # A leaf, for a few lines; an RLock, since a finalizer may come here too.
+        # A leaf, held for a few lines; an RLock, since a finalizer may enter too.
         self._lock = fork_safe_rlock()
-        # Guarded by the lock. The one that was asked for last is at the end.
+        # Guarded by the lock. The most recently used one is last.
         self._kept: OrderedDict[str, tuple[Message, ...]] = OrderedDict()
 
     async def load(self, thread_id: str) -> tuple[Message, ...]:
@@ -143,7 +143,7 @@ class _LangGraphStore:
         await self._store.adelete(_NAMESPACE, thread_id)
 
     async def threads(self) -> tuple[str, ...]:
-        found: dict[str, None] = {}  # each once, also where some come while these are read
+        found: dict[str, None] = {}  # each once, even if some are added during the read
         offset = 0
         while page := await self._store.asearch(_NAMESPACE, limit=_PAGE, offset=offset):
             found.update((item.key, None) for item in page if item.namespace == _NAMESPACE)
@@ -154,8 +154,8 @@ class _LangGraphStore:
 class _CheckpointStore:
     """As the state of a graph that does nothing else: the saver's own format, and its tools.
 
-    It is a subgraph, so that it has a namespace: agents' graphs may use the same saver, and who
-    deletes a thread deletes this, too.
+    It is a subgraph, so that it has a namespace: agents' graphs may use the same saver, and
+    deleting a thread deletes this, too.
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
@@ -176,7 +176,7 @@ class _CheckpointStore:
             return
         try:
             await self._write(thread_id, changes)
-        except ValueError:  # to be removed is what another process has removed meanwhile
+        except ValueError:  # another process has removed the same message meanwhile
             await self._write(thread_id, _anew(messages))
 
     async def forget(self, thread_id: str) -> None:
@@ -197,10 +197,10 @@ class _CheckpointStore:
 
 
 def _changes(before: Sequence[Message], now: Sequence[Message]) -> list[BaseMessage] | None:
-    """What makes ``now`` of ``before``, for LangGraph's ``add_messages``; None if that cannot."""
+    """What turns ``before`` into ``now``, for LangGraph's ``add_messages``; None if nothing can."""
     old = {message.id: message for message in before}
     new = {message.id: message for message in now}
-    # It leaves what it knows by its id where that is, and adds the rest at the end.
+    # It leaves messages with a known id in place, and adds the rest at the end.
     made = [*(key for key in old if key in new), *(key for key in new if key not in old)]
     if len(old) < len(before) or made != [message.id for message in now]:
         return None

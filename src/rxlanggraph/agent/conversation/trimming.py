@@ -1,19 +1,19 @@
 """Trimming: which messages of a conversation are kept when there is no room for all of them.
 
-What is kept is to be taken by the providers of models, as far as the whole was: they refuse a
+What is kept has to be accepted by model providers, as far as the whole was: they refuse a
 conversation that does not begin with the user, a result without its call, and a call without its
-results. And others write at the same time, so that the result of a call may be still to come, or
-stand apart from it.
+results. And messages are added concurrently, so the result of a call may be still to come, or stand
+apart from it.
 
-- A system message at the very beginning is kept, and what the user has said last.
-- A call and its results are one unit, also as Anthropic's blocks, and are kept or go together. A
-  result whose call has gone goes with it.
-- So are the messages that are being written, and the newest turn of tool calls that is open: a
-  result is missing, or the assistant has not answered yet. Where these alone exceed the bound, it
-  is exceeded by as much, until the turn is over. Older open turns are kept while there is room.
+- A system message at the very beginning is kept, and so is the user's last message.
+- A call and its results are one unit, also as Anthropic's blocks, and are kept or dropped together.
+  A result without its call goes with it.
+- Messages being written are kept, and so is the newest open turn of tool calls: a result is
+  missing, or the assistant has not answered yet. If these alone exceed the limit, it is exceeded by
+  as much, until the turn is over. Older open turns are kept while there is room.
 - The rest of the room goes to the newest units.
-- The first that is kept is the user's: if need be the request that was answered with what is kept,
-  though not all that was said in between. Where the user has said nothing, that is as it is.
+- The first message kept is the user's: if need be the request that the kept messages answer, though
+  not everything said in between. If the user has said nothing, that rule does not apply.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from rxlanggraph.validation import check_whole
 
 __all__ = ["Entries", "TokenCounter", "TrimLimit", "make_limits"]
 
-# The messages of a conversation in their order, each under a key of its own.
+# The messages of a conversation in order, each under a key of its own.
 Entries: TypeAlias = dict[object, Message]
 TokenCounter: TypeAlias = "Callable[[list[BaseMessage]], int] | BaseLanguageModel[Any]"
 
-# What is only counted need not be converted: one of a kind stands for all.
+# For counting alone, messages need not be converted: one of each kind stands for all.
 _STAND_INS: dict[str, BaseMessage] = {
     "user": HumanMessage(""),
     "assistant": AIMessage(""),
@@ -54,8 +54,8 @@ class TrimLimit:
 
     Args:
         limit: That number.
-        count: Counts what ``convert`` has made; the user's code, so never called under a lock.
-        convert: Makes LangChain messages, one of each.
+        count: Counts what ``convert`` has made; user code, so never called under a lock.
+        convert: Makes LangChain messages, one for each message.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class TrimLimit:
         self._convert = convert
 
     def fit(self, entries: Entries, written: int = 0) -> Entries:
-        """Return ``entries``, or those of them that are kept.
+        """Return ``entries``, or the part of them that is kept.
 
         Any thread; blocks as long as counting does.
 
@@ -106,7 +106,7 @@ class TrimLimit:
         return {key: entries[key] for place, key in enumerate(entries) if place in places}
 
     def _needed(self, units: Sequence[_Unit], written: int, cost: _Cost) -> set[int]:
-        """Those that are kept at any cost; older open turns only while there is room."""
+        """The units kept in any case; older open turns only while there is room."""
         needed = {each for each, unit in enumerate(units) if max(unit.places) >= written}
         if units and units[0].role == "system":
             needed.add(0)
@@ -123,7 +123,7 @@ class TrimLimit:
     def _begun(
         self, units: Sequence[_Unit], needed: set[int], kept: set[int], cost: _Cost
     ) -> set[int]:
-        """Have ``kept`` begin with the user: with what was asked for, or later."""
+        """Make ``kept`` begin with the user: with the request that is answered, or later."""
         if all(unit.role != "user" for unit in units):
             return kept
         while kept != needed:
@@ -182,22 +182,22 @@ def _stand_ins(messages: Sequence[Message]) -> list[BaseMessage]:
 
 @dataclass(slots=True)
 class _Unit:
-    """A message; or an assistant's with tool calls, and the results that have come."""
+    """A message; or an assistant's message with tool calls, and the results that have come."""
 
     role: str
     places: list[int]
-    missing: set[str]  # of the calls, those that have no result
+    missing: set[str]  # ids of calls without a result
     open: bool = False
 
 
-# What some of the units cost.
+# The cost of some of the units.
 _Cost: TypeAlias = Callable[[Iterable[int]], int]
 
 
 def _units(messages: Sequence[Message]) -> list[_Unit]:
-    """In the order in which they begin. Results whose calls are not there are in none."""
+    """The units, in the order in which they begin. Results without their calls are in none."""
     units: list[_Unit] = []
-    owners: dict[str, _Unit] = {}  # by id of a call; where ids come again, the latest counts
+    owners: dict[str, _Unit] = {}  # by id of a call; if an id recurs, the latest counts
     answered = -1
     for place, message in enumerate(messages):
         results = set(_result_ids(message))
@@ -219,7 +219,7 @@ def _units(messages: Sequence[Message]) -> list[_Unit]:
 
 
 def _has_strays(messages: Sequence[Message]) -> bool:
-    """Whether there are results whose calls are not there. Quick: it is asked at each look."""
+    """Whether there are results without their calls. Fast: checked at each read."""
     calls: set[str] = set()
     for message in messages:
         if message.role == "assistant":
@@ -236,12 +236,12 @@ def _newest_first(units: Sequence[_Unit]) -> Iterable[int]:
 
 
 def _first(units: Sequence[_Unit], kept: set[int]) -> int | None:
-    """The first that is said, after a system message."""
+    """The first unit after a system message."""
     return min((each for each in kept if each or units[0].role != "system"), default=None)
 
 
 def _answering(units: Sequence[_Unit], kept: set[int]) -> set[int]:
-    """Those ``kept``, with the user's that the first of them answers, if there is one."""
+    """``kept``, with the user's message that the first of them answers, if there is one."""
     first = _first(units, kept)
     if first is None:
         return kept
@@ -251,7 +251,7 @@ def _answering(units: Sequence[_Unit], kept: set[int]) -> set[int]:
 
 def _call_ids(message: Message) -> Iterator[str]:
     if message.role == "assistant":
-        unreadable = message.extra.get("invalid_tool_calls", ())  # sent, and answered, as others
+        unreadable = message.extra.get("invalid_tool_calls", ())  # sent and answered too
         for call in (*message.tool_calls, *unreadable, *_blocks(message, "tool_use")):
             if call.get("id") is not None:
                 yield call["id"]

@@ -1,8 +1,8 @@
-"""Access: who may ask the agents of an HTTP server, and from which pages.
+"""Access: which clients may call the agents of an HTTP server, and from which pages.
 
-What breaks without it: a page in a browser asks any server on its machine, or on its network, under
-a name of its own that it has resolved to that server's address (DNS rebinding). Checking the host
-that a request names, and the origin of its page, is what the SDK does for three addresses only.
+What breaks without it: a page in a browser calls any server on its machine or network, under a name
+of its own that it has resolved to that server's address (DNS rebinding). The SDK checks the host
+that a request names, and the origin of its page, for three addresses only.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST.pattern}", re.ASCII | re.IGNORECASE)
 _VERIFY_SECONDS = 10.0
-"""What a token verifier has, which may ask another server. A guess."""
+"""Seconds for a token verifier, which may ask another server. A guess."""
 
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 # to be told from the others
 
 
 @dataclass(frozen=True)
 class Access:
-    """What is checked of each request; in the SDK's terms.
+    """What is checked for each request; in the SDK's terms.
 
     Attributes:
         security: The hosts and origins.
-        auth: For the SDK's server: who verifies tokens, and the settings around it; or nothing.
-        is_open: Whether the server can be reached from other machines, and asked without a token.
+        auth: For the SDK's server: the token verifier, and the settings around it; or nothing.
+        is_open: Whether the server can be reached from other machines, and called without a token.
     """
 
     security: TransportSecuritySettings
@@ -100,7 +100,7 @@ def _bracketed(host: str) -> str:
 
 
 def _with_any_port(names: Collection[str]) -> Iterator[str]:
-    """In the SDK's terms; a name without a port stands for itself with any."""
+    """In the SDK's terms; a name without a port matches any port."""
     for name in names:
         yield name
         if not name.rpartition(":")[2].isdecimal():
@@ -118,29 +118,29 @@ def _is_loopback(host: str) -> bool:
 
 
 class _OneToken:
-    """Lets in who has the token. For the SDK, a verifier of tokens."""
+    """Admits requests that have the token. For the SDK, a token verifier."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Compare in a time that tells nothing of how much is right."""
+        """Compare in a time that reveals nothing of how much is right."""
         if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
             return AccessToken(token=token, client_id="token", scopes=[])
         return None
 
 
 class _InTime:
-    """Another verifier, which has so many seconds: what hangs would keep a connection each time."""
+    """Another verifier with a timeout: one that hangs would keep a connection each time."""
 
     def __init__(self, verifier: TokenVerifier) -> None:
         self._verifier = verifier
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """As the other one.
+        """Do what the other verifier does.
 
         Raises:
-            TimeoutError: It took too long; the client has status 500.
+            TimeoutError: It took too long; the client gets status 500.
         """
         async with asyncio.timeout(_VERIFY_SECONDS):
             return await self._verifier.verify_token(token)
@@ -153,7 +153,7 @@ def _auth(token: object, auth: object) -> dict[str, Any]:
         return {}
     if isinstance(token, str):
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            # Without the token, which must not get into a log.
+            # Without the token, which must not end up in a log.
             raise InvalidArgumentError(
                 "token must be one or more visible ASCII characters; "
                 "is the environment variable empty that it comes from?"

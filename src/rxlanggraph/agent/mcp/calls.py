@@ -45,31 +45,31 @@ CONVERSATION = (
 )
 _NAME = "conversation"
 _SHARED = "mcp"
-"""The thread of a pool where all calls are part of one conversation."""
+"""The thread of a pool when all calls are part of one conversation."""
 
 _log = logging.getLogger("rxlanggraph")
 _CANCEL_SECONDS = 5.0
-"""What a cancelled run has for its own clean-up, until it is left behind. As in BaseAgent."""
+"""Seconds for a cancelled run's own clean-up, until it is left behind. As in BaseAgent."""
 
 
 @dataclass(frozen=True)
 class _Request:
-    """An HTTP request: the task that answers it, and what is done once its client has gone."""
+    """An HTTP request: the task that answers it, and what to do if its client disconnects."""
 
     task: asyncio.Task[Any]
     gone: asyncio.Future[None]
 
 
 _request: ContextVar[_Request | None] = ContextVar("rxlanggraph_mcp_request", default=None)
-"""The one that this code works for; None over stdio."""
+"""The request that this code serves; None over stdio."""
 
 
 class CallTracker:
     """The calls in flight of one server, and how all of them end.
 
     Args:
-        conversations: Which call is part of which.
-        shared: Whether all are part of one instead: of what the agents themselves remember.
+        conversations: The conversations that calls are part of.
+        shared: Whether all calls are part of one instead: the agents' own memories.
     """
 
     def __init__(self, conversations: ConversationTable, *, shared: bool = False) -> None:
@@ -77,17 +77,18 @@ class CallTracker:
         self._shared = shared
         self.lifespan = conversations.lifespan  # of the SDK's server
         self._runs = TaskRegistry()
-        # The tasks that write the answers: each ends later than its run, once that is done.
+        # The tasks that write the answers: each ends later than its run, when the answer is
+        # written.
         self._writers = TaskRegistry()
         self._stopping = False  # as of the loop's own thread, like the rest
 
     async def answer(
         self, target: Target, message: str, sender: str, ctx: Context[Any, Any], name: str
     ) -> Any:
-        """Have ``target`` answer in the conversation called ``name``, or that of the session.
+        """Answer with ``target``, in the conversation called ``name``, or in the session's.
 
         Raises:
-            ToolError: What is to be told to the caller.
+            ToolError: The error to report to the caller.
         """
         if self._stopping:
             raise ToolError("the server is stopping; ask again when it is back")
@@ -104,7 +105,7 @@ class CallTracker:
     async def offer_conversations(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Show the tools' argument for a conversation only to those who need one: of the SDK's."""
+        """Offer the tools' conversation argument only to sessions that need it: SDK handler."""
         result = await call_next(ctx)
         if ctx.method != "tools/list" or not isinstance(result, dict):
             return result
@@ -116,7 +117,7 @@ class CallTracker:
         return result
 
     async def _run(self, target: Target, asked: Coroutine[Any, Any, Any]) -> Any:
-        """Have ``asked`` run in a task of its own; cancelled, cancel that, and wait for its end."""
+        """Run ``asked`` in a task of its own; if cancelled, cancel that, and wait for its end."""
         request = _request.get()
         writer = asyncio.current_task() if request is None else request.task
         assert writer is not None
@@ -158,7 +159,7 @@ class CallTracker:
         )
 
     async def stop(self, grace: float) -> None:
-        """Take no new call, and wait for the others: so long, then cancelled."""
+        """Accept no new call, and wait ``grace`` seconds for the others, then cancel them."""
         self._stopping = True
         in_flight = self._runs.close()
         _log.info("stopping, with %d calls in flight", len(in_flight))
@@ -180,7 +181,7 @@ def _asked(target: Target, message: str, sender: str, thread_id: str) -> Corouti
 
 
 def _result(answer: Any, name: str | None) -> CallToolResult:
-    """What the tool returns; with the name of the conversation, for programs and models to find."""
+    """The result of the tool; with the name of the conversation, for programs and models."""
     result = CallToolResult(content=list(_blocks(answer)))
     if name is not None:
         text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
@@ -189,7 +190,7 @@ def _result(answer: Any, name: str | None) -> CallToolResult:
 
 
 def _blocks(answer: Any) -> Iterator[ContentBlock]:
-    """What the SDK would make of it, as far as that is public."""
+    """The blocks that the SDK would make of it, as far as that is public."""
     if answer is None:
         return
     if isinstance(answer, ContentBlock):
@@ -207,14 +208,14 @@ def _blocks(answer: Any) -> Iterator[ContentBlock]:
 
 
 async def _ended(run: asyncio.Task[Any]) -> None:
-    # Without the shield the SDK's cancel scope would go on to cancel this wait, turn by turn of the
-    # loop, and the call would be over before its run.
+    # Without the shield the SDK's cancel scope would cancel this wait again in each iteration of
+    # the loop, and the call would be over before its run.
     with CancelScope(shield=True):
-        await asyncio.wait({run})  # which it lets come within five seconds
+        await asyncio.wait({run})  # which ends within five seconds
 
 
 def _readable(answer: Any) -> Any:
-    """The text of a model's blocks; the SDK makes JSON of what is neither that nor a string."""
+    """The text of a model's blocks; the SDK makes JSON of everything else but strings."""
     if not isinstance(answer, list):
         return answer
     try:
@@ -223,20 +224,20 @@ def _readable(answer: Any) -> Any:
         return answer
 
 
-_NAMES = (b"host", b"origin")  # which are the same in capitals (RFC 9110, 4.2.3; RFC 6454, 4)
+_NAMES = (b"host", b"origin")  # which are case-insensitive (RFC 9110, 4.2.3; RFC 6454, 4)
 
 
 class _GoneError(Exception):
-    """A client has gone before it had sent its request."""
+    """A client disconnected before it had sent its request."""
 
 
 class DisconnectMiddleware:
-    """In front of the SDK's HTTP app: tells a call when its client has gone, and offers no stream.
+    """In front of the SDK's HTTP app: notifies a call of its client's disconnect; offers no stream.
 
-    It writes the names of hosts and origins small, as the SDK compares them letter by letter.
+    It converts the names of hosts and origins to lower case, as the SDK compares them exactly.
 
-    What a server says of its own accord would come over a stream that stays open, and keeps the
-    server from ending; agents say nothing unasked, and the protocol lets them say so.
+    Unsolicited messages of a server would use a stream that stays open, and keeps the server from
+    ending; agents send none, and the protocol allows a server to say so.
     """
 
     def __init__(self, app: ASGIApp, path: str = "/mcp") -> None:

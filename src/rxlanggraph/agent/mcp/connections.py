@@ -1,7 +1,7 @@
-"""Connections: as many as there is room for, and none that keeps its place by idling.
+"""Connections: a limited number of them, and none that keeps its place by idling.
 
 What breaks without it: uvicorn waits for ever for the rest of a request. Clients that never send it
-take all file descriptors that the process may have, and no other client is accepted.
+use up all file descriptors of the process, and no other client is accepted.
 
 All of it is confined to the server's loop.
 """
@@ -31,22 +31,22 @@ _FEWEST = 8
 class Connections:
     """The connections of one server.
 
-    When there is no room for another one, the one goes that has kept the server waiting for
-    longest: for its first request, or for the rest of it; else for a further one. If the server
-    works for all of them, the new one is refused, with status 503.
+    When there is no room for another connection, the one is closed that has kept the server waiting
+    longest: for its first request, or for the rest of it; else for a further one. If the server is
+    working for all of them, the new one is refused, with status 503.
 
     Args:
-        limit: How many there are at most; fewer where the process may not have twice as many file
-            descriptors, since the agents need some, too.
-        header_timeout: Seconds until the header of a request has come.
-        body_timeout: Seconds more until its body has; and until what was written has been read.
+        limit: The maximum number; less if the process may not have twice as many file descriptors,
+            since the agents need some, too.
+        header_timeout: Seconds for the header of a request to arrive.
+        body_timeout: Seconds more for its body; and for the client to read what was written.
     """
 
     def __init__(self, limit: int, header_timeout: float, body_timeout: float) -> None:
         self.limit = min(limit, _affordable())
         self.timeouts = {"header": header_timeout, "body": body_timeout}
         self._all: set[LimitedConnection] = set()
-        # Those that a request is awaited on, the longest first: the first one, or a further one.
+        # Connections awaiting a request, the longest first: their first one, or a further one.
         self._new: OrderedDict[LimitedConnection, None] = OrderedDict()
         self._known: OrderedDict[LimitedConnection, None] = OrderedDict()
         self._warned_at = -math.inf
@@ -55,7 +55,7 @@ class Connections:
         """Whether there is room for another one; makes some, if it can."""
         if len(self._all) < self.limit:
             return True
-        if loop.time() - self._warned_at > 60:  # or a flood would fill the log, too
+        if loop.time() - self._warned_at > 60:  # otherwise a flood would fill the log, too
             self._warned_at = loop.time()
             _log.warning("all %d connections are in use", self.limit)
         awaited = self._new or self._known
@@ -65,7 +65,7 @@ class Connections:
         return True
 
     def drop_awaited(self) -> None:
-        """End those that a request, or the rest of one, is awaited on."""
+        """Close the connections that are awaiting a request, or the rest of one."""
         for connection in (*self._new, *self._known):
             connection.drop("the server is stopping")
 
@@ -74,12 +74,12 @@ class Connections:
         self._all.add(connection)
 
     def leave(self, connection: LimitedConnection) -> None:
-        """Count it no more; idempotent."""
+        """Stop counting it; idempotent."""
         self._all.discard(connection)
         self.set_awaited(connection, awaited=False)
 
     def set_awaited(self, connection: LimitedConnection, *, awaited: bool) -> None:
-        """Note whose turn it is: the client's, if it is ``awaited``, or the server's."""
+        """Record what is waited for: the client, if it is ``awaited``, or the server."""
         self._new.pop(connection, None)
         self._known.pop(connection, None)
         if awaited and connection in self._all:
@@ -87,18 +87,18 @@ class Connections:
 
 
 class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # where uvicorn is not
-    """uvicorn's connection, with a place among all, and a time for each part of a request."""
+    """uvicorn's connection, with a place among all, and a timeout for each part of a request."""
 
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)
         self.served = False  # whether it has had an answer
         self._connections = connections
-        self._part: str | None = None  # of the request, that is awaited
+        self._part: str | None = None  # the awaited part of the request
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place, or leave."""
+        """Take a place, or close."""
         super().connection_made(transport)
         if not self._connections.has_room(self.loop):
             transport.write(_BUSY)
@@ -115,38 +115,38 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on."""
+        """Continue reading."""
         super().data_received(data)
         self._look()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, or with the end."""
+        """Continue with the next request, or with the end."""
         self.served = True
         super().on_response_complete()
         self._look()
 
     def pause_writing(self) -> None:
-        """Have the client read what there is."""
+        """Give the client time to read what there is."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """Go on writing."""
+        """Continue writing."""
         super().resume_writing()
         self._stop_reading_timer()
         if self.transport.is_closing():
             self._expect_reading()
 
     def drop(self, why: str, level: int = logging.INFO) -> None:
-        """End it, whatever is still to be read or written."""
+        """Close it, whatever is still to be read or written."""
         _log.log(level, "an HTTP connection from %s is dropped: %s", self.client, why)
         self._connections.leave(self)
         self._await(None)
         self.transport.abort()
 
     def _look(self) -> None:
-        """See which part of a request is awaited now, or whether the end is."""
-        if self.transport.is_closing():  # once all is read that was written
+        """Check which part of a request is awaited now, or whether the connection is ending."""
+        if self.transport.is_closing():  # once the client has read everything
             self._expect_reading()
             return
         state = self.conn.their_state
@@ -177,7 +177,7 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
 
 
 def _affordable() -> float:
-    """How many connections the process can have, and as many descriptors for its agents."""
+    """How many connections the process can have, leaving as many descriptors to its agents."""
     if sys.platform == "win32":
         return math.inf
     import resource  # noqa: PLC0415 # not on Windows

@@ -1,10 +1,10 @@
-"""Which conversation a call over MCP is part of: one for each session, and none for ever.
+"""The conversation that a call over MCP is part of: one for each session, and none kept for ever.
 
 What is a session depends on the protocol. Until 2025 a client begins one with a handshake. Since
 2026 there is one only where a stream (standard input and output) has a single client at its other
-end; a request over HTTP stands for itself, and a proxy may forward it for many. So nothing
-about it tells its client: such a call begins a conversation, the answer names it, and a later call
-goes on with it by that name.
+end; a request over HTTP stands for itself, and a proxy may forward requests of many clients.
+Nothing in it identifies its client, so such a call begins a conversation, the answer names it, and
+a later call continues it by that name.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _log = logging.getLogger("rxlanggraph")
 _now = time.monotonic
 _KEY = "rxlanggraph.conversation"
 _FORGET_SECONDS = 5.0
-"""What checkpointers have to forget a conversation. A guess."""
+"""Seconds for checkpointers to forget a conversation. A guess."""
 
 
 @dataclass(eq=False)
 class _Home:
-    """What conversations end with: a session, or the server's run. Its loop owns it.
+    """What conversations end with: a session, or the server's run. Owned by its loop.
 
     Attributes:
         conversation: The one of the session; None where there is none (any more).
-        forgetting: Tasks that have checkpointers forget.
+        forgetting: Tasks that make checkpointers forget.
     """
 
     conversation: str | None = None
@@ -59,8 +59,8 @@ class ActiveConversation:
     """A conversation on a server. The table's lock guards ``users`` and ``used``.
 
     Attributes:
-        named: Whether later calls go on with it by its name alone.
-        pools: Those that were asked in it.
+        named: Whether later calls continue it by its name alone.
+        pools: The pools that took part in it.
     """
 
     home: _Home
@@ -77,31 +77,31 @@ class ActiveConversation:
         return self.conversation.id
 
     async def forget(self) -> None:
-        """Have all that remembers it forget it; what fails is logged."""
+        """Delete it from everything that remembers it; failures are logged."""
         everywhere = (self.conversation.forget(), *(pool.forget(self.id) for pool in self.pools))
         await asyncio.gather(*map(_in_time, everywhere))
 
 
 class ConversationTable:
-    """The conversations on one server, those in use and those that may be gone on with.
+    """The conversations on one server, those in use and those that may be continued.
 
-    Safe from any number of loops: a server may be served on several.
+    Safe to use from any number of loops: a server may be served on several.
 
     Args:
-        limit: How many there are at most. The one that was quiet for longest makes room.
-        timeout: Seconds of quiet after which one that is no session's is forgotten.
+        limit: The maximum number. The one that was quiet for longest makes room.
+        timeout: Seconds of quiet after which one that belongs to no session is forgotten.
     """
 
     def __init__(self, limit: int, timeout: float) -> None:
         self._limit = limit
         self._timeout = timeout
-        # A leaf, for a few lines; an RLock, as a finalizer may come here too (invariant 5).
+        # A leaf, held for a few lines; an RLock, as a finalizer may enter too (invariant 5).
         self._lock = threading.RLock()
-        # The one that was quiet for longest first. Guarded by the lock.
+        # The one that was quiet for longest is first. Guarded by the lock.
         self._table: OrderedDict[str, ActiveConversation] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many there are. Any thread; never blocks."""
+        """How many conversations there are. Any thread; never blocks."""
         with self._lock:
             return len(self._table)
 
@@ -118,10 +118,10 @@ class ConversationTable:
     async def joined(
         self, ctx: ServerRequestContext[Any, Any], name: str
     ) -> AsyncIterator[ActiveConversation]:
-        """Be in the conversation called ``name``, or else in that of the session, or in a new one.
+        """Join the conversation called ``name``, or else that of the session, or a new one.
 
-        One that was begun here, and is no session's, is forgotten if the block fails: no client
-        has learned its name.
+        A new one that belongs to no session is forgotten if the block fails: its name was never
+        sent to a client.
 
         Raises:
             ToolError: There is none of that name, or no room for another one.
@@ -149,19 +149,19 @@ class ConversationTable:
                 failed = is_new and joined.named and not answered
                 known = joined.id in self._table
                 gone = self._retire([joined] if failed and known else [])
-                # Its session has ended meanwhile, and left it to the last who is in it.
+                # Its session ended meanwhile; the last call in the conversation has to clean it up.
                 gone += [joined] if not known and not joined.users else []
             self._forget_later(ctx.lifespan_context, gone)
 
     def home_of(self, ctx: ServerRequestContext[Any, Any]) -> tuple[_Home, bool]:
         """What the call's conversations end with, and whether that is a session. On its loop."""
-        # The SDK keeps state for handlers there, and names no public way to it from a tool. Without
-        # it, a call counts as one without a session: that may forget, but gives nothing away.
+        # The SDK keeps state for handlers there, and has no public way to it from a tool. Without
+        # it, a call counts as one without a session: that may forget, but reveals nothing.
         connection = getattr(ctx.session, "_connection", None)
         if (
             connection is not None
             and connection.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
-            and connection.has_standalone_channel  # else each request has a connection
+            and connection.has_standalone_channel  # otherwise each request has its own connection
         ):
             home = connection.state.get(_KEY)
             if home is None:
@@ -175,7 +175,7 @@ class ConversationTable:
     def _find(
         self, home: _Home, name: str, owner: Any, is_session: bool
     ) -> ActiveConversation | None:
-        """The one to go on with, if any. Under the lock."""
+        """The conversation to continue, if any. Under the lock."""
         if not name:
             return self._table.get(home.conversation or "") if is_session else None
         joined = self._table.get(name)
@@ -194,7 +194,7 @@ class ConversationTable:
             self._table.move_to_end(joined.id)
 
     def _quiet(self) -> Iterator[ActiveConversation]:
-        """Those that were quiet for too long. Under the lock."""
+        """The conversations that were quiet for too long. Under the lock."""
         until = _now() - self._timeout
         for joined in self._table.values():
             if joined.used > until:
@@ -203,7 +203,7 @@ class ConversationTable:
                 yield joined
 
     def _in_the_way(self) -> list[ActiveConversation]:
-        """What has to go for another one. Under the lock.
+        """The conversations that have to go to make room for another one. Under the lock.
 
         Raises:
             ToolError: All are in use.
@@ -234,15 +234,15 @@ class ConversationTable:
             gone = self._retire([each for each in self._table.values() if each.home is home])
         self._forget_later(home, [joined for joined in gone if not joined.users])
         if home.forgetting:
-            with CancelScope(shield=True):  # longer than they have, unless they do not listen
+            with CancelScope(shield=True):  # longer than they have, unless they hang
                 _, left = await asyncio.wait(home.forgetting, timeout=2 * _FORGET_SECONDS)
             if left:
                 _log.error("%d conversations could not be forgotten everywhere in time", len(left))
 
     def _forget_later(self, home: _Home, gone: list[ActiveConversation]) -> None:
-        """Without keeping a call waiting for checkpointers. On the loop of ``home``."""
+        """Without making a call wait for checkpointers. On the loop of ``home``."""
         if asyncio._get_running_loop() is None:
-            return  # its loop is gone, and a collector closes what was left: nothing can be awaited
+            return  # closed by the collector, its loop is gone: nothing can be awaited
         for joined in gone:
             task = asyncio.create_task(joined.forget())
             home.forgetting.add(task)
@@ -258,6 +258,6 @@ async def _in_time(forgetting: Coroutine[Any, Any, None]) -> None:
 
 
 def _owner(ctx: ServerRequestContext[Any, Any]) -> Any:
-    """The client that is proved to be behind the request; None where that is not asked."""
+    """The authenticated client behind the request; None without authentication."""
     user = ctx.request.scope.get("user") if ctx.request is not None else None
     return authorization_context(user) if isinstance(user, AuthenticatedUser) else None

@@ -1,8 +1,8 @@
-"""answer_encodable: what is sent to an MCP client can be encoded, or is an error of that one call.
+"""answer_encodable: turns an answer that cannot be encoded into an error of that one call.
 
 What breaks without it: the SDK encodes an answer where it writes it, in the one task that writes
 for a client. A text with half a surrogate pair in it (of an emoji that a model has split, for
-example) ends that task there, and with it the server, and all other calls in flight.
+example) ends that task, and with it the server, and all other calls in flight.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _log = logging.getLogger("rxlanggraph")
 async def answer_encodable(
     ctx: ServerRequestContext[Any, Any], call_next: CallNext
 ) -> HandlerResult:
-    """Answer a request with what can be encoded. The SDK's middleware, on the server's loop.
+    """Answer a request with something that can be encoded. SDK middleware, on the server's loop.
 
     Raises:
-        MCPError: What the handler raised, in a text that can be encoded; or its result cannot.
+        MCPError: The handler's error, in a text that can be encoded; or its result cannot be.
     """
     try:
         result = await call_next(ctx)

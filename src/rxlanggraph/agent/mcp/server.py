@@ -3,8 +3,8 @@
     serve_stdio(BaseAgent("weather", llm=model, description="Knows the weather."))
 
 `mcp_server` makes the SDK's server, to be run or mounted in any of its ways; `serve_stdio` and
-`serve_http` run it until a signal comes. Calls to one agent are answered in turn, calls to several
-side by side. A client that cancels a call, or goes away, cancels its run.
+`serve_http` run it until a signal comes. Calls to one agent are answered one after another, calls
+to several agents concurrently. A client that cancels a call, or disconnects, cancels its run.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ __all__ = ["mcp_server", "serve_http", "serve_stdio"]
 
 _log = logging.getLogger("rxlanggraph")
 MAX_CONVERSATIONS = 1000
-"""A guess: at some ten kilobytes each, what a small server has memory for."""
+"""A guess: at some ten kilobytes each, within the memory of a small server."""
 
 CONVERSATION_TIMEOUT = 1800.0
 _WAITING_TO_BE_ACCEPTED = 2048
-"""As uvicorn has it; the kernel may allow for fewer."""
+"""uvicorn's default; the kernel may allow fewer."""
 
 _FLUSH_SECONDS = 2
-"""What a client has that reads its answer slowly, once all calls are answered. A guess."""
+"""Seconds for slow clients to read their answers, once all calls are answered. A guess."""
 
 
 # -- the server ------------------------------------------------------------------------------------
@@ -68,28 +68,28 @@ def mcp_server(
     """Make an MCP server with a tool for each agent, named after it.
 
     Any thread; never blocks. The tool takes a ``message`` and answers with what the run returned;
-    it is described by the agent's ``description``, or by the docstring of its class. What goes
-    wrong reaches the caller as an error of the tool: with its text if it is an error of this
-    package, else with its class alone, since a text of somebody else's may hold what is none of
-    the caller's business. That one is logged.
+    it is described by the agent's ``description``, or by the docstring of its class. Failures reach
+    the caller as an error of the tool: with its text if it is an error of this package, else with
+    its class alone, since the text of a foreign error may contain what the caller must not see.
+    That error is logged.
 
-    Each session of a client is a conversation of its own, for which each agent has a memory of its
-    own; a pool has an agent for each. HTTP since 2026 has no sessions: there, a call begins a
-    conversation, the answer names it, and a call with that name goes on with it.
+    Each session of a client is a conversation of its own, for which each agent has a separate
+    memory; a pool has an agent for each. HTTP since 2026 has no sessions: there, a call begins a
+    conversation, the answer names it, and a call with that name continues it.
 
     Args:
-        agents: What to serve, agents and pools. They run on the loop on which the server does.
-        name: What the server calls itself.
-        share_conversation: Have all clients talk in one conversation, which is what the agent
-            itself remembers: what one of them says, the others may hear.
-        max_conversations: How many there are at most; the one that was quiet for longest is
-            forgotten. A session that goes on then begins anew.
-        conversation_timeout: Seconds of quiet after which one that is no session's is forgotten.
-            That of a session is forgotten when the session ends.
+        agents: The agents and pools to serve. They run on the loop of the server.
+        name: The name under which the server presents itself.
+        share_conversation: Put all clients into one conversation, with the agents' own memories:
+            clients may see what others say.
+        max_conversations: The maximum number; the one that was quiet for longest is forgotten. If
+            its session continues, it begins anew.
+        conversation_timeout: Seconds of quiet after which a conversation without a session is
+            forgotten. That of a session is forgotten when the session ends.
 
     Raises:
-        InvalidArgumentError: There is no agent, two have the same name, or one has a name that
-            the protocol does not allow; or a number is out of its range.
+        InvalidArgumentError: There is no agent, two have the same name, or one has a name that the
+            protocol does not allow; or a number is out of range.
         InvalidTypeError: Something is neither a `BaseAgent` nor an `AgentPool`.
     """
     calls = _calls(share_conversation, max_conversations, conversation_timeout)
@@ -110,8 +110,8 @@ def _server_of(
     agents: tuple[Target, ...], name: str, calls: CallTracker, **options: Any
 ) -> MCPServer[Any]:
     _check(agents)
-    # Where the program has not configured the root logger, the SDK would: to format tracebacks with
-    # rich, on the loop, which holds up all calls while it does so for a failure deep in a graph.
+    # If the program has not configured the root logger, the SDK would: to format tracebacks with
+    # rich, on the loop, which blocks all calls while it does so for a failure deep in a graph.
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # There is nothing to subscribe to.
     server: MCPServer[Any] = MCPServer(
@@ -153,7 +153,7 @@ def _check(agents: Iterable[Target]) -> None:
 def _description_of(agent: Target) -> str:
     own = None if type(agent) in (BaseAgent, AgentPool) else type(agent).__doc__
     text = agent.description or inspect.cleandoc(own or f"Ask the agent {agent.name!r}.")
-    return encodable(text)  # or else no client could list any tool
+    return encodable(text)  # otherwise no client could list any tool
 
 
 def _tool_of(agent: Target, calls: CallTracker) -> Callable[..., Awaitable[Any]]:
@@ -177,16 +177,16 @@ def serve_stdio(
     """Serve agents on standard input and output, to the process that started this one.
 
     Blocks until the input ends, or until SIGINT or SIGTERM: then the calls in flight are cancelled
-    and answered with an error, and it returns. What holds that up for good (a run that cannot be
-    cancelled, a client that does not read) is ended with the process, by SIGALRM, after 15 seconds.
-    Signals are heard in the main thread only; on Windows they end the calls, and the server ends
-    with its input. What agents print goes to standard error, because standard output belongs to
-    the protocol.
+    and answered with an error, and it returns. If something blocks that for good (a run that
+    resists cancellation, a client that does not read), SIGALRM ends the process after 15 seconds.
+    Signals are received in the main thread only; on Windows they end the calls, and the server ends
+    with its input. What agents print goes to standard error, because standard output belongs to the
+    protocol.
 
     Args:
         agents: As for `mcp_server`.
-        name: What the server calls itself.
-        share_conversation: Have the client talk in what the agents themselves remember.
+        name: The name under which the server presents itself.
+        share_conversation: Use the agents' own memories for the client's conversation.
 
     Raises:
         InvalidArgumentError, InvalidTypeError: As `mcp_server`.
@@ -232,48 +232,48 @@ def serve_http(
 ) -> None:
     """Serve agents over streamable HTTP, at ``http://HOST:PORT/mcp``.
 
-    Blocks until SIGINT or SIGTERM: then no new call is taken, those in flight may end, and it
-    returns. A second signal cancels them at once. What holds that up for good is ended with the
-    process, by SIGALRM, 15 seconds after the grace (not on Windows). Signals are heard in the main
+    Blocks until SIGINT or SIGTERM: then no new call is accepted, those in flight may end, and it
+    returns. A second signal cancels them at once. If something blocks that for good, SIGALRM ends
+    the process 15 seconds after the grace period (not on Windows). Signals are received in the main
     thread only.
 
-    A request is answered if it names an allowed host, and, if it comes from a page in a browser,
-    an allowed origin; with a ``token``, if it has that, too. There is no TLS: beyond this machine,
-    put a proxy in front.
+    A request is answered if it names an allowed host, and, if it comes from a page in a browser, an
+    allowed origin; with a ``token``, only if it has that, too. There is no TLS: beyond this
+    machine, put a proxy in front.
 
-    A client that disconnects has given up its call, also where the protocol (before 2026) would
-    let it come back for the answer: none is kept.
+    A client that disconnects has given up its call, even where the protocol (before 2026) would let
+    it come back for the answer: none is kept.
 
     Args:
         agents: As for `mcp_server`.
         host: The address to listen on.
-        port: The port; 0 takes a free one. The log of ``rxlanggraph`` says which.
-        name: What the server calls itself.
-        grace: Seconds that calls in flight have after the first signal. What is left then is
+        port: The port; 0 takes a free one, which is logged by ``rxlanggraph``.
+        name: The name under which the server presents itself.
+        grace: Seconds for calls in flight to end after the first signal. What is left then is
             cancelled, and answered with an error.
-        allowed_hosts: The names under which the server may be asked (status 421 otherwise), each
+        allowed_hosts: The names under which the server may be called (status 421 otherwise), each
             with a port or for any. None stands for ``localhost``, ``127.0.0.1``, ``[::1]``, and
             ``host``, unless that stands for all addresses.
-        allowed_origins: Those of pages that may ask, such as ``https://example.com`` (status 403
-            otherwise). None stands for pages on allowed hosts.
-        token: What each request has to bring, as ``Authorization: Bearer TOKEN`` (status 401
-            otherwise); or one of the SDK's token verifiers. None lets all in.
+        allowed_origins: The origins of pages that may call it, such as ``https://example.com``
+            (status 403 otherwise). None stands for pages on allowed hosts.
+        token: What each request has to send, as ``Authorization: Bearer TOKEN`` (status 401
+            otherwise); or one of the SDK's token verifiers. None admits all requests.
         auth: The SDK's settings for a token verifier: where clients get tokens, and the scopes.
-        max_connections: How many connections there are at most; fewer where the process may not
-            have twice as many file descriptors, and 64. For another one, that goes which has let
-            the server wait for longest; where the server is at work for all, it has status 503.
-        header_timeout: Seconds that a client has for a request's header.
-        body_timeout: Seconds that it has more for the body, of 4 MiB at most; and for reading what
-            it is sent.
-        max_sessions: How many sessions there are at most (status 503 otherwise).
+        max_connections: The maximum number of connections; less if the process may not have twice
+            as many file descriptors, and 64. For another one, the connection is closed that has
+            kept the server waiting longest; if the server is working for all, the new one gets
+            status 503.
+        header_timeout: Seconds for a client to send a request's header.
+        body_timeout: Seconds more for the body, of 4 MiB at most; and for reading the answer.
+        max_sessions: The maximum number of sessions (status 503 otherwise).
         session_timeout: Seconds without a request after which a session is ended.
         share_conversation: As for `mcp_server`.
         max_conversations: As for `mcp_server`.
         conversation_timeout: As for `mcp_server`.
 
     Raises:
-        InvalidArgumentError: As `mcp_server`; or another number, name or token is out of its range.
-        InvalidTypeError: As `mcp_server`; or hosts, origins, token or auth are something else.
+        InvalidArgumentError: As `mcp_server`; or another number, name or token is out of range.
+        InvalidTypeError: As `mcp_server`; or hosts, origins, token or auth have another type.
         BlockingCallError: Called in a running loop's thread.
         OSError: The address cannot be listened on.
     """
@@ -300,7 +300,7 @@ def serve_http(
         connections.drop_awaited()
         http.should_exit = True
 
-    # Listened on here, because uvicorn leaves the interpreter where it cannot.
+    # Opened here, because uvicorn exits the interpreter if it cannot listen.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family) as listener:
 
@@ -321,7 +321,7 @@ def _http_server(app: DisconnectMiddleware, connections: Connections) -> Any:
             http=partial(LimitedConnection, connections),  # type: ignore[arg-type] # makes one
             log_config=None,  # the program's own logging
             ws="none",
-            # How many asyncio accepts before it tells of the first: no more than can be borne.
+            # How many connections asyncio accepts in one go: no more than there is room for.
             backlog=max(4, min(128, int(connections.limit) // 4)),
             timeout_graceful_shutdown=_FLUSH_SECONDS,
         )
@@ -329,7 +329,7 @@ def _http_server(app: DisconnectMiddleware, connections: Connections) -> Any:
 
 
 class _HttpServer(Server):  # type: ignore[misc,unused-ignore] # where uvicorn is not
-    """uvicorn's, which leaves signals alone."""
+    """uvicorn's server, without its signal handling."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         """Capture none: it would stop at once, and raise the signal once more."""

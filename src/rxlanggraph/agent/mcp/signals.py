@@ -1,7 +1,7 @@
-"""Serving until a signal comes: what the servers of this package need of the process.
+"""Serving until a signal comes: how this package's servers deal with the process.
 
-No lock is held here. What a signal handler does is to set an alarm and to call
-`loop.call_soon_threadsafe`, which is made for that; all else happens on the loop that serves.
+No lock is held here. A signal handler only sets an alarm and calls `loop.call_soon_threadsafe`,
+which is made for that; everything else happens on the loop that serves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ending_input", "serve_until_signalled"]
 _log = logging.getLogger("rxlanggraph")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LAST_SECONDS = 15.0
-"""What the end of it all may take beside the grace: twice what a cancelled run has, and a guess."""
+"""Seconds for the whole shutdown in addition to the grace: twice a cancelled run's, a guess."""
 
 
 def serve_until_signalled(
@@ -36,16 +36,17 @@ def serve_until_signalled(
     hurry: Callable[[], object],
     grace: float,
 ) -> None:
-    """Run ``serve()`` on a loop of its own, until it ends; have it ended by SIGINT and SIGTERM.
+    """Run ``serve()`` on a loop of its own, until it ends; SIGINT and SIGTERM make it end.
 
-    Blocks. Called in another thread than the main one, it hears no signals. It goes on where a task
-    of the loop raises SystemExit or KeyboardInterrupt, or stops the loop.
+    Blocks. Called in another thread than the main one, it receives no signals. It continues if a
+    task of the loop raises SystemExit or KeyboardInterrupt, or stops the loop.
 
-    What holds up the end for good (a run that will not be cancelled or blocks the loop, a client
-    that does not read) holds it up for a while only: then SIGALRM ends the process. Not on Windows.
+    Anything that blocks the shutdown for good (a run that resists cancellation or blocks the loop,
+    a client that does not read) does so for a limited time: then SIGALRM ends the process. Not on
+    Windows.
 
     Args:
-        serve: What to run. It is not cancelled: ``stop`` has to see to its end.
+        serve: The server. It is not cancelled: ``stop`` has to make it end.
         stop: Called once, at the first signal, on the loop.
         hurry: Called at every further signal, on the loop.
         grace: Seconds that ``stop`` may take by itself, unless it is hurried.
@@ -77,8 +78,8 @@ def _serve(
     hurry: Callable[[], object],
     set_alarm: Callable[[], None],
 ) -> None:
-    # A handler runs on top of whatever it interrupts, a run of an agent for example. In a copy of
-    # that one's context `stop` would count as started by the run, and be cancelled with it.
+    # A handler interrupts any code, a run of an agent for example. In a copy of that run's context
+    # `stop` would count as started by the run, and be cancelled with it.
     context = contextvars.copy_context()
     stopping: asyncio.Task[object] | None = None
 
@@ -100,10 +101,10 @@ def _serve(
 
 
 def _complete(loop: asyncio.AbstractEventLoop, task: asyncio.Task[object]) -> None:
-    """Run the loop until ``task`` has ended; in the words of asyncio, until complete.
+    """Run the loop until ``task`` has ended, like asyncio's ``run_until_complete``.
 
-    Signals are heard elsewhere. So what ends the loop before is what the code of an agent has
-    raised: that is the error of a call, and not the end of all others.
+    Signals are handled elsewhere. So anything that stops the loop earlier was raised by an agent's
+    code: that is the error of one call, and must not end all others.
     """
     ended = False
 
@@ -113,7 +114,7 @@ def _complete(loop: asyncio.AbstractEventLoop, task: asyncio.Task[object]) -> No
         loop.stop()
 
     task.add_done_callback(end)
-    while not ended:  # not: while the task is on; or else the stop would be left to the next one
+    while not ended:  # not task.done(): the loop's stop would be left to the next run
         try:
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt) as error:
@@ -122,20 +123,20 @@ def _complete(loop: asyncio.AbstractEventLoop, task: asyncio.Task[object]) -> No
 
 
 def _end_within(seconds: float) -> None:
-    """Have the kernel end the process after so many seconds, whatever it is at; 0: not any more."""
+    """Make the kernel end the process after so many seconds, unconditionally; 0 disarms it."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 @contextlib.contextmanager
 def _on_signals(loop: asyncio.AbstractEventLoop, fn: Callable[[], object]) -> Iterator[None]:
-    """Call ``fn`` at each SIGINT and SIGTERM, instead of whatever they did before."""
+    """Call ``fn`` at each SIGINT and SIGTERM, replacing their current handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number in _SIGNALS:
-        # For one thing that it does: a signal that comes as the loop is about to wait wakes it up.
+        # For one effect: a signal that comes just before the loop waits wakes it up.
         with contextlib.suppress(NotImplementedError):  # Windows, where its loop does so itself
             loop.add_signal_handler(number, lambda: None)
         signal.signal(number, lambda *_: fn())
@@ -145,21 +146,21 @@ def _on_signals(loop: asyncio.AbstractEventLoop, fn: Callable[[], object]) -> It
         for number, handler in before.items():
             with contextlib.suppress(NotImplementedError):
                 loop.remove_signal_handler(number)
-            # None stands for a handler that was not set from Python: it cannot be set again.
+            # None stands for a handler that was not set from Python: it cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @contextlib.contextmanager
 def ending_input() -> Iterator[Callable[[], None]]:
-    """For a block, have standard input end when told to, and not only when its other side does.
+    """During a block, make standard input end on request, not only when its other side closes it.
 
-    What reads it meanwhile may sit in a blocking read, in a thread that nothing can end but the
-    end of the input. So descriptor 0 becomes a pipe that a thread here fills, and closes.
+    Its reader may be in a blocking read, in a thread that only the end of the input can end. So
+    descriptor 0 becomes a pipe that a thread here fills, and closes.
 
-    On Windows it stays as it is, for want of a ``select`` on what is no socket.
+    On Windows it stays as it is: ``select`` works for sockets alone.
 
     Yields:
-        What ends it. Any thread; never blocks; idempotent.
+        A function that ends it. Any thread; never blocks; idempotent.
 
     Raises:
         OSError: There is no standard input.

@@ -1,20 +1,20 @@
-"""OutputQueue: what an agent puts out, and who gets it.
+"""OutputQueue: the output of an agent, and which consumer gets it.
 
 What breaks without it: an ``asyncio.Queue`` belongs to one loop, and a consumer of a filled one
-never waits, so that it takes everything; a getter that is cancelled just as it is handed an item
-takes it along; who looks whether the run is over, and then waits for an item, may wait for ever.
+never waits, so it takes everything; a getter that is cancelled just as it is handed an item loses
+the item; code that checks whether the run is over, and then waits for an item, may wait for ever.
 
-A queue of our own, because culsans (0.11, upon aiologic 0.17) crosses loops well but serves the
-first to ask: of three equal consumers of a filled queue on one loop, the first gets all of it, and
-on three loops they end thousands of items apart (benchmarks/agent_output.py).
+This is not culsans (0.11, based on aiologic 0.17), which crosses loops well but serves the first
+request: of three equal consumers of a filled queue on one loop, the first gets everything, and on
+three loops they end thousands of items apart (benchmarks/agent_output.py).
 
 1. An item leaves the queue in the step in which its getter returns it, not before (`Reservations`).
-2. Consumers have turns, whatever loops they are on (`RoundRobin`).
-3. Looking whether the run is over and lining up are one critical section, and all that are in line
-   when that becomes true are woken.
-4. No lock is held while a waiter is woken, or an observer called.
+2. Consumers are served in turn, whatever loops they are on (`RoundRobin`).
+3. Checking whether the run is over and queueing a getter are one critical section, and all queued
+   getters are woken when the run ends.
+4. No lock is held while a waiter is woken or an observer is called.
 5. `_lock` is an RLock: a signal handler that puts, or a finalizer that closes the coroutine of a
-   getter, may come in on top of the thread that holds it.
+   getter, may interrupt the thread that holds it.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ _Branches: TypeAlias = weakref.WeakValueDictionary[int, "OutputQueue[_T]"]
 class OutputQueue(Generic[_T]):
     """A queue between any number of threads and loops, whose consumers are served in turn.
 
-    A consumer is the task that calls `get`, or a stream. In each round of turns each has one; one
-    that is just coming back from its last turn is waited for. So equal consumers of a filled queue
-    end within one item of each other.
+    A consumer is the task that calls `get`, or a stream. In each round every consumer is served
+    once; one that is just coming back after being served is waited for. So equal consumers of a
+    filled queue end within one item of each other.
 
-    A run begins and ends: `end` ends the waiting of getters, once the items are taken, also if the
-    next run begins at once. What is put between two runs counts to the first of them, what is put
-    before all runs to the first one. What a run leaves is kept for those that read. If none does
-    when the next run begins, it is dropped: if no task lives that has called `get`, no competing
-    stream is open, and `get_nowait` was not called since the last run began.
+    A run begins and ends: `end` ends the waits of getters once the items are taken, even if the
+    next run begins at once. Items put between two runs belong to the first of them, items put
+    before any run to the first run. What a run leaves is kept for its readers. If there is none
+    when the next run begins, it is dropped: that is, if no task that has called `get` is alive, no
+    competing stream is open, and `get_nowait` was not called since the last run began.
 
-    What a run leaves that has failed, which `abort` ends, is for those alone who were reading
-    before its end, until another consumer comes to read, or the next run begins.
+    What a failed run leaves, which `abort` ends, is reserved to consumers that were reading before
+    its end, until another consumer comes to read, or the next run begins.
 
     Args:
-        maxsize: How many items it holds; 0 for any number.
+        maxsize: How many items it holds; 0 for no limit.
         fairness_timeout: Seconds for which a consumer that was served is expected to request again
-            before any is served twice, if it was so quick the last time. One that stops, or becomes
-            slow, costs the others one such wait. 0 waits for none.
-        direct: Called under the lock as an item is put: where the item goes in the place of this
-            queue, None for here; or it raises, and refuses the item.
+            before any is served twice, if it was that fast last time. One that stops, or becomes
+            slow, costs the others one such wait. 0 disables the wait.
+        direct: Called under the lock when an item is put: returns the queue that gets the item
+            instead of this one, or None for this one; or it raises, and refuses the item.
 
     Raises:
-        InvalidArgumentError: ``maxsize`` or ``fairness_timeout`` is out of its range.
+        InvalidArgumentError: ``maxsize`` or ``fairness_timeout`` is out of range.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class OutputQueue(Generic[_T]):
         check_whole("maxsize", maxsize, least=0)
         check_seconds("fairness_timeout", fairness_timeout)
         self._direct = direct
-        # Held over a few lines; under it, only the locks of the branches are taken, and of queues
-        # that items are directed to. It guards the next three, what they contain, and the
-        # observers of the publisher.
+        # Held for a few lines; under it, only the locks of the branches are taken, and of queues
+        # that items are directed to. It guards the next three, what they contain, and the observers
+        # of the subject.
         self._lock = fork_safe_rlock()
         self._wakes: WakeupQueue[Waiter] = WakeupQueue(self._lose)
         self._reservations: Reservations[_T] = Reservations(fairness_timeout, self._wakes)
@@ -90,13 +90,13 @@ class OutputQueue(Generic[_T]):
         self._publisher: SerializedSubject[_T] = SerializedSubject("an output queue", self._lock)
 
     def __repr__(self) -> str:
-        """How many items it has, and which run is on."""
+        """How many items it has, and which run is active."""
         with self._lock:
             run = f"run {self._reservations.run}{' ended' if self._reservations.ended else ''}"
             return f"<OutputQueue: {len(self._reservations)} items, {run}>"
 
     def qsize(self) -> int:
-        """How many items are there, also those that a consumer is about to take. Any thread."""
+        """How many items there are, including those about to be taken. Any thread."""
         with self._lock:
             return len(self._reservations)
 
@@ -114,17 +114,17 @@ class OutputQueue(Generic[_T]):
         """Every item put from the moment of subscribing, in that order; never completes.
 
         Observers are called by a thread that puts, with one item at a time, in an empty context:
-        what they start is no part of the run that has put. One that raises is unsubscribed, and
-        logged.
+        what they start is no part of the run that put the item. An observer that raises is
+        unsubscribed, and the error logged.
         """
         return self._publisher.observable
 
     # -- runs ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Begin a run, and end the one that is on: getters wait again. Any thread; never blocks.
+        """Begin a run, ending the active one: getters wait again. Any thread; never blocks.
 
-        If nothing reads, what is left of ended runs is dropped.
+        If there is no reader, what is left of ended runs is dropped.
         """
         with self._lock:
             branches = self._end() if self._reservations.run else []
@@ -133,23 +133,23 @@ class OutputQueue(Generic[_T]):
         self._tell(branches)
 
     def end(self) -> None:
-        """End the run: what is there is still served, then no getter waits any longer.
+        """End the run: items that are there are still served, then no getter waits any longer.
 
-        Any thread; never blocks. Calling it again changes nothing.
+        Any thread; never blocks. Calling it again has no effect.
         """
         with self._lock:
             branches = self._end()
         self._tell(branches)
 
     def abort(self) -> None:
-        """End the run, which has failed. As `end` otherwise."""
+        """End the run, which has failed. Otherwise like `end`."""
         with self._lock:
             self._reservations.abort()
             branches = self._end()
         self._tell(branches)
 
     def _end(self) -> list[OutputQueue[_T]]:
-        """Under the lock. Returns the broadcasts to end: not those that wait for the next run."""
+        """Under the lock. Return the broadcasts to end: not those that wait for the next run."""
         self._reservations.end()
         run = self._reservations.run
         over = [branch for branch in _alive(self._branches) if branch._reservations.run <= run]
@@ -158,7 +158,7 @@ class OutputQueue(Generic[_T]):
         return over
 
     def _tell(self, branches: list[OutputQueue[_T]]) -> None:
-        """Not under the lock: wake who waits, and end the broadcasts of a run that has ended."""
+        """Not under the lock: wake waiters, and end the broadcasts of a run that has ended."""
         self._wakes.send()
         for branch in branches:
             branch.end()
@@ -166,12 +166,12 @@ class OutputQueue(Generic[_T]):
     # -- putting -------------------------------------------------------------------------------
 
     async def put(self, item: _T) -> None:
-        """Put ``item`` as soon as there is room. Any loop. Cancelled, it has put nothing.
+        """Put ``item`` as soon as there is room. Any loop. If cancelled, it has put nothing.
 
         The putters of one loop are served in order.
 
         Raises:
-            AgentError: It is an agent's, and the run that this code belongs to is over.
+            AgentError: It is an agent's queue, and the run that this code belongs to is over.
         """
         with self._lock:
             directed = self._direct()
@@ -182,11 +182,11 @@ class OutputQueue(Generic[_T]):
         self._announce(reached, asyncio.get_running_loop())
 
     def put_nowait(self, item: _T) -> None:
-        """Put ``item`` now, ahead of those who wait to put. Any thread; as quick as the observers.
+        """Put ``item`` now, ahead of waiting putters. Any thread; blocks only for the observers.
 
         Raises:
             asyncio.QueueFull: There is no room.
-            AgentError: It is an agent's, and the run that this code belongs to is over.
+            AgentError: It is an agent's queue, and the run that this code belongs to is over.
         """
         with self._lock:
             directed = self._direct()
@@ -201,7 +201,7 @@ class OutputQueue(Generic[_T]):
     def _admit(self, item: _T, directed: OutputQueue[_T] | None) -> list[OutputQueue[_T]]:
         """Under the lock, which fixes one order for getters, broadcasts and observers.
 
-        Returns the other queues that have it now.
+        Returns the other queues that have the item now.
         """
         if directed is None:
             self._reservations.add(item)
@@ -217,7 +217,7 @@ class OutputQueue(Generic[_T]):
     def _announce(
         self, reached: list[OutputQueue[_T]], here: asyncio.AbstractEventLoop | None = None
     ) -> None:
-        """Not under the lock: wake who got it, and have the observers called."""
+        """Not under the lock: wake the getter of the item, and call the observers."""
         for queue in (self, *reached):
             queue._wakes.send(here)
         self._publisher.flush()
@@ -225,18 +225,19 @@ class OutputQueue(Generic[_T]):
     # -- getting -------------------------------------------------------------------------------
 
     def get(self, timeout: float | None = None) -> Coroutine[Any, Any, _T]:
-        """Get the next item when there is one and it is the caller's turn. Any loop.
+        """Get the next item when there is one and the caller is next to be served. Any loop.
 
-        Cancelled, it has taken nothing. Also on a filled queue the others on this loop have a turn
-        first. The consumer is the task that calls, also if ``wait_for`` awaits in one of its own.
+        If cancelled, it has taken nothing. Even on a filled queue the others on this loop are
+        served first. The consumer is the calling task, even if ``wait_for`` awaits in a task of its
+        own.
 
         Args:
             timeout: Seconds; None waits until the run ends.
 
         Raises:
-            OutputEndedError: The run has ended, and what it put out is taken.
-            RunTimeoutError: The time was over; a TimeoutError.
-            InvalidArgumentError: ``timeout`` is no number of seconds.
+            OutputEndedError: The run has ended, and all its output was taken.
+            RunTimeoutError: The time was up; a TimeoutError.
+            InvalidArgumentError: ``timeout`` is not a number of seconds.
         """
         if timeout is not None:
             check_seconds("timeout", timeout)
@@ -259,21 +260,22 @@ class OutputQueue(Generic[_T]):
     def stream(self, timeout: float | None = None, *, broadcast: bool = False) -> OutputStream[_T]:
         """Iterate over the items, ``async for``, until the end of one run.
 
-        That run is the one that is on. Between two runs it is the last one, as long as something
-        is left of it, or its end was not met in `get` or a stream that competes; else the next
-        one, as before the first. For a broadcast it is always the next one then. So one may run
-        and then read, or have a task run and read meanwhile, again and again.
+        That run is the active one. Between two runs it is the last one, as long as something is
+        left of it, or its end was not reported by `get` or a competing stream; else the next one,
+        as before the first run. For a broadcast it is then always the next one. So a program may
+        run and then read, or have a task run and read meanwhile, again and again.
 
-        Any thread may open it, any loop iterate. One that competes is a consumer from now on,
-        until it is closed or let go of.
+        Any thread may open it, any loop iterate. A competing stream is a consumer from now on,
+        until it is closed or dropped.
 
         Args:
-            timeout: Seconds without an item after which it raises RunTimeoutError; None for ever.
-            broadcast: Get each item that is put from now on, and compete with none. What is not
-                read yet is kept, also if the queue is bounded.
+            timeout: Seconds without an item after which it raises RunTimeoutError; None for no
+                limit.
+            broadcast: Get each item that is put from now on, without competing. Unread items are
+                kept, even if the queue has a size limit.
 
         Raises:
-            InvalidArgumentError: ``timeout`` is no number of seconds.
+            InvalidArgumentError: ``timeout`` is not a number of seconds.
         """
         if timeout is not None:
             check_seconds("timeout", timeout)
@@ -306,7 +308,7 @@ class OutputQueue(Generic[_T]):
         assert who is not None, "asyncio runs coroutines in tasks"
         with self._lock:
             getter, reserved = self._reservations.line_up(who, run, timeout)
-        del who  # a task that its loop has left behind must not keep itself alive
+        del who  # a task left behind by its loop must not keep itself alive
         try:
             self._wakes.send(getter.loop)
             if reserved:
@@ -328,7 +330,7 @@ class OutputQueue(Generic[_T]):
             raise
 
     def _lose(self, waiter: Waiter) -> None:
-        """Let go of ``waiter``: its loop is closed."""
+        """Remove ``waiter``: its loop is closed."""
         with self._lock:
             if isinstance(waiter, Getter):
                 self._reservations.withdraw(waiter)

@@ -1,20 +1,21 @@
-"""Which getter an item is for, without its leaving the queue; and which putters wait for room.
+"""Which getter an item is for, while it stays in the queue; and which putters wait for room.
 
-What breaks without it: a getter that is handed its item, and cancelled before it runs, takes the
-item with it. Here it is told that one is reserved for it, and takes the first there is in the step
-in which it returns it. If it does not come to that, the reservation goes to another one, and
-nothing has happened to the item.
+What breaks without it: a getter that is handed its item, and cancelled before it runs, loses the
+item. Here a getter is told that an item is reserved for it, and takes the first one in the step in
+which it returns it. If that does not happen, the reservation passes to another getter, and the item
+is untouched.
 
-There are never more reservations than items. They are given in turn (`RoundRobin`). Each getter is
-of a run, and over with it: also if the next run has begun when it comes to look.
+There are never more reservations than items. They are given in turn (`RoundRobin`). Each getter
+belongs to a run, and ends with it: even if the next run has begun by the time it checks.
 
 All of this is guarded by the lock of its owner, but written so that a handler or a finalizer may
-come in between two lines, to put, to get without waiting, or to withdraw.
+interrupt between two lines, to put, to get without waiting, or to withdraw.
 
-Room is reserved for no putter: a loop that does not run would keep it from all others. The putters
-of each loop stand in a line of their own; where there is room, the first of each line is woken, and
-the quickest has it. What fills the queue may be reserved for a loop that does not run: so a waiting
-putter looks after that from time to time, as those that could take it may all be asleep.
+Room is not reserved for putters: one whose loop does not run would keep it from all others. The
+putters of each loop form a queue of their own; when there is room, the first of each queue is
+woken, and the fastest gets it. The items that fill the queue may be reserved for a loop that does
+not run: so a waiting putter checks for that from time to time, as the getters that could take them
+may all be asleep.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ __all__ = ["Capacity", "Getter", "Reservations"]
 _T = TypeVar("_T")
 
 _STUCK_SECONDS = 1.0
-"""After which a reservation for a loop that does not run is taken back, if others wait.
+"""After how long a reservation for a loop that does not run is revoked, if others wait.
 
-A guess: far longer than a loop that is merely busy needs for a step.
+A guess: far longer than a busy loop needs for a step.
 """
 
 
 class Getter(Waiter):
-    """A consumer that waits for an item, of ``run`` or an earlier one. Made on its loop."""
+    """A consumer that waits for an item of ``run`` or an earlier run. Made on its loop."""
 
     __slots__ = ("consumer", "deadline", "run", "timeout")
 
@@ -57,11 +58,11 @@ class Getter(Waiter):
 
 
 class Reservations(Generic[_T]):
-    """The items of a queue, the runs they are of, and which getters are to have them.
+    """The items of a queue, the runs they belong to, and the getters they are reserved for.
 
     Args:
-        fairness_timeout: As in `RoundRobin`.
-        wakes: Where getters are lined up that have to look again; the owner sends them.
+        fairness_timeout: As for `RoundRobin`.
+        wakes: Where getters that have to check again are queued; the owner sends the wake-ups.
     """
 
     def __init__(self, fairness_timeout: float, wakes: WakeupQueue[Any]) -> None:
@@ -70,12 +71,12 @@ class Reservations(Generic[_T]):
         self._items: deque[tuple[int, _T]] = deque()  # each with the number of its run
         self._reserved: dict[Getter, float] = {}  # since when; the oldest first
         self.run = 0
-        """The number of the run that is on, or was on last."""
+        """The number of the active run, or of the last one."""
         self.ended = False
         """Whether it has ended."""
-        self._failed = False  # whether it has ended, and failed, and something may be left of it
-        self._met = 0  # the last run whose end was told to a consumer
-        self._polled = False  # in this run, by a caller that does not wait
+        self._failed = False  # whether it has failed, and items of it may be left
+        self._met = 0  # the last run whose end was reported to a consumer
+        self._polled = False  # in this run, by a call that does not wait
         self._serving = self._again = False
 
     def __len__(self) -> int:
@@ -88,7 +89,7 @@ class Reservations(Generic[_T]):
         self.serve()
 
     def begin(self) -> None:
-        """Begin the next run; what is left of those before is dropped if nothing reads."""
+        """Begin the next run; what is left of earlier ones is dropped if there is no reader."""
         self.forsake()
         if self.run and not self._polled and not self._round_robin.attended():
             self._reserved.clear()
@@ -98,18 +99,18 @@ class Reservations(Generic[_T]):
         self.ended = False
 
     def end(self) -> None:
-        """End the run, the first if none has begun; all getters look whether anything is left."""
+        """End the run, the first if none has begun; all getters check whether anything is left."""
         self.run = self.readable()
         self.ended = True
         self._nudge()
 
     def abort(self) -> None:
-        """End the run, which has failed: what is left of it is for those that read already."""
+        """End the run, which has failed: what is left of it is for current readers only."""
         self._failed = True
         self.end()
 
     def forsake(self) -> None:
-        """Drop what is left of a run that has failed: another consumer comes to read."""
+        """Drop what is left of a failed run: another consumer comes to read."""
         if not self._failed:
             return
         later = self._popped(lambda run: run > self.run)
@@ -121,40 +122,40 @@ class Reservations(Generic[_T]):
 
     def _popped(self, belongs: Callable[[int], bool]) -> list[tuple[int, _T]]:
         popped = []
-        with contextlib.suppress(IndexError):  # something has come in between
+        with contextlib.suppress(IndexError):  # a handler has interrupted
             while belongs(self._items[-1][0]):
                 popped.append(self._items.pop())
         return popped
 
     def readable(self) -> int:
-        """The run that a consumer reads which comes now: the first, if none has begun."""
+        """The run that a consumer coming now reads: the first, if none has begun."""
         return max(self.run, 1)
 
     def upcoming(self) -> int:
-        """The run that is on; the next one if none is."""
+        """The active run; the next one if there is none."""
         return self.run if self.run and not self.ended else self.run + 1
 
     def streamable(self) -> int:
-        """The run that a stream reads which is opened now.
+        """The run that a stream opened now reads.
 
-        That may be one which has ended, if something is left of it, or its end was told to no
-        consumer: a caller that runs first and reads then is to have what there is, and the end,
-        however little it was.
+        That may be one that has ended, if something is left of it, or its end was not reported to
+        any consumer: a caller that runs first and then reads is to get all items, and the end,
+        however few they were.
         """
         self.forsake()
         unread = self.ended and (self._run_of_next() <= self.run or self._met < self.run)
         return self.run if unread else self.upcoming()
 
     def attach(self, who: ConsumerKey) -> None:
-        """Keep what is there for ``who``, which is going to request it."""
+        """Keep the items that are there for ``who``, which is going to request them."""
         self._round_robin.consumer(who)
 
     def line_up(
         self, who: ConsumerKey, run: int | None, timeout: float | None
     ) -> tuple[Getter, bool]:
-        """Return a getter for ``who``, and whether an item is reserved for it at once.
+        """Return a getter for ``who``, and whether an item is reserved for it already.
 
-        ``run`` is None for the one that is on.
+        ``run`` is None for the active one.
         """
         if not self._round_robin.knows(who):
             self.forsake()
@@ -169,7 +170,7 @@ class Reservations(Generic[_T]):
 
         Raises:
             OutputEndedError: Nothing is left for it, and nothing will come.
-            RunTimeoutError: Its time is over.
+            RunTimeoutError: Its time is up.
         """
         if getter not in self._reserved:
             self.serve()
@@ -187,7 +188,7 @@ class Reservations(Generic[_T]):
         return None
 
     def delay(self, getter: Getter) -> float | None:
-        """Seconds after which ``getter`` has to look again, though nothing wakes it."""
+        """Seconds after which ``getter`` has to check again, even without a wake-up."""
         now = monotonic()
         delays = [getter.deadline - now]
         turn = self._round_robin.delay(getter.consumer)
@@ -201,19 +202,19 @@ class Reservations(Generic[_T]):
         return None if delay == math.inf else delay
 
     def withdraw(self, getter: Getter) -> None:
-        """Let go of ``getter``: its reservation is the next one's."""
+        """Remove ``getter``: its reservation passes to the next one."""
         self._reserved.pop(getter, None)
         self._round_robin.leave(getter.consumer, getter)
         self.serve()
 
     def close(self, who: ConsumerKey) -> None:
-        """Forget ``who``; what it waits for is over."""
+        """Remove ``who``; its waits are over."""
         for getter in self._round_robin.close(self._round_robin.consumer(who)):
             self._wakes.add(getter)
         self.serve()
 
     def take_unreserved(self) -> tuple[_T] | None:
-        """Take an item that no getter waits for; None if there is none."""
+        """Take an item that is reserved for no getter; None if there is none."""
         self.forsake()
         self._polled = True
         return None if self._round_robin.waiting() else self._pop()
@@ -232,8 +233,8 @@ class Reservations(Generic[_T]):
             return math.inf
 
     def _pop(self, getter: Getter | None = None) -> tuple[_T] | None:
-        # The item before the reservation: a handler in between finds too few free, never too many;
-        # and no reservation that it could take back.
+        # The item before the reservation: a handler in between finds too few free items, never too
+        # many; and no reservation that it could revoke.
         if getter is not None:
             self._reserved[getter] = math.inf
         try:
@@ -258,10 +259,10 @@ class Reservations(Generic[_T]):
     # -- reserving -----------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Reserve what is there for those whose turn it is. Never inside itself."""
+        """Reserve the items for the getters that are next to be served. Not reentrant."""
         self._again = True
         while self._again and not self._serving:
-            # In this order: what comes in between the two lines does all of it.
+            # In this order: a handler that interrupts between the two lines does all of it.
             self._again = False
             self._serving = True
             try:
@@ -282,7 +283,7 @@ class Reservations(Generic[_T]):
             self._wakes.add(getter)
 
     def _take_back(self) -> None:
-        """Take the newest reservation back; its getter waits again."""
+        """Revoke the newest reservation; its getter waits again."""
         try:
             getter = list(self._reserved)[-1]
         except IndexError:
@@ -291,27 +292,27 @@ class Reservations(Generic[_T]):
         self._reserved.pop(getter, None)
 
     def _reclaim(self) -> bool:
-        """Take the oldest reservation back from a loop that does not run, as others wait."""
+        """Revoke the oldest reservation of a loop that does not run, as others wait."""
         getter = oldest(self._reserved)
         if getter is None:
             return False
         closed = getter.loop.is_closed()
         if not closed and monotonic() - self._reserved.get(getter, math.inf) < _STUCK_SECONDS:
             return False
-        if not closed:  # in line first: a finalizer in between takes it out of both
+        if not closed:  # queued first: a finalizer in between removes it from both
             self._round_robin.enqueue(getter.consumer, getter)
         self._reserved.pop(getter, None)
         return True
 
 
 class Capacity:
-    """The room for items in a queue, and the lines before it.
+    """The room for items in a queue, and the queues of putters waiting for it.
 
     Args:
-        size: How many items there may be; 0 for any number.
-        items: What there is.
-        lock: The owner's, an RLock. It guards the lines, and is held where nothing else is said.
-        wakes: Where putters are lined up that have to look again; the owner sends them.
+        size: How many items there may be; 0 for no limit.
+        items: The items.
+        lock: The owner's, an RLock. It guards the queues, and is held unless stated otherwise.
+        wakes: Where putters that have to check again are queued; the owner sends the wake-ups.
     """
 
     def __init__(
@@ -324,23 +325,23 @@ class Capacity:
         self._lines: dict[asyncio.AbstractEventLoop, deque[Waiter]] = {}
 
     def full(self) -> bool:
-        """Whether there is none."""
+        """Whether there is no room."""
         return 0 < self.size <= len(self._items)
 
     def free(self) -> bool:
-        """Whether there is some, and no putter waits for it."""
+        """Whether there is room that no putter waits for."""
         return not self._lines and not self.full()
 
     async def enter(self, admit: Callable[[], _T]) -> _T:
         """Call ``admit`` under the lock as soon as there is room. Not under the lock; any loop.
 
-        Cancelled, it has not called it.
+        If cancelled, it has not called it.
         """
         putter = Waiter()
         with self._lock:
             line = self._lines.get(putter.loop, deque())
             line.append(putter)
-            # Now, since a finalizer may have emptied and dropped it in between.
+            # Only now, since a finalizer may have emptied and dropped it in between.
             self._lines[putter.loop] = line
         try:
             while True:
@@ -358,20 +359,20 @@ class Capacity:
             self._wakes.send()
 
     def wake_first(self) -> None:
-        """Have the first putter of each loop look, if there is room."""
+        """Make the first putter of each loop check, if there is room."""
         if self._lines and not self.full():
             for line in list(self._lines.values()):
                 if line:
                     self._wakes.add(line[0])
 
     def lose(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Forget the putters on ``loop``: it is closed."""
+        """Remove the putters on ``loop``: it is closed."""
         self._lines.pop(loop, None)
         self.wake_first()
 
     def _leave(self, putter: Waiter) -> None:
         line = self._lines.get(putter.loop)
-        if line is not None:  # else its loop is lost
+        if line is not None:  # else its loop was removed
             line.remove(putter)
             if not line:
                 del self._lines[putter.loop]

@@ -1,8 +1,8 @@
-"""OutputStream: ``async for`` over what an agent puts out.
+"""OutputStream: ``async for`` over the output of an agent.
 
-A class rather than an async generator: a generator is over for good once one of its steps was
-cancelled or timed out, it cannot be waited for by two tasks, and what it holds is let go of when
-its loop finds the time.
+A class rather than an async generator: a generator is finished for good once one of its steps was
+cancelled or timed out, two tasks cannot wait for it, and what it holds is released only when its
+loop gets to it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class OutputStream(AsyncIterator[_T]):
     """The items of an `OutputQueue` until a run ends; made by `OutputQueue.stream`.
 
     It is one consumer, whichever tasks iterate. A step that is cancelled or timed out has taken
-    nothing, and the stream goes on with the next. One that is let go of is forgotten; `aclose`
-    does that at once.
+    nothing, and the stream continues with the next one. A dropped stream is removed eventually;
+    `aclose` does that at once.
 
     Args:
-        get: Gets the next item for the consumer that it is called with.
-        close: Forgets the consumer that it is called with.
+        get: Gets the next item for the consumer passed to it.
+        close: Removes the consumer passed to it.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class OutputStream(AsyncIterator[_T]):
         return self
 
     async def __anext__(self) -> _T:
-        """Get the next item. Any loop. Cancelled, it has taken nothing.
+        """Get the next item. Any loop. If cancelled, it has taken nothing.
 
         Raises:
             StopAsyncIteration: The run has ended, or the stream was closed.
@@ -62,6 +62,6 @@ class OutputStream(AsyncIterator[_T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the stream, also for those who wait for its next item. Any loop; never waits."""
+        """End the stream, also for tasks waiting for its next item. Any loop; never waits."""
         self._done = True
         self._close(self)
