@@ -22,7 +22,7 @@ def print_stderr(text: str) -> None:
 
 
 def discard_stderr_buffer() -> None:
-    """Let go of what standard error has not taken. The last thing before the program ends.
+    """Discard what standard error has not accepted. The last thing before the program ends.
 
     It stays in the stream's buffer otherwise, and the interpreter, which flushes that at exit,
     would make 120 of the exit status.

@@ -1,9 +1,9 @@
-"""URLs of servers: what can be read in one way only, and what of them may be shown.
+"""URLs of servers: refusing ambiguous ones, and hiding what must not be shown of them.
 
-The passwords in them are other people's, often generated, and often not escaped. A character that
-ends a part of the URL too early turns the rest of a password into a host, a port, a path or an
-option, and these are what parsers name in their errors. So a URL is refused here, before a parser
-sees it, where part of a password may have become something else; the error names none of it.
+Passwords in them are often generated, and often not escaped. A character that ends a part of the
+URL too early turns the rest of a password into a host, a port, a path or an option, and parsers
+name these in their errors. So a URL is refused here, before a parser sees it, if part of a password
+may have become something else; the error quotes none of it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _REMEDY = (
 
 
 def check_address(url: str) -> None:
-    """Refuse the URL of a server that can be read in more than one way.
+    """Refuse the URL of a server if it is ambiguous.
 
     Raises:
-        InvalidArgumentError: It can, or is no URL; nothing of it but its scheme is repeated.
+        InvalidArgumentError: It is, or is not a URL; only its scheme is quoted.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -58,7 +58,7 @@ def check_address(url: str) -> None:
 
 
 def masked(url: str) -> str:
-    """Return a URL without what may be a password or part of one: too little before too much."""
+    """Return a URL without what may be (part of) a password: too little before too much."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         name, colon, rest = url.partition(":")
@@ -68,7 +68,7 @@ def masked(url: str) -> str:
     user, at, place = rest.rpartition("@")
     if at:
         name = _USER_END.split(user, maxsplit=1)[0]
-        # A name alone may be a password, where the : before it was forgotten.
+        # A lone name may be a password, if the : before it was forgotten.
         known = name != user or scheme.startswith("postgres")
         user = f"{name if known else _MASK}{'' if name == user else ':' + _MASK}@"
         return f"{scheme}://{user}{place}"
@@ -79,7 +79,7 @@ def masked(url: str) -> str:
 
 
 def with_password(url: str, password: str) -> str:
-    """Return a URL that has no password with this one, which is escaped."""
+    """Return a URL that has no password with this one added, escaped."""
     scheme, _, rest = url.partition("://")
     authority, _, _ = _parts(rest)
     user, _, _ = authority.rpartition("@")
@@ -87,12 +87,12 @@ def with_password(url: str, password: str) -> str:
 
 
 def may_be_quoted(url: str) -> bool:
-    """Whether a parser's error about the options of a URL may be shown: none can be a password."""
+    """Whether a parser's error about the URL's options may be shown: none can be a password."""
     return _PASSWORD.search(url) is None
 
 
 def has_password(url: str) -> bool:
-    """Whether there is one in the URL."""
+    """Whether the URL has a password."""
     rest = url.partition("://")[2]
     return ":" in _parts(rest)[0].rpartition("@")[0] or _PASSWORD.search(rest) is not None
 

@@ -7,7 +7,7 @@ watching, blocking callers) is built once on top of it, in `rxlanggraph.state.ba
 Rules for every backend, cited by number below and in the conformance suite:
 
 1. **Atomic.** Each method takes effect as a whole or not at all, in one step on the server,
-   whatever else is called at the same time, from this process or another. Get-then-set is no step.
+   whatever else is called concurrently, from this process or another. Get-then-set is not a step.
 2. **The server's clock.** Times to live, leases and delays are measured where the data is, never
    by comparing clocks of two callers. All durations are seconds, as floats.
 3. **One counter.** Versions of keys and tokens of locks and claims are drawn from one counter per
@@ -25,21 +25,22 @@ Rules for every backend, cited by number below and in the conformance suite:
    the server is back, so is the backend, by itself. What the server refuses for reasons of its
    own, with no effect (deadlock, serialization failure, busy), the backend repeats itself.
 7. **Cancellation.** A call that is cancelled has taken effect as a whole or not at all (which, is
-   unknown), and leaves nothing behind: no task, no connection taken, no open transaction. Of
-   `task_claim` more is known: cancelled once it has claimed nothing when it raises. Cancelled again
-   meanwhile, or with all other tasks of the loop, or while the state is closed in haste, or where
-   the server does not come back, what it claimed comes back with its lease. Where a call cannot
-   be called back, `rxlanggraph.state.retry.run_shielded` has it give back what it has claimed.
+   unknown), and leaves nothing behind: no task, no connection in use, no open transaction.
+   `task_claim` guarantees more: if cancelled once, it has claimed nothing when it raises. If it is
+   cancelled again meanwhile, or with all other tasks of the loop, or while the state is closed in
+   haste, or if the server does not come back, the claimed task comes back when its lease ends. If a
+   call cannot be withdrawn, `rxlanggraph.state.retry.run_shielded` makes it give back what it has
+   claimed.
 8. **One loop.** Methods are called on the loop that opened the backend, by any number of tasks at
    once. After `close` none is called.
-9. **Short.** However much there is, no call holds up the others of the same server for longer than
-   a fraction of a second. What concerns any number of tasks is therefore done in steps and read in
-   pages: each deals with `MOST_AT_ONCE` tasks at the most, each is atomic by itself, others go on
-   between two of them, and a call after a crash finishes what was left. Callers
-   name at most so many keys or ids in one call.
+9. **Short.** However much there is, no call delays the others of the same server for longer than a
+   fraction of a second. Operations on any number of tasks are therefore done in steps and read in
+   pages: each handles at most `MOST_AT_ONCE` tasks, each is atomic by itself, other calls proceed
+   between two of them, and a call after a crash finishes what was left. Callers name at most that
+   many keys or ids in one call.
 10. **What has ended is forgotten.** Nothing is kept for ever of a key that is gone, of a lock whose
-   lease is over, or of a queue without tasks: a later write of somebody else sweeps it away. A
-   fence outlives its key by `FENCE_KEPT` seconds, and is forgotten then.
+    lease is over, or of a queue without tasks: a later write by any caller sweeps it away. A fence
+    outlives its key by `FENCE_KEPT` seconds, and is then forgotten.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ TaskState = Literal["waiting", "claimed", "completed", "dead"]
 COMPLETED: tuple[TaskState, ...] = ("completed",)
 # Tasks in one step (rule 9): some hundredths of a second on every server. A guess.
 MOST_AT_ONCE: Final = 500
-# Seconds (rule 10): a week, longer than a writer stands still that goes on as if nothing happened
-# (a suspended laptop over a holiday). A guess.
+# Seconds (rule 10): a week, longer than a writer may be suspended and then continue as if nothing
+# had happened (a laptop over a holiday). A guess.
 FENCE_KEPT: Final = 7 * 86400.0
 
 _T = TypeVar("_T")
@@ -90,7 +91,7 @@ _T = TypeVar("_T")
 
 
 class Versioned(NamedTuple):
-    """A value, and the version to hand to ``compare_and_set``.
+    """A value, and the version to pass to ``compare_and_set``.
 
     Attributes:
         value: The JSON value; None also where there is no such key.
@@ -103,15 +104,15 @@ class Versioned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One item of work for ``add_tasks``, with more to say than its value.
+    """One item of work for ``add_tasks``, with options.
 
     Attributes:
         item: The JSON value to work on.
-        key: Makes adding idempotent: while the queue knows a task of this key, in whatever state,
+        key: Makes adding idempotent: while the queue has a task with this key, in whatever state,
             it is not added again.
         priority: Higher ones are claimed first; any 32-bit integer.
         delay: Seconds before it may be claimed.
-        thread_id: Items of one thread are worked on one at a time, in the order of their adding.
+        thread_id: Items of one thread are processed one at a time, in the order of their adding.
     """
 
     item: Any
@@ -132,9 +133,9 @@ class DeadLetter:
         key: Its key, if it has one.
         thread_id: Its thread, if it has one.
         attempts: How often it was claimed.
-        worker: Who had it last.
-        error: What its last attempt failed with; for an exception a mapping of ``type`` and
-            ``message``, which also tells of a lease that expired.
+        worker: The worker that claimed it last.
+        error: The error of its last attempt; for an exception a mapping of ``type`` and
+            ``message``, as also for a lease that expired.
     """
 
     id: str
@@ -158,8 +159,8 @@ class QueueStats:
         claimed: In work, under a lease that holds.
         completed: Done, and not purged yet.
         dead: In the dead-letter queue.
-        expired: Those of the dead whose last claim expired: no worker was left to say why.
-        by_worker: How many of the claimed each worker has.
+        expired: Dead tasks whose last claim expired: no worker was left to report an error.
+        by_worker: How many claimed tasks each worker has.
     """
 
     waiting: int = 0
@@ -171,7 +172,7 @@ class QueueStats:
     by_worker: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
-# -- what a backend gets and gives -----------------------------------------------------------------
+# -- arguments and results of a backend ------------------------------------------------------------
 
 
 class StoredValue(NamedTuple):
@@ -262,7 +263,7 @@ class Step(NamedTuple):
 
 
 class Backend(Protocol):
-    """What a store of shared state has to do. The rules are at the top of the module.
+    """A store of shared state. The rules are at the top of the module.
 
     Methods marked *repeatable* have the same effect when called again with the same arguments
     after a call that ended in doubt; the callers of a backend repeat those, and no others.
@@ -315,13 +316,13 @@ class Backend(Protocol):
         lost: the lease begins anew, with the same token.
 
         Returns:
-            The token: a new number of the counter (rule 3). None: somebody else holds it.
+            The token: a new number of the counter (rule 3). None: another owner holds the lock.
         """
 
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
-        """Let the lease begin anew; False if ``token`` does not hold it (any more). Repeatable.
+        """Renew the lease; False if ``token`` does not hold the lock (any more). Repeatable.
 
-        An expired lease is lost, also if the lock is still free.
+        An expired lease is lost, even if the lock is still free.
         """
 
     async def lock_release(self, key: str, token: int) -> bool:
@@ -360,13 +361,13 @@ class Backend(Protocol):
         priority, and of those the one that was added first. A task that goes back to
         waiting keeps its place in that order.
 
-        Never waits for tasks to come, nor for other callers that claim (skip locked). Of a
-        call that ended in doubt the task comes back when its lease is over; of one that is
-        cancelled, before it raises (rule 7).
+        Never waits for tasks to come, nor for other callers that claim (skip locked). If a call
+        ended in doubt, its task comes back when the lease is over; if it is cancelled, before it
+        raises (rule 7).
         """
 
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
-        """Let the lease begin anew; False if ``token`` is not current. Repeatable.
+        """Renew the lease; False if ``token`` is not current. Repeatable.
 
         A task that was swept back to waiting is claimed again by it, as the same attempt.
         """
@@ -453,7 +454,7 @@ class Backend(Protocol):
     # -- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Let go of all connections. Idempotent; also where the server is gone."""
+        """Release all connections. Idempotent; works even if the server is gone."""
 
 
 class ImmediateBackend(Backend, Protocol):

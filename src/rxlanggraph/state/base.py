@@ -28,7 +28,7 @@ class BaseState(KeyOperations, LockOperations, QueueOperations):
             not say.
 
     Raises:
-        InvalidTypeError, InvalidArgumentError: ``max_attempts`` is no number of attempts.
+        InvalidTypeError, InvalidArgumentError: ``max_attempts`` is not a valid number of attempts.
     """
 
     def __init__(self, backend: Backend, *, max_attempts: int = 5) -> None:
@@ -49,11 +49,11 @@ class BaseState(KeyOperations, LockOperations, QueueOperations):
         return self._client.loop
 
     async def aclose(self) -> None:
-        """Close the state: refuse new calls, stop heartbeats and watchers, let go of the server.
+        """Close the state: refuse new calls, stop heartbeats and watchers, disconnect.
 
-        On the loop. Waits for calls that are on their way; who waits for a lock or for an item
-        gets StateClosedError. Leases and claims that are open end by themselves, as those of a
-        process that died. Idempotent. Cancelled, it closes without waiting for others' calls.
+        On the loop. Waits for calls that are under way; waits for a lock or an item end with
+        StateClosedError. Open leases and claims expire, as those of a process that died.
+        Idempotent. If cancelled, it closes without waiting for other calls.
 
         Raises:
             WrongThreadError: This is not the loop that opened the state, which stays as it is.

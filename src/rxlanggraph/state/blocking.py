@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class _Blocking:
-    """What blocks while the loop of a state does something."""
+    """Blocks the calling thread while the loop of a state executes a coroutine."""
 
     def __init__(self, state: BaseState) -> None:
         self._state = state
@@ -58,7 +58,7 @@ class SyncTransaction(_Blocking):
 
 
 class SyncClaim(_Blocking):
-    """A `Claim` for one thread; what it has, the attributes of `Claim` say."""
+    """A `Claim` for one thread; for its attributes see `Claim`."""
 
     def __init__(self, state: BaseState, claim: Claim) -> None:
         super().__init__(state)
@@ -73,7 +73,7 @@ class SyncClaim(_Blocking):
         self.token = claim.token
 
     def __repr__(self) -> str:
-        """As that of the `Claim`."""
+        """Same as for the `Claim`."""
         return repr(self._claim)
 
     @property
@@ -115,10 +115,9 @@ class SyncState(_Blocking):
     """The methods of a `State`, with the same arguments and errors, for any other thread.
 
     Each blocks until the loop of the state has done it; no second loop is made, and the thread
-    holds no lock meanwhile. Besides the errors of the method, each raises BlockingCallError on
-    the loop's own thread, and LoopUnavailableError where the loop does not run any more.
-    Interrupted (Ctrl-C), the call is cancelled on the loop. Functions given to it run in the
-    calling thread.
+    holds no lock meanwhile. Besides the errors of the method, each raises BlockingCallError on the
+    loop's own thread, and LoopUnavailableError if the loop no longer runs. If interrupted (Ctrl-C),
+    the call is cancelled on the loop. Functions passed to it run in the calling thread.
     """
 
     # -- values ------------------------------------------------------------------------------
@@ -221,7 +220,8 @@ class SyncState(_Blocking):
     ) -> list[str]:
         """Do what `State.add_tasks` does, blocking."""
         if isinstance(items, Iterator):
-            # What makes them runs here, not on the loop; and no further than to be too many.
+            # The iterable is consumed here, not on the loop; and only until there are too many
+            # items.
             items = list(islice(items, MOST_ITEMS + 1))
         return self._run(self._state.add_tasks(queue, items, max_attempts=max_attempts))
 

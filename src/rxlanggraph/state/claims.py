@@ -1,9 +1,9 @@
-"""Work that is shared: added once, claimed by one at a time, completed exactly once.
+"""Shared work: added once, claimed by one worker at a time, completed exactly once.
 
-At least once is how often an item is worked on: a worker that dies, or stands for longer than its
-lease, has its item taken by another. Exactly once is how often it is completed: the claim of the
-slow worker is no longer current, and what it says is refused. Effects outside the state are to be
-made idempotent by ``claim.id``, or fenced by ``claim.token``.
+An item is processed at least once: if a worker dies, or is suspended for longer than its lease,
+another worker claims its item. It is completed exactly once: the claim of the slow worker is no
+longer current, and its result is refused. Make effects outside the state idempotent with
+``claim.id`` as the key, or fence them with ``claim.token``.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Claim:
 
     While it is open, its lease is renewed in the background; `complete`, `fail` or `release` end
     it. ``async with claim:`` completes it at the end of the block, and fails it if an exception
-    leaves the block, unless that was done inside. What is cancelled in the block is released: the
-    attempt does not count. A claim that is dropped without an end is renewed no more.
+    leaves the block, unless it was ended inside. Cancellation inside the block releases it: the
+    attempt does not count. A claim that is dropped without an end is no longer renewed.
 
-    Used on the loop of its state; `lost` and the attributes by any thread.
+    Used on the loop of its state; `lost` and the attributes from any thread.
 
     Attributes:
         id: The task's, as ``add_tasks`` returned it.
@@ -45,7 +45,7 @@ class Claim:
         key: The task's key, if it has one.
         thread_id: The task's thread, if it has one.
         attempt: How often the task has been claimed, this time included.
-        worker: Who has claimed it.
+        worker: The worker that claimed it.
         token: Larger than that of every earlier claim; fences writes, as that of a `Lease` does.
     """
 
@@ -78,24 +78,24 @@ class Claim:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is over, as far as can be told here. Any thread; never blocks.
+        """Whether the lease is over, as far as can be known here. Any thread; never blocks.
 
-        Somebody else may have the item by now; nothing is interrupted by it. If not,
-        a later heartbeat may win it back.
+        Another worker may have the item by now; nothing is interrupted by that. If none has it, a
+        later heartbeat may win it back.
         """
         return self._heartbeat.lost
 
     async def complete(self, result: Any = None) -> None:
         """Complete the task, with a JSON value as its result.
 
-        Cancelled, it is completed all the same, or the claim is still open.
+        If cancelled, it has been completed nevertheless, or the claim is still open.
 
         Raises:
-            LeaseLostError: Somebody else has claimed it since, or it is dead or purged: this
+            LeaseLostError: Another worker has claimed it since, or it is dead or purged: this
                 result does not count.
-            InvalidTypeError: ``result`` is no JSON value.
+            InvalidTypeError: ``result`` is not a JSON value.
             UsageError: The claim has ended already.
-            StateUnavailableError: The server gives no answer; the claim stays open.
+            StateUnavailableError: The server does not answer; the claim stays open.
         """
         client, text = self._client, encode(result)
         await self._finish(
@@ -108,18 +108,18 @@ class Claim:
     async def fail(self, error: Any, retry_in: float | None = None, *, final: bool = False) -> None:
         """End the attempt: the task waits for another one, or is dead if that was the last.
 
-        Cancelled, it has failed all the same, or the claim is still open.
+        If cancelled, it has failed nevertheless, or the claim is still open.
 
         Args:
             error: An exception, or a JSON value; kept, and shown among the dead letters.
             retry_in: Seconds until it may be claimed again; None: at once.
-            final: Another attempt would fail too: it is dead, however many are left.
+            final: Another attempt would fail too: it is dead, however many attempts are left.
 
         Raises:
-            LeaseLostError: Somebody else has claimed it since, or it is dead or purged.
-            InvalidTypeError, InvalidArgumentError: An argument that cannot be.
+            LeaseLostError: Another worker has claimed it since, or it is dead or purged.
+            InvalidTypeError, InvalidArgumentError: An argument is invalid.
             UsageError: The claim has ended already.
-            StateUnavailableError: The server gives no answer; the claim stays open.
+            StateUnavailableError: The server does not answer; the claim stays open.
         """
         client, text = self._client, encode(error_value(error))
         at_once = 0.0 if retry_in is None else check_seconds("retry_in", retry_in, zero=True)
@@ -144,16 +144,16 @@ class Claim:
         )
 
     async def extend(self, lease: float | None = None) -> None:
-        """Let the lease begin anew now; heartbeats do this by themselves.
+        """Renew the lease now; heartbeats do this by themselves.
 
         Args:
             lease: Seconds that it lasts from now on; None: as before.
 
         Raises:
-            LeaseLostError: Somebody else has claimed it since, or it is dead or purged.
-            InvalidTypeError, InvalidArgumentError: ``lease`` is no duration.
+            LeaseLostError: Another worker has claimed it since, or it is dead or purged.
+            InvalidTypeError, InvalidArgumentError: ``lease`` is not a duration.
             UsageError: The claim has ended already.
-            StateUnavailableError: The server gives no answer.
+            StateUnavailableError: The server does not answer.
         """
         self._check_open("extended")
         seconds = None if lease is None else check_seconds("lease", lease)
@@ -181,7 +181,8 @@ class Claim:
         try:
             await (self.fail(exc) if isinstance(exc, Exception) else self.release())
         except (StateError, ClosedError, InvalidArgumentError) as error:
-            # The error of the block is the one to go on; the task comes back with its lease.
+            # The error of the block is the one to propagate; the task comes back when its lease
+            # ends.
             exc.add_note(f"and its claim could not be ended: {error}")
 
     def _renew(self, seconds: float) -> Awaitable[bool]:
@@ -193,7 +194,7 @@ class Claim:
     async def _finish(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
         self._client.check_open()
         self._check_open(end)
-        # Set at once, so that of two tasks that end the claim at the same time one is told so.
+        # Set at once, so that the second of two tasks that end the claim concurrently is told so.
         self._end = end
         await run_shielded(self._end_it(end, call))
 

@@ -1,6 +1,6 @@
-"""One opened backend: how it is called, what helps in the background, and how it ends.
+"""One opened backend: calls to it, background tasks, and closing.
 
-Confined to the loop that opened it; so no field here has a lock.
+Confined to the loop that opened it, so no field here has a lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["BackendClient"]
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
-# What a forked child is told, and to do instead.
+# The error message in a forked child, and the remedy.
 _LEFT: Final = ("this state", "open the same URL here")
 
 
@@ -52,7 +52,7 @@ class BackendClient:
         """Refuse a call that cannot be made here or now.
 
         Raises:
-            WrongProcessError: The state was opened in the process that this was forked from.
+            WrongProcessError: The state was opened in the process that this one was forked from.
             WrongThreadError: This is not the loop that opened the state.
             StateClosedError: The state is closed.
         """
@@ -75,12 +75,12 @@ class BackendClient:
         *args: *_Args,
         repeatable: bool = False,
     ) -> _T:
-        """Call the backend; again if the server is away and the call certainly had no effect.
+        """Call the backend; repeat if the server is away and the call certainly had no effect.
 
         Args:
-            method: Of the backend.
+            method: A method of the backend.
             args: Its arguments.
-            repeatable: Twice does the same as once: again if the server is away, in any case.
+            repeatable: Idempotent: repeated if the server is away, in any case.
         """
         self.check_open()
         self._calls += 1
@@ -122,7 +122,7 @@ class BackendClient:
     # -- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Refuse new calls, end the helpers, let calls end, close the backend. Idempotent.
+        """Refuse new calls, end background tasks, let calls end, close the backend. Idempotent.
 
         Raises:
             WrongThreadError: This is not the loop that opened the state; nothing was done.

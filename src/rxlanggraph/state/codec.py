@@ -1,4 +1,4 @@
-"""JSON values, names and numbers: what may be stored, refused before anything is sent."""
+"""JSON values, names and numbers: what cannot be stored is refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _SCALARS = (float, bool, type(None))
 def encode(value: Any) -> str:
     """Return ``value`` as JSON text, in ASCII. Any thread; never blocks.
 
-    A value is JSON if it comes back equal: so a tuple, a mapping with keys that are no strings
-    or a NaN is refused, instead of coming back as something else.
+    A value is JSON if it comes back equal: so a tuple, a mapping with keys that are not strings or
+    a NaN is refused, instead of coming back as something else.
 
     Raises:
-        InvalidTypeError: ``value`` is no JSON value.
+        InvalidTypeError: ``value`` is not a JSON value.
     """
     try:
         if type(value) is int:
@@ -71,7 +71,7 @@ def decode(text: str | None) -> Any:
     """Return the value of a JSON text; None of None. Any thread; never blocks."""
     if text is None:
         return None
-    # json.loads looks for blanks around it, and does so for longer than it reads most values.
+    # json.loads checks for surrounding blanks, which takes longer than reading most values.
     try:
         value, end = _DECODER.raw_decode(text)
     except ValueError:
@@ -90,11 +90,11 @@ def error_value(error: Any) -> Any:
 
 
 def check_name(argument: str, name: object) -> str:
-    """Return ``name``, of a key, queue, worker, thread or id, if it can be one.
+    """Return ``name``, of a key, queue, worker, thread or id, if it is valid.
 
     Raises:
-        InvalidTypeError: It is no string.
-        InvalidArgumentError: It is empty, too long, or has characters that not all servers take.
+        InvalidTypeError: It is not a string.
+        InvalidArgumentError: It is empty, too long, or has characters that not all servers accept.
     """
     if not isinstance(name, str):
         raise InvalidTypeError(f"{argument} must be a string, not {_short(name)}")
@@ -110,11 +110,12 @@ def check_name(argument: str, name: object) -> str:
 
 
 def check_names(argument: str, names: object) -> frozenset[str]:
-    """Return ``names`` as a set, if they are several strings that can be names, or none.
+    """Return ``names`` as a set, if they are a collection of valid names, perhaps empty.
 
     Raises:
-        InvalidTypeError: It is one string, or no collection, or has something else than strings.
-        InvalidArgumentError: One of them cannot be a name.
+        InvalidTypeError: It is one string, or not a collection, or contains other types than
+            strings.
+        InvalidArgumentError: One of them is not a valid name.
     """
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InvalidTypeError(f"{argument} must be a list of strings, not {_short(names)}")
@@ -133,10 +134,10 @@ def _encodable(name: str) -> bool:
 
 
 def check_integer(argument: str, value: object, bits: int = 64) -> int:
-    """Return ``value`` if it is a whole number of so many bits, its sign included.
+    """Return ``value`` if it is a whole number of at most so many bits, including its sign.
 
     Raises:
-        InvalidTypeError: It is no integer (a bool is none).
+        InvalidTypeError: It is not an integer (a bool is not one).
         InvalidArgumentError: It is too large.
     """
     if type(value) is not int:
@@ -152,7 +153,7 @@ def check_attempts(argument: str, value: object) -> int:
     """Return ``value`` if it is a number of attempts: 1 or more.
 
     Raises:
-        InvalidTypeError: It is no integer.
+        InvalidTypeError: It is not an integer.
         InvalidArgumentError: It is less than 1, or too large.
     """
     number = check_integer(argument, value, bits=32)
@@ -162,10 +163,10 @@ def check_attempts(argument: str, value: object) -> int:
 
 
 def check_token(token: Any) -> int | None:
-    """Return the number of a fencing token: of a lease, of a claim, or as it is; None of None.
+    """Return the number of a fencing token: of a lease, of a claim, or itself; None for None.
 
     Raises:
-        InvalidTypeError: It is nothing of these.
+        InvalidTypeError: It is none of these.
         InvalidArgumentError: It is too large.
     """
     return None if token is None else check_integer("token", getattr(token, "token", token))
@@ -175,8 +176,8 @@ def check_seconds(argument: str, value: object, *, zero: bool = False) -> float:
     """Return ``value`` if it is a duration: more than 0 (or 0 with ``zero``), 100 years at most.
 
     Raises:
-        InvalidTypeError: It is no number.
-        InvalidArgumentError: It is out of that range.
+        InvalidTypeError: It is not a number.
+        InvalidArgumentError: It is out of range.
     """
     seconds = _number(argument, value)
     if not 0 <= seconds <= _LONGEST_TIME or (seconds == 0 and not zero):
@@ -191,8 +192,8 @@ def check_wait(value: object) -> float:
     """Return how long to wait: 0 or more, infinity allowed.
 
     Raises:
-        InvalidTypeError: It is no number.
-        InvalidArgumentError: It is negative or no number at all.
+        InvalidTypeError: It is not a number.
+        InvalidArgumentError: It is negative or NaN.
     """
     seconds = _number("wait", value)
     if not seconds >= 0:
@@ -213,10 +214,10 @@ def _number(argument: str, value: object) -> float:
 
 
 def check_function(argument: str, value: object) -> None:
-    """Refuse what cannot be called.
+    """Refuse a value that is not callable.
 
     Raises:
-        InvalidTypeError: ``value`` is no function.
+        InvalidTypeError: ``value`` is not a function.
     """
     if not callable(value):
         raise InvalidTypeError(f"{argument} must be a function, not {_short(value)}")
@@ -225,6 +226,6 @@ def check_function(argument: str, value: object) -> None:
 def _short(value: object) -> str:
     try:
         text = repr(value)
-    except Exception:  # a broken repr, or too deep for one: the type has to do
+    except Exception:  # a broken repr, or too deep: show the type instead
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= 100 else f"{text[:100]}..."

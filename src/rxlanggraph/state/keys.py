@@ -36,11 +36,11 @@ _T = TypeVar("_T")
 class KeyOperations:
     """The part of a `State` that keeps values.
 
-    What is true of every method: it is called on the loop of the state and awaits the server.
-    Cancelled, it has taken effect as a whole or not at all. It raises InvalidTypeError or
-    InvalidArgumentError, before anything is sent, for a key, value or number that cannot be;
-    StateUnavailableError if the server gives no answer; StateClosedError after the end;
-    WrongThreadError on another loop.
+    For every method: it is called on the loop of the state and awaits the server. If cancelled, it
+    has taken effect as a whole or not at all. It raises InvalidTypeError or InvalidArgumentError,
+    before anything is sent, for an invalid key, value or number; StateUnavailableError if the
+    server does not answer; StateClosedError once the state is closed; WrongThreadError on another
+    loop.
 
     ``token`` of a write is the lease of a lock, a claim, or the number of its token: each key
     remembers the highest token that has written it, and refuses a lower one (StaleTokenError), in
@@ -49,9 +49,9 @@ class KeyOperations:
 
     def __init__(self, client: BackendClient) -> None:
         self._client = client
-        # Where one value is read and replaced without awaiting.
+        # If one value can be read and replaced without awaiting.
         self._immediate = as_immediate(client.backend)
-        # Of those that update a key here: they would only overtake each other.
+        # Updates of one key by this state: run concurrently, they would only conflict.
         self._updates: UpdateQueue[StoredValue] = UpdateQueue()
 
     async def get(self, key: str) -> Versioned:
@@ -124,11 +124,11 @@ class KeyOperations:
     async def increment_counter(self, key: str, by: int = 1, *, token: Any = None) -> int:
         """Add ``by`` to the integer under ``key`` (0 if there is none); return the sum.
 
-        One step on the server: of a hundred callers each one counts. A write like any other: the
-        version grows, the time to live stays.
+        One step on the server: each one of a hundred concurrent calls counts. A write like any
+        other: the version grows, the time to live is kept.
 
         Raises:
-            InvalidTypeError: Also if the value is no integer; nothing was changed.
+            InvalidTypeError: Also if the value is not an integer; nothing was changed.
             InvalidArgumentError: Also if the sum would not fit into 64 bits; nothing was changed.
             StaleTokenError: ``token`` is too old; nothing was changed.
         """
@@ -150,13 +150,13 @@ class KeyOperations:
         """Set ``key`` to ``fn(value)``; again, from the new value, if it was changed meanwhile.
 
         Between attempts there are random, growing pauses. Nothing is locked while ``fn`` runs; but
-        updates of the same state wait up to a second for those before them, in order, rather than
-        overtake each other; and begin from what the one before has written.
+        updates through the same state wait up to a second for those before them, in order, rather
+        than conflict; and start from the value that the previous one has written.
 
         Args:
             key: The key.
-            fn: Gets the value (None if there is none), returns the new one; sync or async. May be
-                called several times; what it raises ends the update.
+            fn: Takes the value (None if there is none), returns the new one; sync or async. May be
+                called several times; an exception ends the update.
             attempts: How often to try.
             ttl: As in `set`.
             token: See the class.
@@ -165,7 +165,8 @@ class KeyOperations:
             The value that was written.
 
         Raises:
-            ContentionError: Somebody else was faster each time; nothing was written.
+            ContentionError: The value was changed concurrently on every attempt; nothing was
+                written.
             StaleTokenError: ``token`` is too old; nothing was written.
         """
         check_name("key", key)
@@ -233,15 +234,15 @@ class KeyOperations:
     async def transact(self, fn: Callable[[Transaction], _T], attempts: int = 10) -> _T: ...
 
     async def transact(self, fn: Callable[[Transaction], Any], attempts: int = 10) -> Any:
-        """Run ``fn`` in a `transaction`, again while others are faster; return what it returned.
+        """Run ``fn`` in a `transaction`, again after each conflict; return what it returned.
 
         Args:
-            fn: Gets the transaction; sync or async. May be called several times; what it raises
-                ends the whole, with nothing written.
+            fn: Takes the transaction; sync or async. May be called several times; an exception ends
+                the whole call, with nothing written.
             attempts: How often to try, with random, growing pauses.
 
         Raises:
-            ContentionError: Somebody else was faster each time; nothing was written.
+            ContentionError: Every attempt met a conflict; nothing was written.
             StaleTokenError: A token is too old; nothing was written.
         """
         check_function("fn", fn)
@@ -260,9 +261,9 @@ class KeyOperations:
     def watch(self, key: str, interval: float = 0.2) -> Observable[Versioned]:
         """Return the versions of ``key`` as an Observable: the current one, then newer ones.
 
-        May be made, subscribed to and disposed of by any thread; items come on the loop's. It may
-        skip versions, never repeats one and never goes back; that a key is gone is not told.
-        Writes through this state are seen at once, those of others after ``interval`` seconds.
+        May be made, subscribed to and disposed of from any thread; items arrive on the loop's
+        thread. It may skip versions, never repeats one and never goes back; deletion of the key is
+        not reported. Writes through this state are seen at once, others after ``interval`` seconds.
 
         It completes when the state is closed, and ends with the error if the server is gone.
         """

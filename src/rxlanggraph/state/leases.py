@@ -1,4 +1,4 @@
-"""Leases that are renewed for as long as somebody holds them."""
+"""Leases that are renewed in the background while they are held."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ class Renewable(Protocol):
     """A lease and its owner: what a `Heartbeat` renews."""
 
     def _renew(self, seconds: float) -> Awaitable[bool]:
-        """Ask the server to let the lease last so long from now; false if it says no."""
+        """Ask the server to renew the lease for ``seconds`` from now; False if it refuses."""
 
 
 class Heartbeat:
     """Renews one lease after each third of it, on the loop of its state.
 
-    Between two renewals there is only a deadline of a `SharedTimer`, no task. The owner is known
-    weakly: a claim that was dropped unfinished is renewed no more, so that its task comes back.
+    Between two renewals there is only a deadline of a `SharedTimer`, no task. The owner is held
+    weakly: a claim that was dropped unfinished is no longer renewed, so its task comes back.
 
-    `lost` may be read by any thread; all else is confined to the loop.
+    `lost` may be read from any thread; everything else is confined to the loop.
 
     Args:
         client: The state's.
-        owner: Who has the lease.
+        owner: The holder of the lease.
         lease: How many seconds it lasts.
-        began: When the call that took it was made, in the loop's time.
+        began: When the call that acquired it was made, in the loop's time.
     """
 
     # There are as many as claims, and a dictionary of each would be one more for the collector.
@@ -61,15 +61,15 @@ class Heartbeat:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is over, as far as can be told here. Any thread; never blocks.
+        """Whether the lease is over, as far as can be known here. Any thread; never blocks.
 
-        The server said so, or for all of its length nothing was heard of the server. It is counted
-        from before the server was asked, so this never comes later than the server's view.
+        The server said so, or was not heard of for the whole length of the lease. That is counted
+        from before the server was asked, so this is never later than the server's view.
         """
         return self._refused or self._client.loop.time() >= self._until
 
     async def renew(self, owner: Renewable, lease: float | None = None) -> bool:
-        """Renew now; ``lease`` becomes the length from now on. False if the server says no."""
+        """Renew now; ``lease`` becomes the length from now on. False if the server refuses."""
         began = self._client.loop.time()
         length = self._lease if lease is None else lease
         held = await owner._renew(length)
@@ -82,26 +82,26 @@ class Heartbeat:
         return held
 
     def resume(self) -> None:
-        """Go on after `halt`."""
+        """Continue after `halt`."""
         if not self._refused:
             self._beating = True
             self._beat_at(self._until - self._lease * 2 / 3)
 
     def halt(self) -> None:
-        """Beat no more; a renewal on its way is cancelled."""
+        """Stop renewing; a renewal under way is cancelled."""
         self._beating = False
         self._client.timer.discard(self)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
     async def stop(self) -> None:
-        """`halt`, and wait until nothing is on its way."""
+        """`halt`, and wait until no renewal is under way."""
         self.halt()
         if self._task is not None:
             await asyncio.wait([self._task])
 
     def on_deadline(self) -> None:
-        """Begin a renewal, as it is time; but not for an owner that is gone."""
+        """Begin a renewal, as it is due; but not for an owner that is gone."""
         owner = self._owner()
         if owner is None:
             self.halt()
@@ -119,8 +119,8 @@ class Heartbeat:
         try:
             await self.renew(owner)
         except Exception as error:
-            # Whatever it is: as long as the server has not said no, the lease may still be held,
-            # or be held again. A server that is away is nothing to look for in a traceback.
+            # Any error: until the server has refused, the lease may still be held, or be held
+            # again. An unreachable server deserves no traceback.
             _logger.warning(
                 "a lease could not be renewed, trying again: %s",
                 error,

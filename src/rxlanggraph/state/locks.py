@@ -1,4 +1,4 @@
-"""Locks between processes: a lease that is renewed, and a token that fences off who lost it."""
+"""Locks between processes: a renewed lease, and a token that fences off former holders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Lease", "LockOperations"]
 
 
 class Lease:
-    """A lock that is held, for as long as the server agrees.
+    """A lock that is held, until the server says otherwise.
 
     Attributes:
         key: The key of the lock.
@@ -36,7 +36,7 @@ class Lease:
         self.key = key
         self.token = token
         self.ttl = ttl
-        self._released = False  # set once, on the loop; read by any thread
+        self._released = False  # set once, on the loop; read from any thread
         self._client = client
         self._heartbeat = Heartbeat(client, self, ttl, began)
 
@@ -47,11 +47,11 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether the lock is, or may be, somebody else's by now. Any thread; never blocks.
+        """Whether the lock is, or may be, held by another owner by now. Any thread; never blocks.
 
         The server said so, or could not be reached for all of ``ttl``; or the block has ended, and
-        the lock was released. Nothing is interrupted by it: look before doing what only the holder
-        may do, and hand the token to every write.
+        the lock was released. Nothing is interrupted by that: check before doing what only the
+        holder may do, and pass the token to every write.
         """
         return self._released or self._heartbeat.lost
 
@@ -80,11 +80,11 @@ class Lease:
 
 
 class LockOperations:
-    """The part of a `State` that has locks. Confined to its loop."""
+    """The part of a `State` that provides locks. Confined to its loop."""
 
     def __init__(self, client: BackendClient) -> None:
         self._client = client
-        # For each key those who wait for it here, in order; the first of them asks the server.
+        # For each key the waiters of this state, in order; the first of them asks the server.
         self._lines: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def lock(
@@ -92,24 +92,24 @@ class LockOperations:
     ) -> AbstractAsyncContextManager[Lease]:
         """Hold the lock ``key`` for the length of a block: ``async with state.lock(key) as lease``.
 
-        On the loop of the state; each call makes a lock for one block. Within this state
-        the lock is given in the order of asking; between states, to the first to ask after it
-        became free. It is not reentrant: a holder that asks again waits for itself.
+        On the loop of the state; each call makes a single-use lock. Within this state the lock is
+        granted in the order of asking; between states, to the first that asks after it became free.
+        It is not reentrant: a holder that asks again waits for itself.
 
-        While the block runs, the lease is renewed after each third of ``ttl``. If it is lost all
-        the same, ``lease.lost`` tells, and the block ends with an error. Cancelled while it
-        waits, it holds nothing; cancelled inside, it is released.
+        While the block runs, the lease is renewed after each third of ``ttl``. If it is lost
+        nevertheless, ``lease.lost`` is True, and the block ends with an error. If cancelled while
+        it waits, it holds nothing; if cancelled inside the block, it is released.
 
         Args:
-            key: The key of the lock; keys of values are others.
+            key: The key of the lock; keys of values are separate.
             ttl: Seconds after which the lock is free if its holder dies.
-            wait: Seconds to wait for the lock; None: for ever; 0: only if it is free.
+            wait: Seconds to wait for the lock; None: no limit; 0: only if it is free.
 
         Raises:
-            LockTimeoutError: Somebody else held it for all of ``wait``.
+            LockTimeoutError: Another owner held it for all of ``wait``.
             LeaseLostError: At the end of the block: it was lost meanwhile.
-            StateUnavailableError: The server gives no answer.
-            InvalidTypeError, InvalidArgumentError: An argument that cannot be.
+            StateUnavailableError: The server does not answer.
+            InvalidTypeError, InvalidArgumentError: An argument is invalid.
             UsageError: At the beginning of a second block.
         """
         check_name("key", key)
@@ -150,7 +150,7 @@ class LockOperations:
     async def _in_line(self, key: str, schedule: PollSchedule) -> AsyncIterator[None]:
         line = self._lines.setdefault(key, asyncio.Lock())
         if schedule.left <= 0:
-            yield  # asks once, whoever waits
+            yield  # asks once, even if others wait
             return
         try:
             async with schedule.timeout():
@@ -166,7 +166,7 @@ class LockOperations:
         client = self._client
         began = client.loop.time()
         token = await client.call(client.backend.lock_acquire, key, owner, ttl, repeatable=True)
-        client.check_open()  # closed meanwhile, nothing would renew it
+        client.check_open()  # if closed meanwhile, nothing would renew it
         return None if token is None else Lease(client, key, token, ttl, began)
 
     async def _give_back(self, lease: Lease | None) -> None:
@@ -174,7 +174,7 @@ class LockOperations:
             await self._release(lease)
 
     async def _release(self, lease: Lease) -> bool:
-        lease._released = True  # from now on: the server may do it at any moment
+        lease._released = True  # set first: the server may release it at any moment
         await lease._heartbeat.stop()
         held = await self._client.call(self._client.backend.lock_release, lease.key, lease.token)
         self._client.notifier.notify(("lock", lease.key))

@@ -43,7 +43,7 @@ _ADAPTERS = {
 }
 _ON_SERVERS = {"postgresql", "redis"}  # extras
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-# It becomes part of keys; braces would change where a Redis cluster keeps them.
+# It becomes part of keys; braces would change where a Redis cluster stores them.
 _NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
@@ -77,7 +77,7 @@ def open_state(
     while it opens, it closes what was opened.
 
     Args:
-        url: Where it is. ``memory:`` (for this block alone) or ``memory:NAME`` (for this process);
+        url: The address. ``memory:`` (for this block alone) or ``memory:NAME`` (for this process);
             ``sqlite:///FILE``; ``postgresql://...``; ``redis://...``, ``rediss://...`` (TLS),
             ``valkey://...``, ``valkeys://...`` or ``unix://SOCKET``.
         namespace: Keeps apart what shares a server: up to 64 letters, digits and ``._:-``.

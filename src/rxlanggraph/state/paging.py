@@ -1,4 +1,4 @@
-"""What is read in pages and done in steps, so that other calls go on (rule 9 of the contract)."""
+"""Reading in pages and working in steps, so that other calls proceed (rule 9 of the contract)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _Row = TypeVar("_Row", bound=tuple[Any, ...])
 _FIRST_PAGE: Final = 100
 # Characters that a page should have: values may be large.
 _PAGE_CHARACTERS: Final = 1_000_000
-# Seconds between two steps: as long as a step took, so that others have half of the server, but no
-# longer than that.
+# Seconds between two steps: as long as the last step took, so that others get half of the server,
+# but no longer than that.
 _LONGEST_PAUSE: Final = 0.2
 
 
 class Paged(Generic[_T]):
     """Items that are read page by page: ``async for item in ...``.
 
-    Each is read when it is asked for. Confined to the loop of the state; for one reader, once.
+    Each page is read when it is needed. Confined to the loop of the state; single-use.
 
     Args:
         client: Of the state.
@@ -56,7 +56,7 @@ class Paged(Generic[_T]):
         return self
 
     async def __anext__(self) -> _T:
-        """Return the next item. Cancelled, none is lost."""
+        """Return the next item. If cancelled, none is lost."""
         while not self._items:
             self._items.extend(await self.next_page())
             if self._ended and not self._items:
@@ -67,7 +67,7 @@ class Paged(Generic[_T]):
         """Return the items of the next page, which may have none; nothing after the last."""
         if self._ended:
             return []
-        await asyncio.sleep(0)  # reading in memory lets no other task run
+        await asyncio.sleep(0)  # reading in memory would let no other task run
         page = await self._client.call(self._read, self._after, self._most, repeatable=True)
         self._after, self._ended = page.after, page.after is None
         characters = sum(len(text) for row in page.items for text in row if isinstance(text, str))
@@ -84,15 +84,15 @@ class Paged(Generic[_T]):
 async def in_steps(
     client: BackendClient, step: Callable[[str | None], Awaitable[Step]], then: Callable[[], None]
 ) -> int:
-    """Do all steps, with room for others in between; return how many tasks they have changed.
+    """Do all steps, with other calls in between; return how many tasks they have changed.
 
     Args:
         client: Of the state.
-        step: Does one, after what the one before says.
-        then: Called after each.
+        step: Does one step, after the previous one's ``after``.
+        then: Called after each step.
 
     Raises:
-        StateUnavailableError: The server gives no answer; in doubt, if a step was made before.
+        StateUnavailableError: The server does not answer; in doubt, if a step was made before.
     """
     total, after = 0, None
     while True:
@@ -110,7 +110,7 @@ async def in_steps(
 
 
 def portions(names: Collection[str]) -> Iterator[list[str]]:
-    """Yield ``names`` in as many as one call may have."""
+    """Yield ``names`` in portions that one call accepts."""
     rest = iter(names)
     while some := list(islice(rest, MOST_AT_ONCE)):
         yield some

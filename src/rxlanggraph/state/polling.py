@@ -1,4 +1,4 @@
-"""Waiting for what others do: woken at once by this process, by looking again for all others."""
+"""Waiting for changes: notified at once within this process, by polling for all others."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import Hashable, Iterator
 
 __all__ = ["Notifier", "PollSchedule", "wait_for_notification"]
 
-# Seconds between two looks: short at first, for work that comes in bursts, and then no shorter
-# than a few looks a second for each waiting worker. Guesses.
+# Seconds between two polls: short at first, for bursts of work, and later no shorter than a few
+# polls a second for each waiting worker. Guesses.
 _FIRST = 0.01
 _LONGEST = 0.25
 
 
 class Notifier:
-    """Wakes those that listen to a topic. Confined to the loop of its state."""
+    """Wakes the listeners of a topic. Confined to the loop of its state."""
 
     def __init__(self) -> None:
         self._listeners: dict[Hashable, set[asyncio.Event]] = {}
 
     @contextlib.contextmanager
     def listen(self, topic: Hashable) -> Iterator[asyncio.Event]:
-        """Have an event that every `notify` sets. Clear it before looking, wait for it after."""
+        """Yield an event that every `notify` sets. Clear it before checking, wait for it after."""
         notified = asyncio.Event()
         listeners = self._listeners.setdefault(topic, set())
         listeners.add(notified)
@@ -36,20 +36,20 @@ class Notifier:
                 del self._listeners[topic]
 
     def notify(self, topic: Hashable) -> None:
-        """Wake all that listen to ``topic``."""
+        """Wake all listeners of ``topic``."""
         for notified in self._listeners.get(topic, ()):
             notified.set()
 
     def notify_all(self) -> None:
-        """Wake all."""
+        """Wake all listeners."""
         for topic in self._listeners:
             self.notify(topic)
 
 
 class PollSchedule:
-    """The pauses between two looks, for at most ``wait`` seconds.
+    """The pauses between two polls, for at most ``wait`` seconds.
 
-    They grow and are random, so that many that wait for the same do not look in step.
+    They grow and are random, so that many waiters for the same thing do not poll in step.
     """
 
     def __init__(self, notified: asyncio.Event, wait: float) -> None:
@@ -61,15 +61,15 @@ class PollSchedule:
 
     @property
     def left(self) -> float:
-        """Seconds until the end; 0 or less when it has come."""
+        """Seconds until the end; 0 or less once it is reached."""
         return self._end - self._loop.time()
 
     def timeout(self) -> asyncio.Timeout:
-        """A block that may last until the end."""
+        """A timeout for a block that may last until the end."""
         return asyncio.timeout(None if math.isinf(self.wait) else self.left)
 
     async def pause(self) -> bool:
-        """Wait for a notification or until it is time to look again; False if that is over."""
+        """Wait for a notification or the next poll; False once the time is up."""
         if self.left <= 0:
             return False
         seconds = min(self._pause * random.uniform(0.5, 1.0), self.left)  # noqa: S311 - no secret
@@ -79,7 +79,7 @@ class PollSchedule:
 
 
 async def wait_for_notification(notified: asyncio.Event, seconds: float) -> None:
-    """Wait for a notification, at most so long."""
+    """Wait for a notification, at most ``seconds``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await notified.wait()

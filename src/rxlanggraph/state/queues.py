@@ -41,17 +41,17 @@ __all__ = ["MOST_ITEMS", "QueueOperations"]
 
 # In one call of `State.add_tasks`: some tenths of a second of a server that does nothing else then.
 MOST_ITEMS: Final = 10_000
-# What a dead letter shows whose worker went away in its last attempt.
+# Error text of a dead letter whose worker disappeared during its last attempt.
 _EXPIRED = {"type": "LeaseLostError", "message": "the lease of the last attempt expired"}
 
 
 class QueueOperations:
     """The part of a `State` that has queues of work. Confined to its loop.
 
-    A queue is there from its first use on, and is known by its name alone. What is true of every
-    method: it raises InvalidTypeError or InvalidArgumentError, before anything is sent, for an
-    argument that cannot be; StateUnavailableError if the server gives no answer;
-    StateClosedError after the end; WrongThreadError on another loop.
+    A queue exists from its first use on, and is known by its name alone. For every method: it
+    raises InvalidTypeError or InvalidArgumentError, before anything is sent, for an invalid
+    argument; StateUnavailableError if the server does not answer; StateClosedError once the state
+    is closed; WrongThreadError on another loop.
     """
 
     def __init__(self, client: BackendClient, max_attempts: int) -> None:
@@ -64,7 +64,7 @@ class QueueOperations:
     ) -> list[str]:
         """Add ``items`` to ``queue``, all in one step; return their ids.
 
-        Cancelled, all of them were added or none.
+        If cancelled, all of them were added or none.
 
         Args:
             queue: The queue.
@@ -103,14 +103,14 @@ class QueueOperations:
     ) -> Claim | None:
         """Claim the next item of ``queue``: no other claim gets it while its lease lasts.
 
-        Highest priority first, then the order of adding; of each thread one at a time, in order.
-        Cancelled, it has claimed nothing.
+        Highest priority first, then the order of adding; of each thread one at a time, in order. If
+        cancelled, it has claimed nothing.
 
         Args:
             queue: The queue.
-            worker: Who claims, for `stats` and people; None: a name made of host and process.
-            lease: Seconds after which a worker that is silent has lost the item. Renewed in the
-                background while the claim is open.
+            worker: Name of the worker, for `stats` and people; None: made of host and process.
+            lease: Seconds after which a silent worker has lost the item. Renewed in the background
+                while the claim is open.
             wait: Seconds to wait for an item; None or 0: not at all.
 
         Returns:
@@ -136,10 +136,10 @@ class QueueOperations:
         try:
             task = await client.call(client.backend.task_claim, queue, worker, lease)
         except asyncio.CancelledError:
-            # What it has given back, somebody may be waiting for.
+            # Other workers may be waiting for what it has given back.
             self._notify(queue)
             raise
-        client.check_open()  # closed meanwhile, nothing would renew it
+        client.check_open()  # if closed meanwhile, nothing would renew it
         return (
             None if task is None else Claim(client, queue, worker, task, lease=lease, began=began)
         )
@@ -149,8 +149,8 @@ class QueueOperations:
     ) -> list[DeadLetter]:
         """Return the dead tasks of ``queue``, in the order of adding: they get no more attempts.
 
-        Cancelling it changes nothing. Of more than 500 it is not of one moment: they are read in
-        pages, so that other calls go on. `iter_dead_letters` keeps no more than a page.
+        Cancelling it changes nothing. More than 500 are not a snapshot of one moment: they are read
+        in pages, so that other calls proceed. `iter_dead_letters` keeps only one page at a time.
 
         Args:
             queue: The queue.
@@ -172,8 +172,8 @@ class QueueOperations:
     def iter_dead_letters(self, queue: str) -> Paged[DeadLetter]:
         """Return the dead tasks of ``queue``, in the order of adding, to ``async for`` over.
 
-        They are read in pages, each when it is needed: so the first ones are there at once, however
-        many there are. One that is put back meanwhile may be there, or not.
+        They are read in pages, each when it is needed: so the first ones arrive at once, however
+        many there are. One that is requeued meanwhile may or may not be included.
 
         Args:
             queue: The queue.
@@ -185,16 +185,16 @@ class QueueOperations:
     async def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
         """Put dead tasks back at the end of ``queue``, due at once, attempts counted anew.
 
-        In steps of 500, with room for others in between. Cancelled, or ended by an error, some
-        were put back, the first ones first; called again, it goes on with the others.
+        In steps of 500, with other calls in between. If cancelled, or ended by an error, some were
+        requeued, the first ones first; calling it again continues with the others.
 
         Args:
             queue: The queue.
-            ids: Which; None: all that are dead when it begins. Ids of others are ignored. Of more
-                than 500 the order of adding is kept among each 500.
+            ids: The ids of the tasks; None: all that are dead when it begins. Ids of other tasks
+                are ignored. With more than 500, the order of adding is kept within each 500.
 
         Returns:
-            How many were put back; where the server was away meanwhile, perhaps some more.
+            How many were requeued; if the server was away meanwhile, perhaps some more.
         """
         check_name("queue", queue)
         backend = self._client.backend
@@ -227,8 +227,8 @@ class QueueOperations:
     ) -> dict[str, Any]:
         """Return the results of completed tasks, by their id, or by their key if asked by keys.
 
-        Tasks that are not complete are left out. Cancelling it changes nothing. Of more than 500
-        it is not of one moment, as for `dead_letters`. `iter_results` keeps no more than a page.
+        Tasks that are not complete are left out. Cancelling it changes nothing. More than 500 are
+        not a snapshot, as for `dead_letters`. `iter_results` keeps only one page at a time.
 
         Args:
             queue: The queue.
@@ -254,7 +254,7 @@ class QueueOperations:
         """Return the ids and results of all completed tasks, in any order, to ``async for`` over.
 
         They are read in pages, each when it is needed. One that is completed or purged meanwhile
-        may be there, or not.
+        may or may not be included.
 
         Args:
             queue: The queue.

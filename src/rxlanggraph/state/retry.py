@@ -1,9 +1,9 @@
-"""Calls that are made again, and calls that run to their end.
+"""Repeated calls, and cancellation-shielded calls.
 
-Pauses between attempts are those of one policy, `backoff`. Two kinds of failure are repeated: a
-server that is away, by `retry_unavailable`; and a database that refuses a call for reasons of its
-own, by `retry_transient` (rule 6 of the contract). A call that has begun something on a server is
-shielded from cancellation by `run_shielded`, which takes back what was done in vain (rule 7).
+Pauses between attempts follow one policy, `backoff`. Two kinds of failure are repeated: a server
+that is away, by `retry_unavailable`; and a database that refuses a call temporarily, by
+`retry_transient` (rule 6 of the contract). A call that has begun something on a server is shielded
+from cancellation by `run_shielded`, which undoes what was done (rule 7).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = [
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-# For how many seconds calls are repeated while the server is away: a restart of a small one. Of one
-# that is silent this allows a second attempt, which takes its whole time-out again.
+# For how many seconds calls are repeated while the server is away: enough to restart a small one.
+# For a server that is silent this allows a second attempt, which takes its whole timeout again.
 _INSISTENCE = 2.0
-# Seconds. What a database refuses in passing, a deadlock or a lock on the file, is over sooner; and
-# who gets the error in the end, `rxlanggraph.state.client`, tries some more.
+# Seconds. A temporary refusal of a database, a deadlock or a lock on the file, is over sooner; and
+# the caller that gets the error in the end, `rxlanggraph.state.client`, repeats the call too.
 _PATIENCE: Final = 1.0
 
 
@@ -52,14 +52,14 @@ def backoff(
 ) -> dict[str, Any]:
     """Return the policy of a ``tenacity.AsyncRetrying`` or ``Retrying``. Any thread; never blocks.
 
-    Pauses grow and are random, so that many that fail together do not try again in step. What the
-    last attempt has raised is raised in the end.
+    Pauses grow and are random, so that many failing calls do not retry in step. The exception of
+    the last attempt is raised in the end.
 
     Args:
-        when: Whether what an attempt has raised is a reason for another one.
+        when: Whether an attempt's exception is a reason for another one.
         first: Seconds that the first pause may last.
         longest: Seconds that any pause may last.
-        stop: When to give up, as tenacity asks it.
+        stop: When to give up, as a tenacity stop condition.
     """
     return {
         "retry": retry_if_exception(when),
@@ -75,13 +75,13 @@ def backoff(
 async def retry_unavailable(
     call: Callable[[], Awaitable[_T]], *, repeatable: bool, in_doubt: bool
 ) -> _T:
-    """Await ``call()`` once more, and again as long as it may be repeated and the server is away.
+    """Await ``call()`` again, as often as it may be repeated while the server is away.
 
     Args:
-        call: What has ended with a `StateUnavailableError` already.
-        repeatable: Whether twice does the same as once. Else it is made again only where it
-            certainly had no effect.
-        in_doubt: Whether it may have had one.
+        call: The call that has already ended with a `StateUnavailableError`.
+        repeatable: Whether it is idempotent. Otherwise it is repeated only if it certainly had no
+            effect.
+        in_doubt: Whether it may have had an effect.
 
     Raises:
         StateUnavailableError: The server stays away. In doubt if any of the attempts is.
@@ -94,7 +94,7 @@ async def retry_unavailable(
         try:
             return await call()
         except StateUnavailableError as error:
-            # What one attempt may have done, no later one that fails can undo.
+            # What one attempt may have done, a later one that fails cannot undo.
             in_doubt |= error.in_doubt
             error.in_doubt = in_doubt
             raise
@@ -106,11 +106,11 @@ async def retry_unavailable(
     return await AsyncRetrying(**policy)(attempt)
 
 
-# -- a refusal in passing --------------------------------------------------------------------------
+# -- a temporary refusal ---------------------------------------------------------------------------
 
 
 class TransientError(Exception):
-    """The database did nothing of a call, for reasons of its own: it can be repeated."""
+    """The database did nothing, for reasons of its own: the call can be repeated."""
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -123,12 +123,12 @@ async def retry_transient(
     """Await ``call(*args, **kwargs)``, and do so again while it is refused.
 
     Raises:
-        StateUnavailableError: It is refused all the time; nothing was done.
+        StateUnavailableError: It was refused on every attempt; nothing was done.
     """
     try:
         return await call(*args, **kwargs)
     except TransientError:
-        # What follows costs more than most calls: it is made for those that need it.
+        # The code below costs more than most calls: it is skipped for those that do not need it.
         stop = stop_after_delay(_PATIENCE)
         policy = backoff(_is_transient, first=0.002, longest=0.1, stop=stop)
     try:
@@ -140,20 +140,20 @@ async def retry_transient(
         ) from refusal
 
 
-# -- to the end ------------------------------------------------------------------------------------
+# -- shielded calls --------------------------------------------------------------------------------
 
 
 async def run_shielded(
     call: Coroutine[Any, Any, _T], undo: Callable[[_T], Awaitable[object]] | None = None
 ) -> _T:
-    """Await ``call``, which runs to its end also when the caller is cancelled meanwhile.
+    """Await ``call``, which runs to its end even if the caller is cancelled meanwhile.
 
-    Cancelled, it waits for that end, undoes what was done, and only then raises: so the effect of
-    a call that raised did not occur. Cancelled once more, or with all tasks of the loop, it cancels
-    the call itself: what was done in vain ends with its lease.
+    If cancelled, it waits for that end, undoes what was done, and only then raises: so the effect
+    of a call that raised did not occur. If cancelled once more, or with all tasks of the loop, it
+    cancels the call itself: what was done ends with its lease.
     """
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    # At once: to be scheduled first is a fifth of the way to a server.
+    # Started eagerly: scheduling takes a fifth of the time of a server call.
     task = start_eagerly(_telling(call, ended))
     try:
         await ended
@@ -163,7 +163,7 @@ async def run_shielded(
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait([task])
-        # Looked at in any case: an error that is never retrieved is logged.
+        # Retrieved in any case: an exception that is never retrieved is logged.
         failed = task.cancelled() or task.exception() is not None
         if undo is not None and not failed:
             await compensate(undo, task.result())
@@ -172,7 +172,7 @@ async def run_shielded(
 
 
 async def compensate(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
-    """Have ``undo`` take back what is ``done``, as far as the state can be reached."""
+    """Undo ``done`` with ``undo``, as far as the state can be reached."""
     with contextlib.suppress(RxLangGraphError):
         try:
             await undo(done)
@@ -184,8 +184,8 @@ async def compensate(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
 
 
 async def _telling(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:
-    # Who waits hears of it a turn of the loop earlier than from a callback of the task, which is
-    # what `asyncio.shield` has.
+    # The waiter is notified one iteration of the loop earlier than by a callback of the task, which
+    # is what `asyncio.shield` uses.
     try:
         return await call
     finally:

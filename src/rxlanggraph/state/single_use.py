@@ -14,17 +14,17 @@ _T = TypeVar("_T")
 
 
 class _SingleUse:
-    """Refuses the second time. Not thread-safe."""
+    """Refuses the second use. Not thread-safe."""
 
     def __init__(self, call: str) -> None:
         self._call = call
         self._entered = False
 
     def begin(self) -> None:
-        """Note that it is entered.
+        """Record that it is entered.
 
         Raises:
-            UsageError: It was before.
+            UsageError: It was entered before.
         """
         if self._entered:
             raise UsageError(
@@ -39,7 +39,7 @@ class SingleUseAsyncContext(AbstractAsyncContextManager[_T]):
 
     Args:
         call: The call that makes such a manager, for people.
-        manager: What is entered and left.
+        manager: The manager to enter and leave.
     """
 
     def __init__(self, call: str, manager: AbstractAsyncContextManager[_T]) -> None:

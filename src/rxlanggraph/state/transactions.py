@@ -1,4 +1,4 @@
-"""Optimistic writes: read, decide, write all or nothing, and try again if others were faster."""
+"""Optimistic writes: read, decide, write all or nothing, and retry after a conflict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Args = TypeVarTuple("_Args")
 
 
 class Transaction:
-    """What one transaction has read, and what it will write; made by ``state.transaction()``.
+    """What one transaction has read, and will write; made by ``state.transaction()``.
 
     Optimistic: nothing is locked. At the commit the server compares the versions of all keys that
     were read, and writes all changes or none; the commit is the end of the block, or of the
@@ -41,22 +41,22 @@ class Transaction:
         self._ended = False
 
     async def get(self, key: str) -> Versioned:
-        """Return the value and version of ``key``; again the same when asked again.
+        """Return the value and version of ``key``; the same ones if called again.
 
-        A key that this transaction has written has its new value, and no version yet: 0.
+        For a key that this transaction has written: its new value, and no version yet: 0.
         Cancelling it changes nothing.
 
         Raises:
-            InvalidTypeError, InvalidArgumentError: ``key`` is no name of a key.
+            InvalidTypeError, InvalidArgumentError: ``key`` is not a valid key.
             UsageError: The transaction has ended.
-            StateUnavailableError: The server gives no answer.
+            StateUnavailableError: The server does not answer.
         """
         self._check(key)
         if key in self._changes:
             return Versioned(decode(self._changes[key].text), 0)
         if key not in self._read:
             entries = await self._client.call(self._client.backend.read, [key], repeatable=True)
-            # What a sister task read meanwhile stays.
+            # What a concurrent task has read meanwhile is kept.
             self._read.setdefault(key, entries[0])
         entry = self._read[key]
         return Versioned(decode(entry.text), entry.version)
@@ -72,7 +72,7 @@ class Transaction:
                 seen makes the commit fail with StaleTokenError.
 
         Raises:
-            InvalidTypeError, InvalidArgumentError: An argument, or value, that cannot be.
+            InvalidTypeError, InvalidArgumentError: An argument, or value, is invalid.
             UsageError: The transaction has ended.
         """
         self._check(key)
@@ -84,7 +84,7 @@ class Transaction:
         """Delete ``key`` at the commit, if it is there. On the loop; sends nothing yet.
 
         Raises:
-            InvalidTypeError, InvalidArgumentError: An argument that cannot be.
+            InvalidTypeError, InvalidArgumentError: An argument is invalid.
             UsageError: The transaction has ended.
         """
         self._check(key)
@@ -93,8 +93,8 @@ class Transaction:
     async def _commit(self) -> bool:
         """End the transaction: write everything, if nothing that was read has changed since.
 
-        ``state.transaction()`` and ``state.transact()`` do this. Cancelled, it was done as a whole
-        or not at all.
+        ``state.transaction()`` and ``state.transact()`` do this. If cancelled, it was done as a
+        whole or not at all.
 
         Returns:
             False if something has changed: nothing was written.
@@ -102,7 +102,7 @@ class Transaction:
         Raises:
             UsageError: The transaction has ended already.
             StaleTokenError: A token is too old; nothing was written.
-            StateUnavailableError: The server gives no answer.
+            StateUnavailableError: The server does not answer.
         """
         self._check_open()
         self._ended = True
@@ -125,19 +125,19 @@ class Transaction:
             raise UsageError("this transaction has ended; begin another one")
 
 
-class Conflict(Exception):  # noqa: N818 - never seen by a caller, who gets a ContentionError
-    """Somebody else has changed what was read; its text names who has to try again."""
+class Conflict(Exception):  # noqa: N818 - internal: callers get a ContentionError
+    """What was read has been changed concurrently; the text names what to retry."""
 
 
 async def persist(attempts: int, attempt: Callable[[*_Args], Awaitable[_T]], *args: *_Args) -> _T:
     """Await ``attempt(*args)`` until it raises no `Conflict`, with random, growing pauses.
 
     Raises:
-        InvalidTypeError, InvalidArgumentError: ``attempts`` is no number of attempts.
-        ContentionError: So many attempts met a conflict.
+        InvalidTypeError, InvalidArgumentError: ``attempts`` is not a valid number of attempts.
+        ContentionError: That many attempts met a conflict.
     """
     check_attempts("attempts", attempts)
-    # The first is made here: asking the library takes longer than most attempts.
+    # The first attempt is made here: calling the library takes longer than most attempts.
     try:
         return await attempt(*args)
     except Conflict as conflict:

@@ -1,4 +1,4 @@
-"""Updates of one key, one after the other: side by side they would only overtake each other.
+"""Updates of one key, one after the other: concurrent ones would only conflict.
 
 Confined to the loop of their state.
 """
@@ -15,40 +15,39 @@ _T = TypeVar("_T")
 # Seconds to wait for a slot: many times what most updates take.
 _PATIENCE: Final = 1.0
 
-# The slots that are waited for, in the order of asking, and the future that tells of each.
+# The slots that are waited for, in the order of asking, with the future that signals each.
 _Waiting: TypeAlias = "dict[UpdateSlot[_T], asyncio.Future[None]]"
 
 
 class UpdateSlot(Generic[_T]):
-    """The right to update next; or none, of an update that has waited too long and goes ahead.
+    """The right to update next; or none, for an update that waited too long and goes ahead.
 
     Attributes:
-        handover: What the update before has handed over, see `successor`; None if there is nothing.
+        handover: What the previous update has handed over, see `successor`; None if nothing.
     """
 
     __slots__ = ("_waiting", "handover")
 
     def __init__(self, waiting: _Waiting[_T] | None) -> None:
         self.handover: _T | None = None
-        # Those that wait for this one to end; None for one that goes ahead.
+        # The updates that wait for this one to end; None for one that proceeded without a slot.
         self._waiting = waiting
 
     def successor(self) -> UpdateSlot[_T] | None:
         """Return the slot that comes right after this one; None if none is waited for.
 
-        Ask before doing something: a slot that is waited for by then may be handed what comes of
-        it, as of a moment when its update had begun already. An update that has gone ahead since
-        is handed nothing.
+        Call it before doing the work: a slot that is waited for by then may be handed the result,
+        since its update had begun already at that moment. An update that has proceeded without its
+        slot since is handed nothing.
         """
         return next(iter(self._waiting), None) if self._waiting else None
 
 
 class UpdateQueue(Generic[_T]):
-    """Updates of one key come one after the other, each in an `UpdateSlot`.
+    """Runs updates of one key one after the other, each in an `UpdateSlot`.
 
-    It is a courtesy and no lock: an update that has waited for a second goes ahead. So one that
-    stands still in its slot, or waits in it for another update of the same key, stops
-    none.
+    It is a courtesy and not a lock: an update that has waited for a second proceeds anyway. So one
+    that hangs in its slot, or waits in it for another update of the same key, blocks none.
     """
 
     def __init__(self) -> None:
@@ -63,9 +62,9 @@ class UpdateQueue(Generic[_T]):
         return UpdateSlot(waiting)
 
     async def wait(self, key: str) -> UpdateSlot[_T]:
-        """Take the slot of ``key`` in the order of asking, or go ahead.
+        """Take the slot of ``key`` in the order of asking, or proceed without it.
 
-        Called right after `begin` has returned None. Cancelled, it waits no more.
+        Called right after `begin` has returned None. If cancelled, it no longer waits.
         """
         waiting = self._keys[key]
         slot: UpdateSlot[_T] = UpdateSlot(waiting)
@@ -83,7 +82,7 @@ class UpdateQueue(Generic[_T]):
         return slot
 
     def end(self, key: str, slot: UpdateSlot[_T]) -> None:
-        """Free the slot of ``key`` for the next one; does nothing for an update that went ahead."""
+        """Free the slot of ``key`` for the next one; no effect for an update without a slot."""
         if slot._waiting is not None:
             self._next(key, slot._waiting)
 

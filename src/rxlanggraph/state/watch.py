@@ -31,7 +31,7 @@ def watch(client: BackendClient, key: str, interval: float) -> Observable[Versio
 
 
 class _Watcher:
-    """One subscription, and the task that looks for it."""
+    """One subscription, and the task that polls for it."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class _Watcher:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Have the loop begin to look. Any thread; never blocks."""
+        """Start polling on the loop. Any thread; never blocks."""
         if not self._client.loop.is_running() or not self._on_loop(self._begin):
             self._observer.on_error(
                 LoopUnavailableError(f"the event loop that watches {self._key!r} does not run")
             )
 
     def stop(self) -> None:
-        """Look no more. Any thread; never blocks."""
+        """Stop polling. Any thread; never blocks."""
         self._stopped = True
         self._on_loop(self._cancel)
 
@@ -88,7 +88,7 @@ class _Watcher:
         try:
             await self._look()
         finally:
-            # Also when it was cancelled: that is how a state that closes ends its helpers.
+            # Also after a cancellation: that is how a closing state ends its background tasks.
             if self._client.closed and not self._stopped:
                 self._observer.on_completed()
 

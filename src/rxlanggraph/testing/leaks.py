@@ -1,16 +1,17 @@
-"""Did a pipeline leave anything behind? For the tests of whoever builds one.
+"""Did a pipeline leave anything behind? For the tests of pipelines built with this package.
 
     with LeakCheck():
         with RxPyLangGraphBridge() as bridge:
             ...
 
 Found, as far as it appeared after the check began: threads, child processes, unfinished asyncio
-tasks, coroutines that nobody awaited, entries of any `TaskRegistry`, and errors that were only
+tasks, coroutines that were never awaited, entries of any `TaskRegistry`, and errors that were only
 printed (by a thread, by a finalizer, by asyncio's logger).
 
 Tasks, coroutines and registries are found by walking the garbage collector's list of objects:
-``asyncio.all_tasks`` needs the loops, and a leaked loop is the one that nobody has. The walk takes
-some 10 ms for each 100,000 objects; ``gc.freeze()`` once everything is imported makes it free.
+``asyncio.all_tasks`` needs the loops, and a leaked loop is one that the test has no reference to.
+The walk takes some 10 ms for each 100,000 objects; ``gc.freeze()`` once everything is imported
+makes it free.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ IGNORED: tuple[str, ...] = (
     "*(tqdm.*",  # its one monitor thread serves every later progress bar
     "*_tracing_*thread_func*",  # a LangSmith client's, for as long as that client lives
     "langsmith-*",
-    "*(threading._DummyThread)",  # not started by Python: nobody here can end or join it
+    "*(threading._DummyThread)",  # not started by Python: cannot be ended or joined here
     "*multiprocessing.resource_tracker*",  # one per process, made to outlive its users
     "*multiprocessing.forkserver*",
 )
@@ -98,7 +99,7 @@ class LeakCheck:
     The first check makes "coroutine ... was never awaited" an error for the rest of the process,
     whatever the warning filters say: else Python shows it once per line of code only.
 
-    If the body of the ``with`` block raises, that error goes on, with the leaks as a note.
+    If the body of the ``with`` block raises, that error propagates, with the leaks as a note.
     """
 
     def __init__(self, *, timeout: float = 5.0, ignore: Iterable[str] = ()) -> None:
@@ -124,7 +125,7 @@ class LeakCheck:
         self._unhandled: list[Leak] = []
 
     def start(self) -> Self:
-        """Remember what exists now: it is nobody's leak. Any thread; never blocks.
+        """Remember what exists now: it is not a leak. Any thread; never blocks.
 
         Raises:
             UsageError: It has started already.
@@ -261,7 +262,7 @@ def _wait_for_task(task: asyncio.Task[Any], deadline: float) -> None:
 
 
 class _Listener(logging.Handler):
-    """What asyncio logs as an error: exceptions nobody retrieved, tasks destroyed while pending."""
+    """What asyncio logs as an error: exceptions never retrieved, tasks destroyed while pending."""
 
     def __init__(self, report: Callable[[Leak], object]) -> None:
         super().__init__(logging.ERROR)

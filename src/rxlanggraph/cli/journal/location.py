@@ -135,7 +135,7 @@ def journal_password() -> str | None:
 
 
 def warn_of_password(*, exposes_password: bool) -> None:
-    """Print a warning if the command line shows a password to everybody on this machine."""
+    """Print a warning if the command line shows a password to all users of this machine."""
     if exposes_password:
         print_stderr(
             "others can see the password of the journal in the list of processes; leave it out of "

@@ -137,19 +137,19 @@ async def gather(calls: Iterable[Awaitable[_T]]) -> list[_T]:
 
 
 async def until(look: Callable[[], Awaitable[_T]]) -> _T:
-    """Look again and again until there is something true to see; return it."""
+    """Poll until there is a true value; return it."""
     while not (seen := await look()):  # noqa: ASYNC110 - the clock is the server's
         await asyncio.sleep(_PAUSE)
     return seen
 
 
 async def every_step(call: Callable[[], Awaitable[Any]], steps: int = 25) -> int:
-    """Cancel ``call`` after each number of turns of the loop; return how often it ended before."""
+    """Cancel ``call`` after each number of loop iterations; return how often it ended before."""
     return sum([not await cancelled_after(turns, call) for turns in range(steps)])
 
 
 async def cancelled_after(turns: int, call: Callable[[], Awaitable[Any]]) -> bool:
-    """Cancel ``call`` after so many turns of the loop; False if it had ended before."""
+    """Cancel ``call`` after so many iterations of the loop; False if it had ended before."""
     task = asyncio.ensure_future(call())
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -124,7 +124,8 @@ async def _last_lease(store: Store) -> None:
         await state.add_tasks("q", ["item"], max_attempts=1)
         await state.add_tasks("other", ["item"])
         last = await _claim(state)
-        # Of its own queue nobody asks anything; of another one, whose lease ends later.
+        # There is no call for its own queue; there are some for another one, whose lease ends
+        # later.
         await state.backend.task_claim("other", "slow", 0.05)
         await until(lambda: _waiting(state, "other"))
         await refused(state, last, "the last attempt")

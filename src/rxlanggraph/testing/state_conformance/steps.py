@@ -88,7 +88,7 @@ async def _requeue_again(store: Store) -> None:
         expect(again.id, ids[0], "what is claimed after the first step")
         expect(begun.done + await other.requeue("q"), len(ids), "how many were put back in all")
         expect(await other.requeue("q"), 0, "how many were put back again")
-        # The first one's steps, which nobody ended, meet nothing more.
+        # The steps of the first call, which never ended, find nothing more.
         step = begun
         while step.after is not None:
             step = await state.backend.tasks_requeue_step("q", step.after)

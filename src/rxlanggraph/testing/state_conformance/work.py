@@ -1,4 +1,4 @@
-"""Checks: queues of work, as long as nobody dies."""
+"""Checks: queues of work, as long as no worker dies."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class MemoryStore:
     """What several `MemoryBackend` share: the spaces, the lock, and the clock.
 
     Args:
-        clock: Seconds, from anywhere; never goes back. Must be the same for all who use the store.
+        clock: Seconds, from any origin; monotonic. Must be the same for all users of the store.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:

@@ -161,7 +161,7 @@ class MemoryNamespace:
     # -- locks -------------------------------------------------------------------------------
 
     def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
-        """Take a lock, or take it again; None if somebody else holds it."""
+        """Take a lock, or take it again; None if another owner holds it."""
         held = self._holder(key)
         if held is not None and held.owner != owner:
             return None
@@ -180,7 +180,7 @@ class MemoryNamespace:
         return True
 
     def lock_release(self, key: str, token: int) -> bool:
-        """Let go of a lock, if ``token`` is current."""
+        """Release a lock, if ``token`` is current."""
         held = self._holder(key)
         if held is None or held.token != token:
             return False

@@ -90,9 +90,9 @@ class _Mended:
     """For connections of redis-py: what they leave to asyncio, and asyncio does not bear.
 
     What they have to write is one piece. Up to some release of Python 3.13, a transport that is
-    given several pieces, and whose connection has just been reset, has the loop watch the number of
-    a file that is about to be closed. The next connection that gets that number is never read from,
-    whoever made it.
+    given several pieces, and whose connection has just been reset, makes the loop watch the number
+    of a file that is about to be closed. The next connection that gets that number is never read
+    from, whatever code made it.
 
     And how a connection has ended is looked at. The stream does that when it is collected, but
     without the GIL its future may be collected before, and report an error that was never

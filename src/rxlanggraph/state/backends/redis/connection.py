@@ -69,7 +69,7 @@ class Connection(Protocol):
         """Return the next answer; an answer that is an error is raised."""
 
     async def disconnect(self, *, nowait: bool = False) -> None:
-        """Let go of the connection, at once or in good order."""
+        """Release the connection, at once or in good order."""
 
 
 class _UnansweredError(Exception):
@@ -247,7 +247,7 @@ class SequencedConnection:
                 sent = True
                 return await self._evaluate(request)
         except _NOT_NOW as answer:
-            # Who has been promoted meanwhile, or has the slot, is found by connecting anew.
+            # Connecting anew finds the server that was promoted meanwhile, or has the slot.
             await self.drop()
             self._move((answer.host, answer.port) if isinstance(answer, MovedError) else self._home)
             raise _UnansweredError(put_off=True) from answer

@@ -65,7 +65,7 @@ async def _check_policy(connection: SequencedConnection) -> None:
     else:
         why = ""
     if told is None:
-        # Not refused: who may do only what is needed, may not ask this.
+        # Not refused: a user with minimal permissions may not ask this.
         _logger.warning(
             "the Redis server does not tell its maxmemory-policy%s; see to it that it is "
             "noeviction: any other drops keys when memory is full, and with them tasks and locks",

@@ -75,7 +75,7 @@ class Database(Protocol):
         """Return names in the form in which a parameter of a statement takes many."""
 
     async def close(self) -> None:
-        """Let go of all connections. Idempotent."""
+        """Release all connections. Idempotent."""
 
 
 class SqlBackend:
@@ -91,7 +91,7 @@ class SqlBackend:
         self._namespace = namespace
 
     async def close(self) -> None:
-        """Let go of all connections. Idempotent; also where the server is gone."""
+        """Release all connections. Idempotent; works even if the server is gone."""
         await self._database.close()
 
     # -- keys --------------------------------------------------------------------------------

@@ -76,8 +76,8 @@ entries = Table(
     Column("expires", Double),
     Column("fence", BigInteger),
     Column("forget", Double),
-    # Of any length: last, so that nobody who looks at the others reads it; and in SQLite not in
-    # the tree of the keys (WITHOUT ROWID), as whoever looked for another key would read it there.
+    # Of any length: last, so that reading the other columns does not read it; and in SQLite not in
+    # the tree of the keys (WITHOUT ROWID), where looking for another key would read it.
     Column("item", Text),
 )
 _forget = entries.c.forget.is_not(None)

@@ -137,7 +137,7 @@ class PostgresDatabase:
         return list(names)
 
     async def close(self) -> None:
-        """Let go of all connections. Idempotent."""
+        """Release all connections. Idempotent."""
         self._pool.close()
 
 

@@ -144,13 +144,13 @@ class PooledConnection:
         return self.connection.pgconn.transaction_status == TransactionStatus.IDLE
 
     def abort(self, why: str) -> None:
-        """End it as the network would: who waits for an answer gets an error at once."""
+        """End it as the network would: a pending call gets an error at once."""
         self.abort_reason = why
         with contextlib.suppress(OSError):
             self._wire.shutdown(socket.SHUT_RDWR)
 
     def discard(self) -> None:
-        """Let go of it, whatever it is in the middle of."""
+        """Discard it, whatever it is in the middle of."""
         self._wire.detach()
         self.connection.pgconn.finish()
 
@@ -281,7 +281,7 @@ class Pool:
             self.give_back(pooled)
 
     def close(self) -> None:
-        """Let go of all connections; of those in use, as they are given back. Idempotent."""
+        """Release all connections; those in use, as they are given back. Idempotent."""
         self._is_closed = True
         while self._idle:
             self._idle.pop().discard()

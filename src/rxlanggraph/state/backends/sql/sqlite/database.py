@@ -65,7 +65,7 @@ __all__ = ["SESSION", "SqliteDatabase", "open_sqlite"]
 _DIALECT: Final = sqlite_dialect(paramstyle="qmark")
 # Of SQLite, which comes with Python or with the system: the first that knows RETURNING.
 _OLDEST: Final = (3, 35, 0)
-# Seconds for which the thread waits for another process, before others of its calls get a turn.
+# Seconds for which the thread waits for another process, before it serves its other calls.
 _WAIT_IN_THREAD: Final = 0.05
 
 
@@ -155,7 +155,7 @@ class SqliteDatabase:
         return json.dumps(list(names), ensure_ascii=False)
 
     async def close(self) -> None:
-        """Let go of the file. Idempotent."""
+        """Close the file. Idempotent."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()

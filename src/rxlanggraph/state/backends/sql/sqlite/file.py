@@ -43,9 +43,9 @@ def path_of(url: str) -> str:
 def check_one_name(path: Path) -> None:
     """Refuse a file that has, or may have, another name. Blocks.
 
-    SQLite keeps what was written last in a file beside the database, which goes by its name. Who
-    opens it by another name finds another one there: each overwrites what the other has written.
-    A link by name is followed, and a folder that is mounted twice has one file beside it.
+    SQLite keeps what was written last in a file beside the database, named after it. Opening the
+    database by another name finds another such file: each overwrites what the other has written. A
+    symbolic link is followed, and a folder that is mounted twice has one file beside it.
 
     Raises:
         InvalidArgumentError: It has several hard links, or is a mount of its own.
