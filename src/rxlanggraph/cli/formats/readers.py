@@ -75,8 +75,8 @@ def _parsed_json(line: InputLine) -> InputLine:
 def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[InputLine]:
     """Yield each record of a CSV file below its header, its ``content`` a dict of strings.
 
-    For one thread; blocks while ``stream`` does. A record that cannot be read costs its first
-    line only: reading goes on at the line below, so that a stray quote takes nothing with it.
+    For one thread; blocks while ``stream`` does. A record that cannot be read costs only its first
+    line: reading continues with the next line, so a stray quote takes nothing with it.
 
     Args:
         stream: Open for reading bytes, UTF-8 with or without a byte order mark.

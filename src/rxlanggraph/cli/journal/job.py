@@ -6,8 +6,8 @@
                                               v  │ loop of the bridge
                                              graphs
 
-Nothing goes from one part to the next but through the journal, so that each may die at any moment,
-and go on in another process. The main thread supervises, as in `Job`.
+The parts communicate only through the journal, so that each may die at any moment, and continue in
+another process. The main thread supervises, as in `Job`.
 """
 
 from __future__ import annotations

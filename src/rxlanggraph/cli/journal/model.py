@@ -108,7 +108,7 @@ class RunIdentity:
 def graph_names(target: str) -> tuple[str, str]:
     """Return the names of a graph: as seen from here, and as seen from anywhere.
 
-    Its code is not part of it: a graph that was mended may go on with what failed.
+    The graph's code is not part of it: a graph that was fixed may resume what failed.
     """
     source, _, name = target.rpartition(":")
     if not os.path.isfile(source):

@@ -35,10 +35,10 @@ from rxlanggraph.state import Lease, SyncState, Task
 
 __all__ = ["Ingester", "InputFile", "read_ingest_progress"]
 
-# Bounds of one step: a few milliseconds on every backend, and no more than it likes in one message.
+# Limits of one step: a few milliseconds on every backend, and within its message size.
 _BATCH_LINES = 200
 _BATCH_CHARACTERS = 1_000_000
-# Short, as it is what a process that goes on for a killed one has to wait for.
+# Short: a process that takes over from a killed one has to wait for so long.
 _LOCK_SECONDS = 2.0
 _POLL_SECONDS = 0.5
 

@@ -154,7 +154,7 @@ def _identity(request: RunRequest, source: InputFile) -> RunIdentity:
 
 
 def _admitted(request: RunRequest, run: RunIdentity, state: SyncState) -> RunIdentity | None:
-    """Return the run of the journal, if this one may go on with it; None if there is none."""
+    """Return the run of the journal, if this one may resume it; None if there is none."""
     known = find_run(state)
     if known is None:
         return None

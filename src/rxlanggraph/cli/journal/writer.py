@@ -1,16 +1,15 @@
 """From answers in the journal to records in the output, each once.
 
-The file says what was written, the journal what was answered. So a writer that starts, after a kill
-or for the first time, reads the file and keeps its beginning, as far as every line of it is whole,
-is a record of this run, is as the journal says, stands where it belongs and is there for the first
-time. What follows is cut off; it comes again from the journal. This is how a half-written line is
-repaired, a record that failed is replaced by its better one, and a file of an earlier run
-overwritten.
+The file tells what was written, the journal what was answered. So a writer that starts, after a
+kill or for the first time, reads the file and keeps its beginning, as far as every line of it is
+complete, is a record of this run, agrees with the journal, is at its right place and occurs for the
+first time. The rest is cut off; it comes again from the journal. This repairs a half-written line,
+replaces the record of a failed line by its better one, and overwrites a file of an earlier run.
 
 Any process may requeue what has failed, at any time, and be killed at the next moment, so only the
 journal's answers can tell that a record is no longer right. The failures are compared with them
-once more when this process has stopped working: it has seen the run ended by then, so a run that it
-calls ok has no stale failure in its output.
+once more after this process has stopped working: it has seen the run ended by then, so a run that
+it reports as ok has no stale failure in its output.
 """
 
 from __future__ import annotations

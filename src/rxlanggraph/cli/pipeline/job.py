@@ -5,8 +5,8 @@
          ^                                                     │
          └──────────── a slot for each record written ─────────┘
 
-Bounded by one window: no more lines are read than may be without a record. Its end is decided
-in the main thread alone (`Supervisor`).
+Limited by one window: no more lines are read than may be without a record. The main thread alone
+decides about the end (`Supervisor`).
 """
 
 from __future__ import annotations

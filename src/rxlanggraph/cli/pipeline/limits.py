@@ -74,7 +74,7 @@ class FailureLimit:
     """Stop after so many failures, invalid lines included, or once they are such a share.
 
     Args:
-        failures: How many failures stop the command; None for no such bound.
+        failures: How many failures stop the command; None for no such limit.
         percent: Which percentage of the finished messages; counted from the twentieth on
             (`MINIMUM_FOR_PERCENT`). None for no such bound.
     """

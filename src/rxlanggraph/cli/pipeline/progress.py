@@ -68,7 +68,7 @@ class _Silence:
 class _Speed:
     """Messages per second over the last ten seconds.
 
-    What was finished at the first look is none of it: of a run that goes on, it may be almost all.
+    Messages finished before the first look do not count: when a run is resumed, they may be most.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""InputReader: the input as an Observable of messages, bounded, and possible to end at any time.
+"""InputReader: the input as an Observable of messages, with a limit, stoppable at any time.
 
 A thread of its own reads, because reading a pipe may block for ever while Ctrl-C has to end the
-stream at once. So two threads may want to emit: the reader its next message, another the end. The
-rule that keeps Rx's grammar (invariant 7) with no lock held while observers run (invariant 4):
+stream at once. So two threads may want to emit: the reader its next message, another one the end.
+The rules that keep Rx's grammar (invariant 7) with no lock held while observers run (invariant 4):
 
 R1. The reader marks under the lock that it emits, and emits only if the stream has not ended.
 R2. What ends the stream marks that under the lock, once, and completes it only if the reader does

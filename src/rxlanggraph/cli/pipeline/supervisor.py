@@ -30,7 +30,7 @@ class Supervisor:
     methods but `post` are for the main thread.
 
     Args:
-        stop: Take in nothing more; what has been taken in goes on. May be called again.
+        stop: Accept no more lines; lines accepted earlier continue. May be called again.
         cancel: Cancel what is in flight. Called once at most.
         open_lines: How many lines are on the way, to be said.
     """
@@ -81,9 +81,9 @@ class Supervisor:
             signal.signal(number, handler)
 
     def stop(self, cause: ExitStatus, reason: str) -> None:
-        """Take in nothing more. What has been taken in goes on."""
+        """Accept no more lines. Lines accepted earlier continue."""
         self._stop()
-        # A record that cannot be written is worse news than whatever came before it.
+        # A record that cannot be written is worse news than any earlier cause.
         if self.cause is None or cause is ExitStatus.OUTPUT_FAILED:
             self.cause, self.reason = cause, reason
 

@@ -47,8 +47,8 @@ _INSISTENCE = 2
 # What a server says that does nothing for now: it reads its data, or has a fail-over on its hands.
 # MOVED (an AskError too) and ASK: the namespace is on another node, or on its way to one.
 _NOT_NOW = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError, AskError)
-# What it will say again: to a command that it has not, to a key that somebody else uses otherwise,
-# and to an argument that is too long, where it takes less than when the state was opened.
+# Refusals that will recur: of a command that it does not have, of a key that another program uses
+# differently, and of an argument too long for limits that were lowered since the state was opened.
 _NEVER = ("unknown command", "WRONGTYPE", "Protocol error")
 
 
@@ -252,7 +252,7 @@ class SequencedConnection:
             self._move((answer.host, answer.port) if isinstance(answer, MovedError) else self._home)
             raise _UnansweredError(put_off=True) from answer
         except ResponseError as answer:
-            if str(answer).startswith("BUSY "):  # with somebody's endless script
+            if str(answer).startswith("BUSY "):  # with an endless script of another client
                 raise _UnansweredError(put_off=True) from answer
             raise self._refused(answer) from answer
         except RxLangGraphError:

@@ -1,7 +1,7 @@
-"""Whether a server is fit for shared state: looked at once, when a state is opened.
+"""Whether a server is fit for shared state: checked once, when a state is opened.
 
-What would go wrong otherwise goes wrong without an error: keys that a server drops for want of
-memory take tasks, locks and fences with them, and data of another release would be read as ours.
+What breaks without it, without an error: keys that a server drops for lack of memory take tasks,
+locks and fences with them, and data of another release would be read as this one's.
 
 Confined to the loop of the connection.
 """

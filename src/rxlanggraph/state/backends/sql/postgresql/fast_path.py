@@ -239,16 +239,16 @@ class QueueFastPath:
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether the number may be that of tables that are no more: look it up again."""
+        """Whether the number may be that of tables that no longer exist: look it up again."""
         return self._swept >= _SUSPICIOUS
 
     async def task_claim(self, worker: str, lease: float) -> Sequence[Row]:
-        """Claim a task; with others who do so, in one statement for all of them."""
+        """Claim a task; concurrent claims share one statement."""
         try:
             while (row := await self._claims.call((worker, lease))) is _AGAIN:
-                pass  # each time somebody has claimed one, or some were swept, so this ends
+                pass  # each time a task was claimed, or some were swept, so this ends
         except StateUnavailableError as error:
-            # Each has an error of its own, and may note on it what became of its attempts.
+            # Each caller gets an error of its own, to which it may add notes about its attempts.
             raise StateUnavailableError(str(error), in_doubt=error.in_doubt) from error
         return [] if row is None else [row]
 
@@ -281,9 +281,9 @@ class QueueFastPath:
         that took their time: what escapes them is found the next time.
 
         In the same way it would step over all that was claimed. It does so once, and notes that
-        there is nothing to find; but not while somebody has a transaction open in which those
-        tasks are still to be seen. Where that makes every full look slow, the looks between them
-        begin behind the last task that was claimed here.
+        there is nothing to find; but not while a transaction is open that still sees those tasks.
+        Where that makes every full look slow, the looks between them begin behind the last task
+        that was claimed here.
         """
         now = self._time()
         ago = now - self._looked
