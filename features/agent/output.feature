@@ -241,6 +241,11 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
     When a stream times out, is cancelled, and is read on
     Then it gives every item, and ends with the run
 
+  Scenario: The collector may close a getter while a broadcast of its queue is read
+    Given an output queue
+    When a getter is closed in a thread that reads a broadcast, while another thread puts
+    Then both go on
+
   Scenario: A loop that is closed loses nothing: its item is the next one's, its putters are forgotten
     Given a bounded output queue
     When a loop is closed on which one waits for an item, and another waits to put

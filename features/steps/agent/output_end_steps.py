@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -358,6 +359,38 @@ def step_an_item_is_put_and_the_run_ends_in_one_step_of_the_loop(context: Contex
 def step_the_stream_has_given_all_of_it_and_has_ended(context: Context) -> None:
     assert context.streamed == ["first", "second"], context.streamed
     assert context.stream_ended
+
+
+@when("a getter is closed in a thread that reads a broadcast, while another thread puts")
+def step_a_getter_is_closed_in_a_thread_that_reads_a_broadcast(context: Context) -> None:
+    putting = threading.Event()
+    queue: OutputQueue[str] = OutputQueue(direct=putting.set)  # called under the queue's lock
+    queue.begin()
+    stream = queue.stream(broadcast=True)
+    (branch,) = queue._branches.values()
+    loop = asyncio.new_event_loop()
+    getter = queue.get()
+    task = loop.create_task(getter)
+    loop.run_until_complete(given_turns())
+    task._log_destroy_pending = False  # on purpose
+    loop.close()
+
+    def close() -> None:
+        with branch._lock:
+            putter = thread(queue.put_nowait, "item")
+            # For as long as it takes the other thread to come to wait for this one's lock; with
+            # one lock for both, it never gets so far as to say so.
+            putting.wait(0.2)
+            getter.close()
+        putter.result(LIMIT)
+
+    context.closing, context.left = thread(close), (stream, task)
+
+
+@then("both go on")
+def step_both_go_on(context: Context) -> None:
+    context.closing.result(LIMIT)
+    context.left = None
 
 
 @when("a loop is closed on which one waits for an item, and another waits to put")

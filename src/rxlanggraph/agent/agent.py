@@ -17,7 +17,7 @@ from rxlanggraph.agent.conversation.conversation import current_conversation
 from rxlanggraph.agent.conversation.mcp_text import extract_text
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.conversation.messages import Message, is_message, new_id, requested
-from rxlanggraph.agent.output.queue import OutputQueue
+from rxlanggraph.agent.output.queue import OutputQueue, branch_of
 from rxlanggraph.agent.responder import Question, make_responder
 from rxlanggraph.agent.run import (
     AgentRun,
@@ -293,7 +293,7 @@ class BaseAgent:
                 AgentRun(self, request, output=output), seconds, on_busy, reset=reset
             )
 
-        return RunStream(run)
+        return RunStream(run, branch_of(self.output_queue))
 
     # -- running -------------------------------------------------------------------------------
 

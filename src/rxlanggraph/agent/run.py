@@ -281,12 +281,17 @@ class RunStream(AsyncIterator[Any]):
 
     Args:
         run: Starts the run, which puts its items into the queue passed to it.
+        items: That queue.
     """
 
-    def __init__(self, run: Callable[[OutputQueue[Any]], Coroutine[Any, Any, object]]) -> None:
+    def __init__(
+        self,
+        run: Callable[[OutputQueue[Any]], Coroutine[Any, Any, object]],
+        items: OutputQueue[Any],
+    ) -> None:
         self._run = run
         # These belong to the loop on which the stream is iterated over.
-        self._items: OutputQueue[Any] = OutputQueue(fairness_timeout=0)
+        self._items = items
         self._task: asyncio.Task[object] | None = None
         self._done = False
 

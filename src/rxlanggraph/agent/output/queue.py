@@ -20,6 +20,7 @@ three loops they end thousands of items apart (benchmarks/agent_output.py).
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -35,7 +36,7 @@ from rxlanggraph.concurrency.waiters import Waiter, WakeupQueue, current_task
 from rxlanggraph.rx.serialized_subject import SerializedSubject
 from rxlanggraph.validation import check_seconds, check_whole
 
-__all__ = ["OutputQueue"]
+__all__ = ["OutputQueue", "branch_of"]
 
 _T = TypeVar("_T")
 _Branches: TypeAlias = weakref.WeakValueDictionary[int, "OutputQueue[_T]"]
@@ -63,7 +64,9 @@ class OutputQueue(Generic[_T]):
             before any is served twice, if it was that fast last time. One that stops, or becomes
             slow, costs the others one such wait. 0 disables the wait.
         direct: Called under the lock when an item is put: returns the queue that gets the item
-            instead of this one, or None for this one; or it raises, and refuses the item.
+            instead of this one, or None for this one; or it raises, and refuses the item. What it
+            returns comes from `branch_of`.
+        lock: Guards the queue; None makes one.
 
     Raises:
         InvalidArgumentError: ``maxsize`` or ``fairness_timeout`` is out of range.
@@ -75,14 +78,15 @@ class OutputQueue(Generic[_T]):
         *,
         fairness_timeout: float = 0.1,
         direct: Callable[[], OutputQueue[_T] | None] = lambda: None,
+        lock: threading.RLock | None = None,
     ) -> None:
         check_whole("maxsize", maxsize, least=0)
         check_seconds("fairness_timeout", fairness_timeout)
         self._direct = direct
-        # Held for a few lines; under it, only the locks of the branches are taken, and of queues
-        # that items are directed to. It guards the next three, what they contain, and the observers
-        # of the subject.
-        self._lock = fork_safe_rlock()
+        # Held for a few lines, and shared with the queues that this one passes items on to: see
+        # `branch_of`. It guards the next three, what they contain, and the observers of the
+        # subject.
+        self._lock = fork_safe_rlock() if lock is None else lock
         self._wakes: WakeupQueue[Waiter] = WakeupQueue(self._lose)
         self._reservations: Reservations[_T] = Reservations(fairness_timeout, self._wakes)
         self._capacity = Capacity(maxsize, self._reservations, self._lock, self._wakes)
@@ -210,8 +214,7 @@ class OutputQueue(Generic[_T]):
         if directed is not None:
             reached.append(directed)
         for queue in reached:
-            with queue._lock:
-                queue._admit(item, queue._direct())
+            queue._admit(item, queue._direct())
         return reached
 
     def _announce(
@@ -291,7 +294,7 @@ class OutputQueue(Generic[_T]):
 
     def _branch(self, timeout: float | None) -> OutputStream[_T]:
         """Stream from a queue of its own that gets every item, too, until a run ends."""
-        branch: OutputQueue[_T] = OutputQueue(fairness_timeout=0)
+        branch = branch_of(self)
 
         def close(_: object) -> None:
             with self._lock:
@@ -341,6 +344,16 @@ class OutputQueue(Generic[_T]):
         with self._lock:
             self._reservations.close(who)
         self._wakes.send()
+
+
+def branch_of(queue: OutputQueue[_T]) -> OutputQueue[_T]:
+    """Make an unbounded queue for ``queue`` to pass items on to. Any thread; never blocks.
+
+    The two share a lock. With a lock each, they could deadlock: (a) one thread holds the branch's,
+    and the collector closes a getter of ``queue`` in it, which needs that one's; (b) another thread
+    puts into ``queue`` under its lock, and needs the branch's.
+    """
+    return OutputQueue(fairness_timeout=0, lock=queue._lock)
 
 
 def _alive(branches: _Branches[_T]) -> list[OutputQueue[_T]]:
