@@ -1,4 +1,4 @@
-"""Everything that is checked about this project: ``nox -l`` lists it, ``nox`` checks it.
+"""All checks of this project: ``nox -l`` lists them, ``nox`` runs the default ones.
 
 Behave and Robot always measure coverage; the coverage session adds up what they measured. So no
 test runs twice, and the order of the sessions below matters. What they make is below `build/`.
@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,15 +30,29 @@ TOLERATED = [
     "ignore::DeprecationWarning:behave.reporter.junit",
     "ignore::DeprecationWarning:langsmith._internal._beta_decorator",
 ]
-# Into how many commands a session of Behave is split, of which two run at a time.
-PARTS = 8
-# The longest suites of Robot, which begin first.
-LONG_SUITES = {"agent_mcp", "durable_kills", "state_faults"}
+# The longest features and suites, which begin first: `python tests/slowest.py` lists them.
+LONG_FEATURES = [
+    "fork",
+    "durable_run",
+    "conformance",
+    "sql",
+    "handoff_entering",
+    "lifecycle",
+    "output",
+    "linearizable",
+    "redis",
+    "run_command",
+    "graph_threads",
+    "leak_check",
+]
+LONG_SUITES = ["agent_mcp", "durable_kills", "state_faults", "command_files", "durable_signals"]
+# What does not depend on the version of Python, and runs on the newest one only.
+ONCE = "@once or @postgresql or @valkey"
 # The package with its optional parts, which the steps import.
-WHOLE = ".[sqlite,mcp,sql,postgresql,redis]"
+WHOLE = ".[sqlite,mcp,postgresql,redis]"
 # The same for Python without the GIL, which psycopg's own binaries and orjson leave out: psycopg
 # in Python, with the libpq of the test server, and a substitute of orjson for LangGraph's SDK.
-WITHOUT_GIL = [".[sqlite,mcp,sql,redis]", "psycopg>=3.2.11", "./tests/without_gil/orjson"]
+WITHOUT_GIL = [".[sqlite,mcp,redis]", "psycopg>=3.2.11", "./tests/without_gil/orjson"]
 
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
@@ -73,7 +87,7 @@ def candidates(version: str) -> Iterator[Path]:
 
 
 def is_python(path: Path, version: str) -> bool:
-    """Whether it starts, and is what it is called: pyenv's shims are there for every version."""
+    """Whether it starts, and has the version in its name: pyenv has shims for every version."""
     say = (
         "import sys, sysconfig; print('{}.{}'.format(*sys.version_info)"
         " + 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"
@@ -88,7 +102,7 @@ def is_python(path: Path, version: str) -> bool:
 
 
 def find_pythons() -> list[str]:
-    """The versions that are here, each made the first of its name on the PATH: nox looks there."""
+    """The installed versions, each made the first of its name on the PATH: nox looks there."""
     found = []
     for version in [*VERSIONS, FREE_THREADED]:
         python = next((path for path in candidates(version) if is_python(path, version)), None)
@@ -101,8 +115,7 @@ def find_pythons() -> list[str]:
 
 
 FOUND = find_pythons()
-# Interleavings are searched once, it takes minutes; interleave-test needs sys.monitoring, of 3.12.
-EXPLORING = max((v for v in FOUND if v not in {"3.11", FREE_THREADED}), default=None)
+NEWEST = max((version for version in FOUND if version != FREE_THREADED), default=FREE_THREADED)
 
 
 # -- what the sessions share -----------------------------------------------------------------------
@@ -160,23 +173,35 @@ def side_by_side(
         session.error(f"{went_well.count(False)} of {len(commands)} commands failed")
 
 
+def longest_first(paths: Iterable[Path], longest: list[str]) -> list[str]:
+    """The paths in the order in which they are to begin, so that no core is idle in the end."""
+    known = {name: place for place, name in enumerate(longest)}
+    ordered = sorted(paths, key=lambda path: (known.get(path.stem, len(known)), path))
+    return [str(path.relative_to(ROOT)) for path in ordered]
+
+
 def run_behave(session: nox.Session, *runner: str, env: dict[str, str | None]) -> None:
     results = fresh("results", session.name)
 
     def behave(part: str, *arguments: str) -> tuple[str, ...]:
         # Each part in a directory of its own: features with and without @explored come twice.
         options = ("--junit", f"--junit-directory={results / part}", "--format=progress")
-        return (*runner, "behave", *options, "--no-color", "--no-skipped", *arguments)
+        return ("-m", "behave", *options, "--no-color", "--no-skipped", *arguments)
 
     if session.posargs:
-        session.run(*behave("chosen", *session.posargs), env=env)
+        session.run(*runner, *behave("chosen", *session.posargs), env=env)
         return
-    features = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("features/*/*.feature"))
-    commands = [
-        behave(str(part), "--tags=not @explored", *features[part::PARTS]) for part in range(PARTS)
-    ]
-    if session.python == EXPLORING:
-        commands.insert(0, behave("explored", "--tags=@explored", *features))
+    features = longest_first(ROOT.glob("features/*/*.feature"), LONG_FEATURES)
+    # Without the GIL everything is another matter: nothing is left out there but what is explored.
+    once = session.python in {NEWEST, FREE_THREADED}
+    tags = "--tags=not @explored" if once else f"--tags=not (@explored or {ONCE})"
+    shared = "--runner=tests.side_by_side:SideBySide"
+    commands = [(*runner, *behave("scenarios", tags, shared, *features))]
+    # interleave-test needs sys.monitoring, of 3.12. It goes through the same lines over and over:
+    # under coverage that takes three times as long, and reaches no line that is not reached anyway.
+    if session.python == NEWEST and NEWEST not in {"3.11", FREE_THREADED}:
+        commands.append(("python", *behave("explored", "--tags=@explored", *features)))
+    (results / "scenarios").mkdir()
     side_by_side(session, commands, env)
 
 
@@ -204,7 +229,7 @@ def behave(session: nox.Session) -> None:
     if not FOUND:
         session.error(f"none of Python {', '.join(VERSIONS)} starts here; install one of them")
     install(session, "test", WHOLE)
-    run_behave(session, "coverage", "run", "-m", env=measured(session))
+    run_behave(session, "coverage", "run", env=measured(session))
 
 
 @nox.session(name="behave-freethreaded", python=FREE_THREADED)
@@ -215,7 +240,7 @@ def behave_freethreaded(session: nox.Session) -> None:
     server = str(session.run("python", "-c", where, silent=True)).strip()
     libpq = str(Path(server, "pginstall", "lib"))
     env = {**strict(), "PYTHON_GIL": "0", "LD_LIBRARY_PATH": libpq}
-    run_behave(session, "python", "-m", env=env)
+    run_behave(session, "python", env=env)
 
 
 @nox.session
@@ -228,13 +253,12 @@ def robot(session: nox.Session) -> None:
     if session.posargs:
         session.run(*robot, f"--outputdir={output}", *session.posargs, "robot", env=env)
         return
-    suites = sorted(ROOT.glob("robot/*.robot"), key=lambda suite: suite.stem not in LONG_SUITES)
     commands = [
         (
-            *(*robot, f"--outputdir={output / suite.stem}"),
-            *(f"--xunit={results / suite.stem}.xml", str(suite.relative_to(ROOT))),
+            *(*robot, f"--outputdir={output / Path(suite).stem}"),
+            *(f"--xunit={results / Path(suite).stem}.xml", suite),
         )
-        for suite in suites
+        for suite in longest_first(ROOT.glob("robot/*.robot"), LONG_SUITES)
     ]
     side_by_side(session, commands, env)
 
@@ -246,7 +270,7 @@ def coverage(session: nox.Session) -> None:
     if not measured_by:
         session.error("nothing is measured yet: run the sessions behave and robot first")
     session.log("measured by %s", ", ".join(path.name for path in measured_by))
-    install(session, "test")
+    install(session, "coverage")
     session.env["COVERAGE_FILE"] = str(fresh("coverage-total") / ".coverage")
     session.run("coverage", "combine", "--quiet", "--keep", *map(str, measured_by))
     session.run("coverage", "report")
@@ -254,7 +278,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=False)
 def package(session: nox.Session) -> None:
-    """What users get: build, install the wheel in an empty place; the commands of CONTRIBUTING."""
+    """The distribution: build it, install the wheel; the commands of CONTRIBUTING."""
     install(session, "package")
     dist = fresh("dist")
     session.run("python", "-m", "build", "--installer=pip", f"--outdir={dist}", ".", silent=True)
@@ -268,11 +292,30 @@ def package(session: nox.Session) -> None:
         session.run(python, "-c", imports, external=True, env=strict())
         session.run(python, "-m", "rxlanggraph", "--help", external=True, env=strict())
         session.run(str(programs / "rxlanggraph"), "demo", external=True, env=strict())
+        # SQLite, too, takes nothing but the plain installation.
+        shutil.copytree(ROOT / "examples", "examples")
+        survey = "examples/airports.py:graph -i examples/data/airports.csv --thread-key state"
+        journal = f"run {survey} -o results.jsonl --journal run.sqlite"
+        session.run(python, "-m", "rxlanggraph", *journal.split(), external=True, env=strict())
+        session.run(python, "-c", COUNT, external=True, env=strict())
     with tempfile.TemporaryDirectory() as elsewhere, session.chdir(elsewhere):
         (sources,) = dist.glob("*.tar.gz")
-        shutil.unpack_archive(sources, elsewhere, filter="data")
+        shutil.unpack_archive(sources, elsewhere)
         with session.chdir(sources.name.removesuffix(".tar.gz")):
             session.run("sh", "-ec", first_commands(), external=True)
+
+
+# A state in a file, by the first lines of a program.
+COUNT = """
+import asyncio
+from rxlanggraph.state import open_state
+
+async def main():
+    async with open_state("sqlite:///state.db") as state:
+        assert await state.increment_counter("n") == 1
+
+asyncio.run(main())
+"""
 
 
 def first_commands() -> str:
@@ -283,7 +326,7 @@ def first_commands() -> str:
 
 @nox.session(default=False)
 def mutants(session: nox.Session) -> None:
-    """Defects made at random in the core: do its scenarios see them? (-- --seed 2 registry.py)."""
+    """Random defects in the core: do its scenarios detect them? (-- --seed 2 registry.py)."""
     install(session, "mutants", WHOLE)
     session.run("python", "tests/mutants.py", *session.posargs, env=strict())
 

@@ -1,4 +1,4 @@
-"""What an agent puts out, from whoever puts to whoever gets: how quickly, and how fairly.
+"""The output of an agent, from its producers to its consumers: how quickly, and how fairly.
 
 Our queue is held against `asyncio.Queue`, which belongs to one loop; `janus`, one loop and threads;
 and `culsans`, any number of both. Ours gives the other tasks of its loop a turn with each item, the
@@ -212,7 +212,7 @@ CROWDS = ((2, 1), (3, 1), (50, 1), (2, 2), (3, 3), (50, 5))
 
 
 def peers_for(loops: int) -> list[str]:
-    """Who can serve so many loops, beside us."""
+    """The other queues that can serve so many loops."""
     return ["asyncio", "janus", "culsans"] if loops == 1 else ["culsans"]
 
 

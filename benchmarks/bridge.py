@@ -1,7 +1,7 @@
 """Streams of messages through a graph: the bridge beside its floor, its peers and its own backlog.
 
-The floor is sixteen coroutines in the loop that call `graph.ainvoke` one after another: nobody
-hands over, tracks, tags or emits anything. What the bridge takes beyond that is what it costs.
+The floor is sixteen coroutines in the loop that call `graph.ainvoke` one after another, without any
+hand-over, tracking, tags or emission. What the bridge takes beyond that is its cost.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ def cpu_ratio(way: str, *, messages: int = 500, turns: int = 20, pairs: int = 7)
     """The CPU time of one of our ways over that of the floor, on the same compiled graph.
 
     A pair is so many short turns of both: a shared machine's speed changes within seconds, by more
-    than the target. The collector is left to itself in a pair, since a full round of it is 6% of
-    the whole and would otherwise fall into one of two samples.
+    than the target.
     """
     graph, inputs = one_node_graph(), contents(messages)
     with ExitStack() as stack:
@@ -93,7 +92,7 @@ def backlog_ratio(
 class Stream:
     """Seconds for a stream of 3,000 messages through a graph, all of them there at once."""
 
-    params = ["bridge", "floor", "today", "pool", "portal"]
+    params = ["bridge", "floor", "plain-asyncio", "pool", "portal"]
     param_names = ("peer",)
     timeout = 300
     number = 1
@@ -116,7 +115,7 @@ class Stream:
 class StreamRatio:
     """The bridge over each peer, in pairs."""
 
-    params = (["floor", "today", "pool", "portal"], [1_000, IN_FLIGHT])
+    params = (["floor", "plain-asyncio", "pool", "portal"], [1_000, IN_FLIGHT])
     param_names = ("peer", "messages")
     timeout = 600
     unit = "ratio"

@@ -1,7 +1,7 @@
 """Creating runs that wait, and ending all of them.
 
-A run here waits for ever, so that creating and ending are measured apart. The peer is the bare fix
-with the shortest clean-up that does as much: on the loop, cancel every task and gather them.
+A run here waits forever, so that creating and ending are measured apart. The peer is the bare fix
+with the shortest cleanup that does as much: on the loop, cancel every task and gather them.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def ratio(peer: str, threads: int, *, pairs: int = 11, count: int = BURST) -> Ra
 class HandOff:
     """Seconds for a burst, by peer and by number of threads."""
 
-    params = (["bridge", "today", "bare-fix", "portal", "pool"], [1, 4])
+    params = (["bridge", "plain-asyncio", "bare-fix", "portal", "pool"], [1, 4])
     param_names = ("peer", "threads")
     timeout = 300
     number = 1
@@ -77,7 +77,7 @@ class HandOff:
 class HandOffRatio:
     """The bridge over each peer, in pairs."""
 
-    params = (["today", "bare-fix", "portal", "pool"], [1, 4])
+    params = (["plain-asyncio", "bare-fix", "portal", "pool"], [1, 4])
     param_names = ("peer", "threads")
     timeout = 600
     unit = "ratio"

@@ -44,7 +44,7 @@ class Peer(ExitStack):
         drain(rx.from_iterable(contents).pipe(mapper), len(contents))
 
 
-class Today(Peer):
+class PlainAsyncio(Peer):
     """`flat_map` and `run_coroutine_threadsafe`: what people write; nothing is tracked."""
 
     def __enter__(self) -> Self:
@@ -56,8 +56,8 @@ class Today(Peer):
         return asyncio.run_coroutine_threadsafe(target(content), self.thread.loop)  # type: ignore[arg-type]
 
 
-class BareFix(Today):
-    """Today's way with the bare fix for tracking: a set, and a lock around each change of it."""
+class BareFix(PlainAsyncio):
+    """Plain asyncio with the bare fix for tracking: a set, and a lock around each change of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Portal(Peer):
         return self.portal.start_task_soon(target, content)
 
 
-class Pool(Today):
+class Pool(PlainAsyncio):
     """A pool of `workers` coroutines in the loop, fed from threads through an `asyncio.Queue`."""
 
     def __init__(self, workers: int = 16) -> None:
@@ -139,7 +139,7 @@ class Pool(Today):
         return future
 
 
-class Floor(Today):
+class Floor(PlainAsyncio):
     """`workers` coroutines in the loop that call the target one after another: no hand-over."""
 
     def __init__(self, workers: int = 16) -> None:
@@ -183,7 +183,7 @@ class Bridge(Peer):
         drain(rx.from_iterable(contents).pipe(operator), len(contents))
 
 
-class AdoptedBridge(Today):
+class AdoptedBridge(PlainAsyncio):
     """Ours on a loop that is the program's, and fed on that loop."""
 
     def stream(self, target: Any, contents: Sequence[Any]) -> None:
@@ -206,7 +206,7 @@ PEERS: dict[str, Callable[[], Peer]] = {
     "bridge, ordered": lambda: Bridge(ordered=True),
     "bridge, on an adopted loop": AdoptedBridge,
     "floor": Floor,
-    "today": Today,
+    "plain-asyncio": PlainAsyncio,
     "bare-fix": BareFix,
     "portal": Portal,
     "pool": Pool,

@@ -40,15 +40,25 @@ class Row:
 
 def rows(million: bool) -> Iterator[Row]:
     """All that is measured, in the order of the table."""
-    for peer, target in (("floor", 1.03), ("pool", None), ("portal", None), ("today", None)):
+    for peer, target in (
+        ("floor", 1.03),
+        ("pool", None),
+        ("portal", None),
+        ("plain-asyncio", None),
+    ):
         yield Row(f"bridge at 16 / {peer}, 2,000 messages", target, _stream(peer, 2_000))
     for way in bridge.WAYS:
         yield Row(f"CPU time of {way} / floor", 1.1, _cpu(way))
-    yield Row("bridge at 16 / today, 3,000 in flight", 0.4, _stream("today", 3_000))
+    yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
     yield Row("backlog of 100,000 (quick: 20,000) / 1,000, graph", 1.1, _backlog)
     yield Row("backlog of 100,000 / of 1,000, empty", 1.1, _empty_backlog)
     for threads in (1, 4):
-        for peer, target in (("today", 0.5), ("portal", 0.125), ("bare-fix", None), ("pool", None)):
+        for peer, target in (
+            ("plain-asyncio", 0.5),
+            ("portal", 0.125),
+            ("bare-fix", None),
+            ("pool", None),
+        ):
             name = f"hand-off / {peer}, {threads} thread{'s' * (threads > 1)}"
             yield Row(name, target, _handoff(peer, threads))
     for entries in (10, 1_000, 100_000, 1_000_000):

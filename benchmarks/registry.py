@@ -1,4 +1,4 @@
-"""A future's whole life in the registry, and how long a snapshot keeps everyone else waiting.
+"""A future's whole life in the registry, and how long a snapshot holds the lock.
 
 A life is: added with its name, done, its callback run, discarded. The futures are made beforehand,
 as theirs is a cost that both sides share. The bare fix (a set, and a lock around each change of it)

@@ -3,7 +3,7 @@
 What uses SQLite is measured on one core. A thread that has the file and the loop wake each other at
 every call. They may share a core, or have one each, as chance left them, and stay like that; and it
 takes several times as long to wake another core, on a virtual machine, as all of the state's work.
-Of two files that are open at once, one has the better place, whoever it is.
+Of two files that are open at once, one is placed better, by chance.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """``safe_update`` by 1 to 64 tasks that contend for one key, on each backend.
 
 The floor is the same reading, computing and conditional writing, by bare means, under one lock of
-the process: nobody is ever overtaken. Nor are the tasks of one state: they take turns, and the one
-before leaves what there is to read. (Tasks of several processes do overtake each other.) The lock
-works in one process alone, and the function must be sync: that is why it is a floor, and no way to
-do it.
+the process: no update is overtaken. Nor are those of the tasks of one state: they take turns, and
+each begins from the value that the one before has written. (Tasks of several processes do overtake
+each other.) The lock works in one process alone, and the function must be sync: that is why it is a
+floor, and no way to do it.
 """
 
 from __future__ import annotations

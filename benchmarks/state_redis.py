@@ -2,8 +2,8 @@
 
 The floors are bare commands over redis-py's own client, to the same server from the same loop:
 ``INCRBY`` for an increment; for a claim ``ZPOPMIN``, then ``SET`` with a time to live as its lease,
-which is what people write, and loses an item whenever its worker dies in between. Both in one
-script is the least that does not; a row for comparison. Ours is the whole way through `open_state`.
+which is the common pattern, and loses an item if its worker dies in between. The least that does
+not is both in one script: a row for comparison. Ours is the whole way through `open_state`.
 """
 
 from __future__ import annotations

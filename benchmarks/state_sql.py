@@ -1,11 +1,11 @@
 """Shared state in SQLite and PostgreSQL: counters and claims.
 
-The floors are bare statements over the same driver, prepared, each a transaction of its own: an
-``INSERT ... ON CONFLICT DO UPDATE`` that adds one; for a claim an ``UPDATE`` of the first row that
-is ready (with ``FOR UPDATE SKIP LOCKED`` in PostgreSQL). What they know of leases is when one ends.
-Claims are also compared with what people write, a transaction of a ``SELECT`` and an ``UPDATE``.
-Both databases are as durable as they come: what is acknowledged is on the disk. Ours is the whole
-way through `open_state`.
+The floors are bare statements over aiosqlite and psycopg, prepared, each a transaction of its own:
+an ``INSERT ... ON CONFLICT DO UPDATE`` that adds one; for a claim an ``UPDATE`` of the first row
+that is ready (with ``FOR UPDATE SKIP LOCKED`` in PostgreSQL). What they know of leases is when one
+ends. Claims are also compared with what people write, a transaction of a ``SELECT`` and an
+``UPDATE``. Both databases are as durable as they come: what is acknowledged is on the disk. Ours is
+the whole way through `open_state`.
 """
 
 from __future__ import annotations

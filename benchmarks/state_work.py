@@ -29,7 +29,7 @@ class Store(Protocol):
 
 
 class Ours:
-    """The state as everybody uses it; the items are completed in the end."""
+    """The state through its public API; the items are completed in the end."""
 
     def __init__(self, state: State) -> None:
         self.state = state

@@ -6,14 +6,14 @@ Run it in one process, or, with a database, in as many as you like:
     python shared_state.py sqlite:///survey.db
 
 Each agent is a LangGraph graph. Its nodes reach what all agents share through the context of the
-run: `runtime.context.shared`. Nothing of it is lost or done twice, however the agents interleave:
+run: `runtime.context.shared`. Nothing is lost or done twice, however the agents interleave:
 
 - The **queue** has one item per state, added once by its key. An agent claims an item, and
-  completes it with its result, once. The item of an agent that dies comes back.
-- The **counter** of surveyed airports is incremented on the server. It shows how far they are: an
-  agent that dies between counting and completing is counted again by the next. Results are not.
-- The **configuration** is read with its version, and changed by `safe_update`: each agent puts its
-  name on it, and the northernmost airport it has found, if nobody knows of one further north.
+  completes it with its result, once. If an agent dies, its item returns to the queue.
+- The **counter** of surveyed airports is incremented on the server. It shows progress only: if an
+  agent dies between counting and completing, its airports are counted twice. Results are not.
+- The **configuration** is read with its version, and changed by `safe_update`: each agent adds its
+  name, and the northernmost airport it has found, unless one further north is there already.
 
 `survey` computes the same in plain Python.
 """
@@ -54,7 +54,7 @@ class Survey(TypedDict, total=False):
 
 
 async def join(state: Survey, runtime: Runtime[Agent]) -> Survey:
-    """Put the agent's name on the configuration, which others change at the same time."""
+    """Add the agent's name to the configuration, which others change at the same time."""
     agent = runtime.context
 
     def with_name(configuration: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ async def join(state: Survey, runtime: Runtime[Agent]) -> Survey:
 
 
 async def take(state: Survey, runtime: Runtime[Agent]) -> Survey:
-    """Claim a state to survey. Nobody else gets it, as long as this agent lives."""
+    """Claim a state to survey. No other agent gets it while this one lives."""
     agent = runtime.context
     return {"claim": await agent.shared.claim_task("states", worker=agent.name)}
 
@@ -79,7 +79,7 @@ async def measure(state: Survey) -> Survey:
 
 
 async def report(state: Survey, runtime: Runtime[Agent]) -> Survey:
-    """Tell what was found, and complete the item."""
+    """Publish what was found, and complete the item."""
     shared, claim, found = runtime.context.shared, state["claim"], state["northernmost"]
     assert claim is not None
 

@@ -29,14 +29,11 @@ def before_all(context: Context) -> None:
     # A shell starts what is in its background with Ctrl-C ignored; what a scenario starts inherits
     # that, and is to be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Without this, behave 1.3.3 dies where a progress formatter meets a clean-up that failed.
+    # Without this, behave 1.3.3 dies where a progress formatter meets a cleanup that failed.
     ProgressFormatterBase.dot_status.setdefault(Status.cleanup_error, "C")
     # Where one scenario is chosen by its name, no other feature is to be heard of.
     features = context._runner.features
     features[:] = [feature for feature in features if is_chosen(feature, context)] or features
-    # The steps are imported: what lives now lives for ever, and no leak check need look at it.
-    gc.collect()
-    gc.freeze()
 
 
 def is_chosen(feature: Feature, context: Context) -> bool:
@@ -55,7 +52,11 @@ def before_scenario(context: Context, scenario: Scenario) -> None:
     context.add_cleanup(faulthandler.cancel_dump_traceback_later)
     # Before the check looks: a server outlives the scenario that was the first to need it.
     servers.start_for(scenario)
-    # Clean-ups run last in, first out, after `after_scenario`: those of the steps come before it.
+    # What lives before a scenario is not left by it. Frozen, it is not looked at by the check:
+    # above all, modules that scenarios have imported are hundreds of thousands of objects.
+    gc.collect()
+    gc.freeze()
+    # Cleanups run last in, first out, after `after_scenario`: those of the steps come before it.
     context.add_cleanup(LeakCheck(ignore=tolerated(scenario)).start().verify)
 
 

@@ -1,7 +1,7 @@
 *** Settings ***
 Documentation       Agents behind a real MCP server, asked by the SDK's own client in a process of its
 ...                 own: over standard input and output, and over streamable HTTP; as the protocol
-...                 is today (auto), and with the handshake it had before 2026 (legacy).
+...                 is since 2026 (auto), and with the handshake it had before 2026 (legacy).
 Resource            resources/processes.resource
 Test Timeout        3 minutes
 Test Setup          Make A Folder
@@ -24,14 +24,14 @@ A Client Finds The Agents, And Each Answers
     legacy    stdio
     legacy    http
 
-Agents Work Side By Side, And Each On One Message At A Time
+Agents Run Concurrently, Each On One Message At A Time
     [Template]    Agents Are Asked At Once
     auto      stdio
     auto      http
     legacy    stdio
     legacy    http
 
-A Message That Hangs, One That Fails And One That Is Empty Are Answered With What Went Wrong
+A Message That Hangs, One That Fails And One That Is Empty Are Answered With An Error
     [Template]    Errors Reach The Caller
     auto      stdio
     auto      http
@@ -51,7 +51,7 @@ An Agent That Exits, Or Interrupts, Ends Its Own Run And Not The Server
     legacy    http     exit         agent 'bob' failed with SystemExit
     auto      http     interrupt    agent 'bob' failed with KeyboardInterrupt
 
-What An Agent Prints Is Not Among The Messages
+Output That An Agent Prints Is Not Among The Messages
     Start Client    auto    stdio
     Send Lines    1 ann print {"jsonrpc": "2.0"}    2 ann say hello
     Answer Is    1    printed
@@ -59,7 +59,7 @@ What An Agent Prints Is Not Among The Messages
     Wait Until It Says    ^{"jsonrpc": "2.0"}$
     The Client Leaves
 
-A Line That Is No Message Costs Itself Only
+An Invalid Line Affects No Other
     Start Program    mcp_agents.py    stdio
     Send Lines    no message at all    {"jsonrpc": "2.0"    ${HANDSHAKE}
     Wait Until It Prints    "id":1.*protocolVersion
@@ -84,7 +84,7 @@ A Client That Cancels Its Call Cancels The Run
     legacy    stdio
     legacy    http
 
-A Client That Is Killed Ends Its Run, And Holds Up Nobody
+A Client That Is Killed Ends Its Run, And Delays No Other
     [Template]    A Client Is Killed
     auto
     legacy
@@ -94,7 +94,7 @@ A Client That Is Killed Ends The Server That It Has Started, Whose Run Is Cancel
     auto
     legacy
 
-A Client That Is Frozen Holds Up Nobody
+A Client That Is Frozen Delays No Other
     ${server}    ${url}=    Start Server
     ${frozen}=    Start Client    auto    ${url}
     Send Lines    1 hasty wait
@@ -113,7 +113,7 @@ A Client That Is Frozen Holds Up Nobody
     The Client Leaves
     Server Ends    ${server}
 
-A Client That Sends Half A Request Holds Up Nobody, And Not The End Either
+A Client That Sends Half A Request Delays No Other, Nor The Shutdown
     ${server}    ${url}=    Start Server
     ${half}=    Connect And Send    ${url}    POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le
     Start Client    auto    ${url}
@@ -142,7 +142,7 @@ A Second Signal Cancels The Calls In Flight At Once
     auto      3600    ${2}
     legacy    3600    ${2}
 
-A Signal That Comes In The Midst Of A Run Ends The Server All The Same
+A Signal In The Middle Of A Run Ends The Server All The Same
     [Template]    A Run Is Interrupted By A Signal
     stdio
     http
@@ -173,24 +173,26 @@ A Signal Ends A Stdio Server, And The Calls In Flight Are Answered With An Error
 *** Keywords ***
 Start Server
     [Documentation]    Start an HTTP server; returns it and its address.
-    [Arguments]    ${grace}=60    ${last}=15
-    ${server}=    Start Program    mcp_agents.py    http    ${grace}    ${last}
+    [Arguments]    ${grace}=60    ${last}=15    ${measured}=${True}
+    ${server}=    Start Program    mcp_agents.py    http    ${grace}    ${last}    measured=${measured}
     ${line}=    Wait Until It Says    serving agents at
     RETURN    ${server}    ${line.split()[-1]}
 
 Start Client
-    [Documentation]    Start the SDK's client, and with ``stdio`` a server through it.
+    [Documentation]    Start the SDK's client, and with ``stdio`` a server through it. Coverage is
+    ...    not measured: it would double the time of their imports.
     [Arguments]    ${mode}    ${where}
-    ${client}=    Start Program    mcp_client.py    ${mode}    ${where}
+    ${client}=    Start Program    mcp_client.py    ${mode}    ${where}    measured=${False}
     Wait Until It Prints    connected
     RETURN    ${client}
 
 Connect Over
     [Documentation]    Start a client, and a server one way or the other; returns client and server,
-    ...    which are the same where the client has started it: they share standard error.
+    ...    which are the same where the client has started it: they share standard error. Neither is
+    ...    measured: what they reach is reached by the servers that are signalled, and in Behave.
     [Arguments]    ${mode}    ${transport}    ${grace}=60
     IF    "${transport}" == "http"
-        ${server}    ${url}=    Start Server    ${grace}
+        ${server}    ${url}=    Start Server    ${grace}    measured=${False}
         ${client}=    Start Client    ${mode}    ${url}
     ELSE
         ${client}=    Start Client    ${mode}    stdio

@@ -9,14 +9,14 @@ Test Teardown       No Process Is Left
 
 
 *** Test Cases ***
-Two Hundred Connections That Do Not Go On Leave A Server With 128 Descriptors Answering
+A Server With 128 Descriptors Answers Beside Two Hundred Idle Connections
     ${server}    ${url}=    Start Server    {"descriptors": 128}
     FOR    ${part}    IN    nothing    half a header    half a body    a request that is refused
         Connect And Send    ${url}    ${part}    ${200}
         ${status}=    Status Of    ${url}
         Should Be Equal    ${status}    ${200}
     END
-    ${client}=    Start Program    mcp_client.py    auto    ${url}
+    ${client}=    Start Program    mcp_client.py    auto    ${url}    measured=${False}
     Wait Until It Prints    connected
     Send Lines    1 ann say hello
     Wait Until It Prints    "text": "hello"
@@ -25,7 +25,7 @@ Two Hundred Connections That Do Not Go On Leave A Server With 128 Descriptors An
     Turn To    ${server}
     Server Ends
 
-What Does Not Come In Time Is Not Waited For
+A Request That Is Late Is Dropped
     ${server}    ${url}=    Start Server    {"header_timeout": 0.2, "body_timeout": 0.3}
     FOR    ${part}    IN    nothing    half a header    half a body    a request that is refused
         ${connections}=    Connect And Send    ${url}    ${part}
@@ -36,7 +36,7 @@ What Does Not Come In Time Is Not Waited For
     Status Of    ${url}
     Server Ends
 
-What Is Not Read In Time Is Not Kept
+An Answer That Is Not Read In Time Is Dropped
     ${server}    ${url}=    Start Server    {"body_timeout": 0.3}
     ${connection}=    Call And Wait    ${url}    ann    tell 50000000
     Wait Until It Says    it does not read its answer
@@ -44,7 +44,7 @@ What Is Not Read In Time Is Not Kept
     Status Of    ${url}
     Server Ends
 
-Where The Server Is At Work For All Connections, The Next One Is Told So
+When All Connections Are Busy, The Next One Is Refused With 503
     ${server}    ${url}=    Start Server    {"max_connections": 2}
     ${first}=    Call And Wait    ${url}    ann    pass
     ${second}=    Call And Wait    ${url}    ann    say hello
@@ -60,7 +60,7 @@ Where The Server Is At Work For All Connections, The Next One Is Told So
     Should Be Equal    ${status}    ${200}
     Server Ends
 
-Sessions Are Bounded, And Make Room When They Were Quiet For Too Long
+Sessions Are Bounded, And End When They Were Idle For Too Long
     ${server}    ${url}=    Start Server    {"max_sessions": 2, "session_timeout": 2}
     ${status}=    Status Of    ${url}
     Should Be Equal    ${status}    ${200}

@@ -59,7 +59,7 @@ An Empty File Is Done At Once
 
 # -- invalid data, failing graphs
 
-Invalid Lines Cost Themselves Only, And Stand Among The Results
+Invalid Lines Affect No Others, And Are Among The Results
     Make A File With Invalid Lines
     ${status}=    Run The Command    picky    -i    in.jsonl    -o    out.jsonl
     Should Be Equal As Integers    ${status}    1
@@ -69,7 +69,7 @@ Invalid Lines Cost Themselves Only, And Stand Among The Results
     Should Be Equal As Integers    ${counts}[invalid]    2
     Should Be Equal As Integers    ${counts}[failed]    2
 
-With --errors What Is Not Ok Stands In A File Of Its Own, With The Raw Line
+With --errors Records That Are Not Ok Go To A File Of Their Own, With The Raw Line
     Make A File With Invalid Lines
     ${status}=    Run The Command    picky    -i    in.jsonl    -o    out.jsonl
     ...    --errors    errors.jsonl
@@ -94,7 +94,7 @@ With --ordered Invalid Lines Keep Their Place
     ${records}=    Records Of    out.jsonl
     Lines Are In Order    ${records}    1    6
 
-With --ordered The Order Is That Of The Input, Whoever Is Done First
+With --ordered The Order Is That Of The Input, Whichever Run Ends First
     File Holds Numbers    in.jsonl    500
     ${status}=    Run The Command    first_waits_for_last    -i    in.jsonl    -o    out.jsonl
     ...    --ordered
@@ -102,14 +102,14 @@ With --ordered The Order Is That Of The Input, Whoever Is Done First
     ${records}=    Records Of    out.jsonl
     Lines Are In Order    ${records}    1    500
 
-Without --ordered Nobody Waits For A Slower One
+Without --ordered No Result Waits For A Slower One
     File Holds Numbers    in.jsonl    10
     Run The Command    first_waits_for_last    -i    in.jsonl    -o    out.jsonl
     ${records}=    Records Of    out.jsonl
     Account Of    ${records}    lines=10
     Should Be Equal As Integers    ${records}[-1][line]    1
 
-A Message That Takes Longer Than --timeout Has Failed, And Holds Up Nobody
+A Message That Takes Longer Than --timeout Has Failed, And Delays No Other
     File Holds Numbers    in.jsonl    20
     ${status}=    Run The Command    even_only    -i    in.jsonl    -o    out.jsonl
     ...    --timeout    0.2    -j    4
@@ -126,7 +126,7 @@ A Failed Message Is Tried Again With --retries
     ${records}=    Records Of    out.jsonl
     Account Of    ${records}    lines=5
 
-After So Many Failures --halt Stops, And Says Where
+--halt Stops After N Failures, And Says Where
     File Holds    in.jsonl    @{{['{"n": 0}'] * 1000}}
     ${status}=    Run The Command    picky    -i    in.jsonl    -o    out.jsonl    --halt    3
     ...    -j    2
@@ -136,7 +136,7 @@ After So Many Failures --halt Stops, And Says Where
     ${counts}=    Account Of    ${records}
     Should Be True    3 <= ${counts}[read] <= 20
 
-What A Graph Prints Is Not Among The Records
+Output That A Graph Prints Is Not Among The Records
     File Holds Numbers    in.jsonl    3
     ${status}=    Run The Command    chatty    -i    in.jsonl
     Should Be Equal As Integers    ${status}    0
@@ -161,7 +161,7 @@ An Input That Cannot Be Read Is Named With A Remedy, And No File Is Touched
     ${GRAPHS}:double    cannot read .: Is a directory    give a readable file    input=.
     ${GRAPHS}:double    would overwrite the input    name another file    input=out.jsonl
 
-An Input That Fails On The Way Is Said
+A Read Error Is Reported
     ${status}=    Run The Command    double    -i    /proc/self/mem    -o    out.jsonl
     Should Be Equal As Integers    ${status}    2
     It Said    reading /proc/self/mem failed: Input/output error
@@ -172,7 +172,7 @@ An Output That Cannot Be Opened Is Named With A Remedy
     Should Be Equal As Integers    ${status}    4
     It Said    cannot write nowhere/out.jsonl    name a file in a directory that exists
 
-A Full Disk Is Said, And Every Line Without A Record Is Named
+A Full Disk Is Reported, And Every Line Without A Record Is Named
     File Holds Numbers    in.jsonl    2000
     ${status}=    Run The Command    double    -i    in.jsonl    -o    /dev/full
     Should Be Equal As Integers    ${status}    4
@@ -189,7 +189,7 @@ A Full Disk For The Failures Leaves The Results Whole
     Each Has    ${records}    status    ok
     Account Of    ${records}
 
-A Standard Error That Is Full Stops Nobody, And The Status Says What Happened
+A Full Standard Error Stops No Thread, And The Exit Status Is Right
     File Holds Numbers    in.jsonl    3
     Start Shell    rxlanggraph run ${GRAPHS}:double -i in.jsonl -o out.jsonl 2>/dev/full
     It Ends With Status    0
@@ -206,7 +206,7 @@ Survey The Airports
     ${examples}=    Folder Of The Examples
     ${output}=    In The Folder    out.jsonl
     Start Command    run    airports.py:graph    --input    data/airports.csv
-    ...    --output    ${output}    @{options}    cwd=${examples}
+    ...    --output    ${output}    @{options}    cwd=${examples}    measured=${False}
     End Its Input
     It Ends With Status    0
     It Complained Of Nothing

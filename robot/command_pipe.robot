@@ -109,7 +109,7 @@ A Standard Output That Is Closed Is Named
     It Complained Of Nothing
     It Said    standard output
 
-A Standard Error That Is Closed Stops Nobody
+A Closed Standard Error Stops No Thread
     File Holds Numbers    in.jsonl    3
     Start Shell    rxlanggraph run ${GRAPHS}:double -i in.jsonl 2>&-
     It Ends With Status    0

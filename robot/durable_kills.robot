@@ -8,6 +8,10 @@ Test Teardown       No Process Is Left
 Suite Teardown      Stop Servers
 
 
+*** Variables ***
+${MEASURED}         ${False}
+
+
 *** Test Cases ***
 Killed At Many Moments, One After Another, It Loses Nothing And Doubles Nothing
     [Template]    Killed Again And Again, Each Line Is Answered Once
@@ -47,13 +51,13 @@ Of Three That Work Together, One Is Killed, And The Others End It
     PostgreSQL    3    --ordered
     Valkey        3    --ordered
 
-Who Stands Still For Longer Than Its Lease Answers Nothing Twice
+A Process Suspended For Longer Than Its Lease Answers Nothing Twice
     [Template]    One Stands Still, And The Other Goes On
     PostgreSQL
     Valkey
 
-Who Stands Still Over SQLite May Hold Up The Others, But Answers Nothing Twice Either
-    [Documentation]    Where it was stopped within a transaction, nobody else gets at the file.
+A Process Suspended Over SQLite May Delay The Others, But Answers Nothing Twice Either
+    [Documentation]    Where it was stopped within a transaction, no other gets at the file.
     Make A Folder And A Journal    SQLite
     File Holds Numbers    in.jsonl    300
     ${first}=    Start The Run    --resume    -j    4

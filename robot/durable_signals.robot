@@ -15,7 +15,7 @@ The First Ctrl-C Drains, And --resume Does The Rest
     Send Signal    SIGINT
     Wait Until It Says    draining: \\d+ still on the way; Ctrl-C again cancels them
     It Ends With Status    130
-    It Said    interrupted by Ctrl-C    go on with --resume
+    It Said    interrupted by Ctrl-C    continue with --resume
     It Complained Of Nothing
     ${status}=    Status Comes To    answered < 300
     Should Be Equal As Integers    ${status}[in_flight]    0
@@ -38,7 +38,7 @@ SIGTERM Drains, And Keeps The Order
     It Ends With Status    0
     Each Line Has Its Record    300    ${True}
 
-The Second Ctrl-C Cancels: What Was Cancelled Has No Answer Yet, And Is Free At Once
+The Second Ctrl-C Cancels: Cancelled Lines Have No Answer Yet, And Are Free At Once
     Set Test Variable    ${LEASE}    3600    # not because of its end
     File Holds Numbers    in.jsonl    20
     Start The Run    -j    4    graph=endless
@@ -53,7 +53,7 @@ The Second Ctrl-C Cancels: What Was Cancelled Has No Answer Yet, And Is Free At 
     ${status}=    Status Comes To    waiting == 20
     Should Be Equal As Integers    ${status}[in_flight]    0
 
-Who Writes Is Killed, And The Other Process Writes On
+The Writing Process Is Killed, And The Other Continues
     Make A Gate
     File Holds Numbers    in.jsonl    200
     ${first}=    Start The Run    --resume    -j    1    graph=gated
@@ -67,7 +67,7 @@ Who Writes Is Killed, And The Other Process Writes On
     It Ends With Status    0
     Each Line Has Its Record    200
 
-Status Shows Who Works On How Much
+Status Shows The Messages In Flight By Worker
     Make A Gate
     File Holds Numbers    in.jsonl    10
     ${first}=    Start The Run    --resume    -j    3    graph=gated
@@ -127,7 +127,7 @@ A Reader That Leaves Ends The Command, And Costs No Answer
     File Holds Numbers    in.jsonl    200
     Start Shell    rxlanggraph run ${GRAPHS}:bulky -i in.jsonl --journal ${JOURNAL} | head -n 1
     It Has Ended
-    It Said    the reader of standard output has gone    go on with --resume
+    It Said    the reader of standard output has gone    continue with --resume
     It Complained Of Nothing
     Start Shell    rxlanggraph run ${GRAPHS}:bulky -i in.jsonl --journal ${JOURNAL} --resume -q
     It Ends With Status    0

@@ -53,7 +53,7 @@ A Thread That Outlives The Main Thread Still Gets Its Answers
     Wait Until It Prints    answered 4
     It Said Nothing
 
-The Clean-Up Of A Run Is Done Before The Program Is Gone
+The Cleanup Of A Run Is Done Before The Program Is Gone
     Leave With    own_cleanup
     Wait Until It Prints    cleaned up
     It Said Nothing

@@ -23,7 +23,7 @@ The First Ctrl-C Drains: Every Line That Was Read Is Answered
     Should Be True    4 <= ${counts}[read] <= 17
     It Complained Of Nothing
 
-What Was Read And Not Run Is Said, Line By Line
+Lines That Were Read And Not Run Are Listed
     Start The Command    announced    -i    -    --rate    1/h
     Send Numbers    1    2
     Wait Until It Prints    "line":1,
@@ -164,7 +164,7 @@ SIGKILL Leaves Whole Lines Only
     Each Has    ${records}    status    ok
     Should Be True    300 <= len($records) < 20000
 
-What SIGKILL Left Undone Is What Has No Record
+The Lines That SIGKILL Left Undone Are Those Without A Record
     [Documentation]    The lines without a record, run again, complete the job exactly.
     File Holds Numbers    in.jsonl    3000
     Start The Command    announced    -i    in.jsonl    -o    first.jsonl
@@ -184,7 +184,7 @@ What SIGKILL Left Undone Is What Has No Record
 
 *** Keywords ***
 Silent Input Is Left On
-    [Documentation]    The input is open, nothing comes, and nobody is at work.
+    [Documentation]    The input is open, nothing comes, and no run is in flight.
     [Arguments]    ${signal}    ${status}
     Start The Command    announced    -i    -
     Send Numbers    1    3

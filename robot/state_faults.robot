@@ -2,7 +2,7 @@
 Documentation       Eight processes share 10,000 items of one queue. Workers are killed, and paused
 ...                 for longer than their lease, at random moments, and once the server crashes: in
 ...                 the end each item is completed exactly once, its effect is entered once, by the
-...                 claim that has completed it, and the counters are exact. Today's ways under the
+...                 claim that has completed it, and the counters are exact. Naive ways under the
 ...                 same faults lose items, or do them twice.
 ...
 ...                 The seed is printed; RXLANGGRAPH_ROBOT_SEED gives it.
@@ -30,13 +30,13 @@ Workers That Are Killed And Paused Complete Each Item Exactly Once On PostgreSQL
 Workers That Are Killed And Paused Complete Each Item Exactly Once On Valkey, Which Crashes
     Each Item Is Completed Exactly Once    Valkey    restarts=${1}
 
-Control: Today's Ways Lose Items, And Do Items Twice, On SQLite
+Control: Naive Ways Lose Items, And Do Items Twice, On SQLite
     Items Are Lost And Doubled    SQLite
 
-Control: Today's Ways Lose Items, And Do Items Twice, On PostgreSQL
+Control: Naive Ways Lose Items, And Do Items Twice, On PostgreSQL
     Items Are Lost And Doubled    PostgreSQL
 
-Control: Today's Ways Lose Items, And Do Items Twice, On Valkey
+Control: Naive Ways Lose Items, And Do Items Twice, On Valkey
     Items Are Lost And Doubled    Valkey
 
 
@@ -56,7 +56,7 @@ Each Item Is Completed Exactly Once
 
 Completions Are Exact
     [Documentation]    Each item is complete, none is open or dead; no two workers were told that
-    ...    it was they, and whoever was told so has its result kept.
+    ...    it was they, and the acknowledged results are kept.
     [Arguments]    ${account}
     Should Be Equal As Integers    ${account}[completed]    ${ITEMS}
     Should Be Equal As Integers    ${account}[results]    ${ITEMS}
@@ -76,7 +76,7 @@ The Ledger Is Exact
     Should Be Empty    ${account}[wrong_tallies]
 
 The Counter Is Exact
-    [Documentation]    No two increments had the same answer; the answers that nobody heard are
+    [Documentation]    No two increments had the same answer; the lost answers are
     ...    those of workers that were killed, or had none. Each claim has counted once at most.
     [Arguments]    ${account}
     Should Be Empty    ${account}[counted_twice]
@@ -97,7 +97,7 @@ Items Are Lost And Doubled
     Add Items To Lists    ${store}    ${200}
     Work Under Faults    state_naively.py    ${store}    ${400}
     ...    workers=${4}    kill=${4}    pause=${4}
-    ${effects}=    Effects Of Todays Ways    ${store}    ${200}
+    ${effects}=    Effects Of Naive Ways    ${store}    ${200}
     Log    ${effects}    formatter=repr    console=True
     Should Be True    ${effects}[popped][lost] > 0
     Should Be True    ${effects}[read][doubled] > 0

@@ -2,21 +2,21 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
 
   # -- a turn ------------------------------------------------------------------------------------
 
-  Scenario: Others see what a run adds to the memory at its end, in one go
+  Scenario: Other code sees the messages of a run at its end, all at once
     Given an agent whose step adds to the memory and waits for the gate
-    When it is run, and somebody else adds a message meanwhile
+    When it is run, and another task adds a message meanwhile
     Then the run sees its own messages, and others do not
     When the agent's gate opens
     Then the memory has the other's message first, and the run's turn in one piece behind it
 
-  Scenario: What a run has left behind cannot write into a turn that is over
+  Scenario: A leftover task of a run cannot write into a turn that is over
     Given an agent whose step leaves a task behind that writes later
     When it is run, and the task writes
     Then the task gets an AgentError, and the memory has the run's turn alone
 
   # -- who answers -------------------------------------------------------------------------------
 
-  Scenario: An agent that was given nothing takes a request in and answers None
+  Scenario: An agent without a model or graph takes a request and answers None
     Given a runnable agent that was given nothing
     When it is asked "hello"
     Then the answer is None, it is IDLE, and its memory is
@@ -49,9 +49,9 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
       | role | content |
       | user | hello   |
 
-  Scenario: Who watches a run sees each of its states, and its output
+  Scenario: An observer of a run sees each of its states, and its output
     Given a runnable agent with a chat model
-    When it is run with "hello" while somebody watches
+    When it is run with "hello" with an observer
     Then the states were seen to be RUNNING, THINKING, RUNNING, IDLE, as in its history
     And the output was seen to be "olleh"
 
@@ -85,7 +85,7 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
     Examples:
       | what                     | error                | text                   |
       | an empty name            | InvalidArgumentError | name must be           |
-      | a sync function as llm   | InvalidTypeError     | no async function      |
+      | a sync function as llm   | InvalidTypeError     | not an async function  |
       | a list as memory         | InvalidTypeError     | must be a Memory       |
       | a step that is not async | InvalidTypeError     | 'async def'            |
       | a number as llm          | InvalidTypeError     | chat model, a Runnable |
@@ -129,7 +129,7 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
     When it is asked "weather?", "weather?" and "thanks"
     Then its answers are the structured response, twice, and "re: thanks"
 
-  Scenario Outline: An answer that no model would take again is an error of that run alone: from <who>
+  Scenario Outline: An answer that no model would accept later is an error of that run alone: from <who>
     Given an agent with <who> that answers the first request with half of a surrogate pair
     When it is asked twice for an answer
     Then the first run raises an AgentError that says "cannot be encoded", and is not remembered
@@ -147,12 +147,12 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
     Then it raises an AgentError that says "<words>", and remembers nothing
 
     Examples:
-      | cannot be made | who             | words              |
-      | cannot be read | a chat model    | cannot be read (look |
-      | cannot be read | a graph         | cannot be read (look |
-      | nobody makes   | a chat model    | nobody to call them |
-      | nobody makes   | a graph         | nobody to call them |
-      | cannot be read | a function that returns a Message | cannot be read (look |
-      | cannot be read | a function that returns a mapping | cannot be read (look |
-      | nobody makes   | a function that returns a Message | nobody to call them |
-      | nobody makes   | a function that returns a mapping | nobody to call them |
+      | cannot be made   | who                               | words                   |
+      | cannot be read   | a chat model                      | cannot be read (look    |
+      | cannot be read   | a graph                           | cannot be read (look    |
+      | nothing executes | a chat model                      | the agent does not call |
+      | nothing executes | a graph                           | the agent does not call |
+      | cannot be read   | a function that returns a Message | cannot be read (look    |
+      | cannot be read   | a function that returns a mapping | cannot be read (look    |
+      | nothing executes | a function that returns a Message | the agent does not call |
+      | nothing executes | a function that returns a mapping | the agent does not call |

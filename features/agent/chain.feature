@@ -1,8 +1,8 @@
-Feature: Agents in a chain: who reads what an agent puts out is no part of that agent's run
+Feature: Agents in a chain: the observers of an agent's output are not part of its run
 
   The first agent tells its news through <outputs>, which `bridge.invoke` hands to a second one.
 
-  Scenario Outline: The second agent answers though the first fails after it has told <outputs>
+  Scenario Outline: The second agent answers though the first fails after it has emitted to <outputs>
     Given an open bridge on its own loop
     And a first agent whose <outputs> go through the bridge to a second one
     When the first fails while the second is at work
@@ -13,11 +13,11 @@ Feature: Agents in a chain: who reads what an agent puts out is no part of that 
       | outputs |
 
     @tdd_expected_fail
-    Examples: today's way: what its observers start is cancelled with the run
+    Examples: naive: what its observers start is cancelled with the run
       | outputs        |
       | Subject's items |
 
-  Scenario Outline: What the second agent answers can be added to the memory of the first, <when>, told by <outputs>
+  Scenario Outline: The second agent's answer can be added to the memory of the first, <when>, through <outputs>
     Given an open bridge on its own loop
     And a first agent whose <outputs> go through the bridge to a second one
     When a subscriber adds the answer to the memory of the first <when>
@@ -29,12 +29,12 @@ Feature: Agents in a chain: who reads what an agent puts out is no part of that 
       | outputs | as soon as its run is over |
 
     @tdd_expected_fail
-    Examples: today's way: it is dropped with the run if that fails, and refused when it is over
+    Examples: naive: it is dropped with the run if that fails, and refused when it is over
       | outputs         | when                       |
       | Subject's items | while that runs            |
       | Subject's items | as soon as its run is over |
 
-  Scenario Outline: The second agent can wait until the first is free, and ask it, told by <outputs>
+  Scenario Outline: The second agent can wait until the first is free, and call it, through <outputs>
     Given an open bridge on its own loop
     And a first agent whose <outputs> go through the bridge to a second one
     When the second asks the first, while that runs
@@ -45,7 +45,7 @@ Feature: Agents in a chain: who reads what an agent puts out is no part of that 
       | outputs |
 
     @tdd_expected_fail
-    Examples: today's way: it counts as asking itself
+    Examples: naive: it counts as asking itself
       | outputs         |
       | Subject's items |
 

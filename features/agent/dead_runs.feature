@@ -1,15 +1,15 @@
-Feature: What a run has left behind reaches nobody who comes later
+Feature: Leftovers of an ended run do not reach later callers
 
   # -- output ------------------------------------------------------------------------------------
 
   @tdd_expected_fail
-  Scenario: In a queue that does not know its runs, a dead run's output is in the next caller's stream
-    Given a queue that a run has put "secret" into before it failed, and somebody reads now and then
+  Scenario: In a queue without runs, a failed run's output is in the next caller's stream
+    Given a queue that a run has put "secret" into before it failed, and a consumer reads now and then
     When the next run puts "mine", and its caller reads
     Then the caller has "mine" alone
 
-  Scenario Outline: What a run that <ended> has put out is not read by the next caller, <reader>
-    Given an agent that puts out what it is asked, and whose output somebody reads now and then
+  Scenario Outline: The output of a run that <ended> is not read by the next caller, <reader>
+    Given an agent that puts out what it is asked, and whose output a consumer reads now and then
     When a run puts out "secret" and <ended>
     And the next caller asks for "mine", and reads <reader>
     Then the caller has "mine" alone
@@ -23,7 +23,7 @@ Feature: What a run has left behind reaches nobody who comes later
       | is cancelled | in a stream of its own  |
       | times out    | in a stream of its own  |
 
-  Scenario Outline: What <a leftover> of a run that <ended> puts out later is refused
+  Scenario Outline: Later output of <a leftover> of a run that <ended> is refused
     Given an agent that puts out what it is asked
     When a run that <ended> leaves <a leftover> behind, which puts out "secret" during the next run
     Then the leftover has an AgentError that says "over", and the caller has "mine" alone
@@ -36,9 +36,9 @@ Feature: What a run has left behind reaches nobody who comes later
       | a thread                  | times out |
       | a task that waits for room | ends well |
 
-  Scenario: What is left of a run that ended well is kept for those who read, as ever
-    Given an agent that puts out what it is asked, and whose output somebody reads now and then
-    When two runs put out "one" and "two", and somebody reads twice
+  Scenario: The unread output of a run that succeeded is kept for its readers
+    Given an agent that puts out what it is asked, and whose output a consumer reads now and then
+    When two runs put out "one" and "two", and a consumer reads twice
     Then the reader has "one" and "two"
 
   # -- state -------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ Feature: What a run has left behind reaches nobody who comes later
 
   # -- a stream of one's own ---------------------------------------------------------------------
 
-  Scenario: Each caller's own stream has the output of its own run, though all ask at once
+  Scenario: Each caller's own stream has the output of its own run, though all call at once
     Given an agent that puts out what it is asked
     When 20 callers iterate over streams of their own requests at once
     Then each has what it asked for, and nothing else
@@ -73,7 +73,7 @@ Feature: What a run has left behind reaches nobody who comes later
       | times out           | asked  | RunTimeoutError |
       | finds another one in |       | AgentBusyError  |
 
-  Scenario Outline: A stream of one's own run that is <let go of> takes its run along
+  Scenario Outline: A stream of one's own run that is <let go of> cancels its run
     Given an agent that puts out what it is asked
     When a caller takes one item of a run that hangs, and the stream is <let go of>
     Then the run is cancelled, and the agent answers the next request
@@ -84,12 +84,12 @@ Feature: What a run has left behind reaches nobody who comes later
       | left by its block    |
       | dropped              |
 
-  Scenario: The steps of a stream of one's own may be cancelled, and the run goes on
+  Scenario: A step of a stream of one's own may be cancelled, and the run continues
     Given an agent that puts out what it is asked
     When a caller's step in a stream of its own is cancelled, and it takes another
     Then the stream gives asked, and ends with nothing
 
-  Scenario: A bounded output does not hold up a stream of one's own, nor does what others read
+  Scenario: A stream of one's own is delayed neither by a bounded output nor by other readers
     Given an agent whose output has room for one, which is full
     When a caller iterates over the stream of a request, and the run ends well
     Then the stream gives asked, and ends with nothing

@@ -31,10 +31,10 @@ Feature: An agent takes requests, and gives answers, in the forms of LangChain a
     Then it is refused with <error> that names "<remedy>"
 
     Examples:
-      | what                           | error            | remedy       |
-      | a model that asks for tools    | AgentError       | create_agent |
-      | a graph that interrupts itself | AgentError       | itself       |
-      | a graph as its llm             | InvalidTypeError | graph=       |
+      | what                           | error            | remedy              |
+      | a model that asks for tools    | AgentError       | create_agent        |
+      | a graph that interrupts itself | AgentError       | Command(resume=...) |
+      | a graph as its llm             | InvalidTypeError | graph=              |
 
   Scenario Outline: Callbacks that are given with a request reach <what>
     Given an agent made with <what>
@@ -48,19 +48,19 @@ Feature: An agent takes requests, and gives answers, in the forms of LangChain a
 
   # -- a graph that remembers, too ---------------------------------------------------------------
 
-  Scenario: Of what a checkpointer has already, nothing comes twice or out of order into a bounded memory
+  Scenario: Messages that a checkpointer has already enter a bounded memory once, and in order
     Given an agent made with a graph with a checkpointer, which remembers 4 messages
     When it is asked "u1", "u2", "u3" and "u4", one after another
     Then its memory is "u3, 3u, u4, 4u"
     And the graph remembers "u1, 1u, u2, 2u, u3, 3u, u4, 4u"
 
-  Scenario: A checkpointer whose messages are only ever added is not told anything twice
+  Scenario: A checkpointer that only appends messages is sent each of them once
     Given an agent made with a graph that adds to what its checkpointer has
     When it is asked "u1", "u2" and "u3", one after another
     Then its memory is "u1, 1u, u2, 2u, u3, 3u"
     And the graph remembers "u1, 1u, u2, 2u, u3, 3u"
 
-  Scenario: What a failed run has left with the checkpointer does not come into the memory
+  Scenario: Messages that a failed run left with the checkpointer do not enter the memory
     Given an agent made with a graph with a checkpointer that fails on "fail"
     When it is asked "u1", "fail" and "u2", one after another
     Then its memory is "u1, 1u, u2, 2u"

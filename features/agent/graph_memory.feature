@@ -1,6 +1,6 @@
-Feature: The thread of an agent's graph knows what its memory knows
+Feature: The thread of an agent's graph has the messages of the agent's memory
 
-  Scenario Outline: What others add to the memory <when> reaches the graph with the next request
+  Scenario Outline: Messages that other code adds to the memory <when> reach the graph with the next request
     Given an agent over a graph with a checkpointer, which shows what its model sees
     When a caller asks "one", <role> adds "by the way" <when>, and then asks "two"
     Then the model sees "by the way" once, before "two", and so does its thread
@@ -12,17 +12,17 @@ Feature: The thread of an agent's graph knows what its memory knows
       | the assistant | after that run       |
       | the assistant | during that run      |
 
-  Scenario: What others add reaches the graph also if the first run after it fails
+  Scenario: Added messages reach the graph also if the first run after them fails
     Given an agent over a graph with a checkpointer, which shows what its model sees
     When a caller asks "one", the user adds "by the way", the caller asks in vain, and then "two"
     Then the model sees "by the way" once, before "two", and so does its thread
 
-  Scenario: What others add reaches the graph of an agent that another process has made anew
+  Scenario: Added messages reach the graph of an agent that another process has made anew
     Given a pool of agents over a graph with a checkpointer, which keeps in the same checkpointer
     When a caller asks "one", the user adds "by the way" during that run, and then asks another pool "two"
     Then the model sees "by the way" once, before "two", and so does its thread
 
-  Scenario: What a graph has taken out of its own thread is not sent to it again
+  Scenario: Messages that a graph has removed from its own thread are not sent to it again
     Given an agent over a graph that takes each request out once it has answered
     When a caller asks "one", "two" and "three"
     Then the model sees each request once
@@ -64,17 +64,17 @@ Feature: The thread of an agent's graph knows what its memory knows
       | a bridge with retry                    |
       | a caller who tries the same message again |
 
-  Scenario: A message that is asked once more after its answer is answered anew
+  Scenario: A message that is sent again after its answer is answered again
     Given an agent over a graph with a checkpointer, which shows what its model sees
     When a caller asks the very same message twice
     Then the model was shown it at the end both times, and the memory has two turns
 
-  Scenario: A message that is asked once more is answered anew also by an agent that has forgotten it
+  Scenario: A message that is sent again is answered again also by an agent that has forgotten it
     Given an agent over a graph with a checkpointer, which shows what its model sees
     When a caller asks it, and then another agent over that graph, the very same message
     Then the model was shown it at the end both times, and the thread has two turns
 
-  Scenario: Who hands over the whole conversation each time has each message in it once
+  Scenario: A caller that sends the whole conversation each time has each message in it once
     Given an agent over a graph with a checkpointer, which shows what its model sees
     When a caller asks with all that was said before, three times
     Then its memory and its thread have three turns, and the model saw nothing twice

@@ -3,7 +3,7 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
   # -- runs that do not end well -----------------------------------------------------------------
 
   @tdd_expected_fail
-  Scenario Outline: Without an agent a run of <graph> that did not end spoils its thread
+  Scenario Outline: Without an agent a run of <graph> that did not end corrupts its thread
     Given a thread of <graph> on which a tool has raised
     When the graph is asked once more
     Then the graph answers
@@ -65,20 +65,20 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
     When it is asked to use its tool
     Then it raises an AgentError that says that the graph has stopped, and its thread is empty
 
-  Scenario: What the checkpointer did not take back in time is taken back by the next run
+  Scenario: What could not be rolled back in time is rolled back by the next run
     Given an agent over a graph with tools, whose checkpointer hangs once its tool has begun
     And what a run has left is waited for during 0.05 s
     When the log is read while its tool raises
     Then the log says that it could not be undone
     And once the checkpointer goes on, the next request is answered without a trace of the run
 
-  Scenario: A step that the checkpointer could not save is no end of the graph
+  Scenario: A step that the checkpointer could not save does not count as the graph's end
     Given an agent over a graph with tools, whose checkpointer saves nothing once its tool has begun
     When the log is read while its tool ends, and what it did cannot be saved
     Then the log says that it could not be undone
     And once the checkpointer goes on, the next request is answered without a trace of the run
 
-  Scenario: A request that a killed process was at can be sent again as it is
+  Scenario: A request during which the process was killed can be sent again unchanged
     Given an agent over a graph with tools, and a message on its thread at which a process was killed
     When it is asked with that very message
     Then it is answered, and the message is there once
@@ -88,7 +88,7 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
     When it is asked twice
     Then both answers are right, and the agent's thread is in its own checkpointer alone
 
-  Scenario Outline: What a subgraph remembers on the thread goes back with it: <subgraph>
+  Scenario Outline: A subgraph's state on the thread is rolled back with it: <subgraph>
     Given an agent over a graph with <subgraph> that remembers on the same thread, for each saver
     When its subgraph has used its tool, which then raises twice
     Then the next request is answered, and the subgraph's model sees what it saw before

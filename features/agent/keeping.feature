@@ -6,7 +6,7 @@ Feature: A pool keeps memories between runs, and writes what has changed
     Then each run but the first has written 2 messages, and has removed none
     And another pool finds the requests 0 to 29 with their answers
 
-  Scenario: What a bounded memory forgets goes from the checkpointer, too
+  Scenario: Messages that a bounded memory drops are deleted from the checkpointer, too
     Given a pool that keeps memories of at most 4 messages in a checkpointer which counts
     When a thread is sent 30 requests
     Then each run from the third on has written 2 messages, and has removed 2
@@ -24,10 +24,10 @@ Feature: A pool keeps memories between runs, and writes what has changed
       | a store        |
       | a checkpointer |
 
-  Scenario Outline: What becomes of a conversation between runs is kept in its order: <change>
+  Scenario Outline: Changes to a conversation between runs are saved in order: <change>
     Given a pool that keeps memories in a checkpointer which counts
     And a thread was sent 3 requests
-    When somebody has <change>, and the thread is sent another request
+    When other code has <change>, and the thread is sent another request
     Then another pool finds what the agent remembered
 
     Examples:
@@ -40,11 +40,11 @@ Feature: A pool keeps memories between runs, and writes what has changed
       | repeated one with the same id    |
       | taken all                        |
 
-  Scenario: What was there twice, and is there once, is found once
+  Scenario: A message that was there twice, and is there once, is found once
     Given a pool that keeps memories in a checkpointer which counts
     And a thread was sent 3 requests
-    When somebody has repeated one with the same id, and the thread is sent another request
-    And somebody has taken out what is there again, and the thread is sent another request
+    When other code has repeated one with the same id, and the thread is sent another request
+    And other code has taken out what is there again, and the thread is sent another request
     Then another pool finds what the agent remembered
 
   Scenario: A model that gives all its messages one id is remembered in full

@@ -1,4 +1,4 @@
-Feature: Whoever sends an agent a message over MCP has an answer in time, and harms nobody
+Feature: An MCP client gets an answer in time, and affects no other client
 
   # -- what a message may be ---------------------------------------------------------------------
 
@@ -39,22 +39,22 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
     Then the sender has an AgentMessageError that says "<why>", and what would be read
 
     Examples:
-      | form                            | why                                          |
-      | nothing                         | it is empty                                  |
-      | an empty string                 | it is empty                                  |
-      | blanks                          | it is empty                                  |
-      | an empty list                   | it is empty                                  |
-      | an image                        | it holds only a block of type 'image'        |
-      | audio                           | it holds only a block of type 'audio'        |
-      | an image and audio              | of type 'image', a block of type 'audio'     |
-      | a blob                          | it holds only a binary resource              |
-      | bytes that are no UTF-8         | the bytes of the message are no UTF-8        |
-      | half of a surrogate pair        | the text of the message does not go into UTF-8 |
-      | a number                        | an object of type int is no content          |
-      | an empty mapping                | an empty mapping is no content               |
-      | a mapping of something else     | a mapping with 'temperature' is no content   |
-      | a text that is a number         | a mapping with 'text' is no content          |
-      | text beside a number            | an object of type int is no content          |
+      | form                        | why                                             |
+      | nothing                     | it is empty                                     |
+      | an empty string             | it is empty                                     |
+      | blanks                      | it is empty                                     |
+      | an empty list               | it is empty                                     |
+      | an image                    | it holds only a block of type 'image'           |
+      | audio                       | it holds only a block of type 'audio'           |
+      | an image and audio          | of type 'image', a block of type 'audio'        |
+      | a blob                      | it holds only a binary resource                 |
+      | bytes that are no UTF-8     | the bytes of the message are no UTF-8           |
+      | half of a surrogate pair    | the text of the message does not go into UTF-8  |
+      | a number                    | an object of type int is not the content        |
+      | an empty mapping            | an empty mapping is not the content             |
+      | a mapping of something else | a mapping with 'temperature' is not the content |
+      | a text that is a number     | a mapping with 'text' is not the content        |
+      | text beside a number        | an object of type int is not the content        |
 
   Scenario Outline: An MCP message of <form> is refused before it costs anything
     When the text is taken out of <form>
@@ -79,11 +79,11 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
       | a BaseAgent   |
 
     @tdd_expected_fail
-    Examples: today's way: no deadline
+    Examples: naive: no deadline
       | the recipient |
       | a naive agent |
 
-  Scenario Outline: A message on which <the recipient> hangs holds up those behind it until its deadline only
+  Scenario Outline: A message on which <the recipient> hangs delays those behind it until its deadline only
     Given <the recipient> that has 30 virtual seconds for a message
     When it is sent "hang" with 10 seconds, and "one, two, three" behind it
     Then "one, two, three" are answered after 10 virtual seconds, in this order
@@ -93,7 +93,7 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
       | a BaseAgent   |
 
     @tdd_expected_fail
-    Examples: today's way: a lock is held for as long as the run takes
+    Examples: naive: a lock is held for as long as the run takes
       | the recipient |
       | a naive agent |
 
@@ -137,12 +137,12 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
     And each takes a message, and who sends it if need be
 
     Examples:
-      | era      |
-      | today    |
-      | 2025     |
+      | era  |
+      | 2026 |
+      | 2025 |
 
   Scenario Outline: Called with <what>, an agent answers <answer>
-    Given a client of today at an MCP server of agents
+    Given a client of 2026 at an MCP server of agents
     When the client calls the agent with <what>
     Then the tool answers <answer>
 
@@ -156,21 +156,21 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
       | a request for an image           | the image as JSON      |
       | a request for nothing            | nothing                |
 
-  Scenario Outline: What goes wrong with <what> is an error of the tool with a clear text
+  Scenario Outline: <what> is an error of the tool with a clear text
     Given a client of <era> at an MCP server of agents
     When the client calls the agent with <what>
-    Then the tool fails with "<text>"
+    Then the call fails with "<text>"
     And neither a traceback nor a secret is in it
 
     Examples:
-      | what                      | era   | text                                                  |
-      | a message that hangs      | today | did not end within                                    |
-      | a message that hangs      | 2025  | did not end within                                    |
-      | an empty message          | today | there is no text in the message                       |
-      | no message                | today | Field required                                        |
-      | a message that makes it fail  | today | agent 'plain' failed with Leaky; the log of the server says more |
-      | a message that makes it fail  | 2025  | agent 'plain' failed with Leaky; the log of the server says more |
-      | a message that cancels it | today | the run of agent 'plain' was cancelled                |
+      | what                         | era  | text                                                             |
+      | a message that hangs         | 2026 | did not end within                                               |
+      | a message that hangs         | 2025 | did not end within                                               |
+      | an empty message             | 2026 | there is no text in the message                                  |
+      | no message                   | 2026 | Field required                                                   |
+      | a message that makes it fail | 2026 | agent 'plain' failed with Leaky; the log of the server says more |
+      | a message that makes it fail | 2025 | agent 'plain' failed with Leaky; the log of the server says more |
+      | a message that cancels it    | 2026 | the run of agent 'plain' was cancelled                           |
 
   Scenario Outline: An answer that cannot be encoded is an error of that call, and of no other: <what>
     Given a client of <era> at an MCP server of agents
@@ -179,44 +179,44 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
     And the other call is answered, and so is the next one
 
     Examples:
-      | what                                 | era   | text                 |
-      | half of a surrogate pair             | today | cannot be encoded    |
-      | half of a surrogate pair             | 2025  | cannot be encoded    |
-      | half of a surrogate pair in a list   | 2025  | failed with          |
-      | half of a surrogate pair as a key    | 2025  | failed with          |
-      | a list that holds itself             | 2025  | failed with          |
-      | an object that cannot be shown       | 2025  | failed with          |
-      | bytes that are no UTF-8              | 2025  | failed with          |
-      | an error with half of such a pair    | today | half of              |
+      | what                               | era  | text              |
+      | half of a surrogate pair           | 2026 | cannot be encoded |
+      | half of a surrogate pair           | 2025 | cannot be encoded |
+      | half of a surrogate pair in a list | 2025 | failed with       |
+      | half of a surrogate pair as a key  | 2025 | failed with       |
+      | a list that holds itself           | 2025 | failed with       |
+      | an object that cannot be shown     | 2025 | failed with       |
+      | bytes that are no UTF-8            | 2025 | failed with       |
+      | an error with half of such a pair  | 2026 | half of           |
 
-  Scenario: What an agent failed with is logged where it is served
-    Given a client of today at an MCP server of agents
+  Scenario: An agent's exception is logged on the server
+    Given a client of 2026 at an MCP server of agents
     When the client calls the agent with a message that makes it fail
     Then the log holds the error with its secret
 
-  Scenario: Where a program has not configured its log, a failure is written to it as it is
+  Scenario: If the program has not configured logging, a failure is logged unchanged
     # The SDK would have rich paint it, which holds up all calls for as long.
     When a new interpreter makes an MCP server
     Then its log goes to a logging.StreamHandler, from WARNING
 
   Scenario: An agent that has failed once answers the next call
-    Given a client of today at an MCP server of agents
+    Given a client of 2026 at an MCP server of agents
     When the client calls the agent with a message that makes it fail
     And the client calls the agent with a word
     Then the tool answers the word
 
-  Scenario Outline: Calls to different agents are on side by side, for a client of <era>
+  Scenario Outline: Calls to different agents run concurrently, for a client of <era>
     Given a client of <era> at an MCP server of agents
     When the client calls three agents that wait for each other
     Then all three have met
 
     Examples:
-      | era   |
-      | today |
-      | 2025  |
+      | era  |
+      | 2026 |
+      | 2025 |
 
-  Scenario Outline: <count> calls to one agent are on one after another, in the order in which they came
-    Given a client of today at an MCP server of agents
+  Scenario Outline: <count> calls to one agent run one after another, in the order of arrival
+    Given a client of 2026 at an MCP server of agents
     When the client makes <count> calls to one agent at once
     Then all are answered, and they were begun in order, each after the end of the one before
 
@@ -228,25 +228,25 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
   Scenario Outline: A call that its client of <era> cancels ends its run, and <served> that run cleans up undisturbed
     Given a client of <era> at an MCP server whose agents are <served>
     When the client cancels a call once its run is on
-    Then the run was cancelled once, and its clean-up came to its end
+    Then the run was cancelled once, and its cleanup came to its end
 
     Examples:
-      | era   | served                |
-      | today | served by mcp_server  |
-      | 2025  | served by mcp_server  |
-      | today | made tools themselves |
-      | 2025  | made tools themselves |
+      | era  | served                |
+      | 2026 | served by mcp_server  |
+      | 2025 | served by mcp_server  |
+      | 2026 | made tools themselves |
+      | 2025 | made tools themselves |
 
-  Scenario: A run that does not end when it is cancelled is left behind, and said so
+  Scenario: A run that does not end when it is cancelled is left behind, and named in the log
     Given a client of 2025 at an MCP server of agents, one of which will not be cancelled
     When the client cancels a call to that one
     Then the log says that it goes on
     And the client may call the others
 
   Scenario: A run that does not end at its deadline either is left behind, and its caller has an answer
-    Given a client of today at an MCP server of agents, one of which will not be cancelled
+    Given a client of 2026 at an MCP server of agents, one of which will not be cancelled
     When the client calls that one, which has a twentieth of a second
-    Then the tool fails with "did not end within 0.05 s"
+    Then the call fails with "did not end within 0.05 s"
     And the log says that it goes on
 
   # -- what can be served ------------------------------------------------------------------------
@@ -275,7 +275,7 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
       | soon  |
       | none  |
 
-  Scenario Outline: <Serving> in a loop's own thread is refused, for it would block the loop
+  Scenario Outline: <Serving> in a loop's own thread is refused, as it would block the loop
     When <serving> is called on a loop
     Then it is refused with BlockingCallError that says "mcp_server()"
 
@@ -285,7 +285,7 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
       | An HTTP server | serve_http  |
 
   Scenario: An address that is taken is an OSError, and no SystemExit
-    When serve_http is called with the port of somebody else
+    When serve_http is called with a port that is in use
     Then it is refused with OSError that says "in use"
 
   Scenario: Without the SDK the import says which extra to install
@@ -294,4 +294,4 @@ Feature: Whoever sends an agent a message over MCP has an answer in time, and ha
 
   Scenario: Nothing else of the package needs the SDK
     When a new interpreter without the SDK imports rxlanggraph.agent
-    Then that import succeeds
+    Then the import succeeds

@@ -1,8 +1,8 @@
-Feature: What an MCP client says stays in its conversation: other clients have conversations of their own
+Feature: An MCP client's messages stay in its conversation: other clients have conversations of their own
 
   # -- one conversation per session --------------------------------------------------------------
 
-  Scenario Outline: What one client says <how>, another does not hear from <whom>
+  Scenario Outline: One client's messages <how> do not reach another through <whom>
     Given <whom>, served over MCP
     When a client says "my password is hunter2" <how>, and another asks what was said
     Then the other has heard of nothing but its own question
@@ -32,7 +32,7 @@ Feature: What an MCP client says stays in its conversation: other clients have c
       | in this process            | an agent that was made a tool        |
       | over HTTP, as in 2025      | an agent that was made a tool        |
 
-  Scenario Outline: A session is one conversation: <whom> remembers what the same client said <how>
+  Scenario Outline: A session is one conversation: <whom> remembers the same client's messages <how>
     Given <whom>, served over MCP
     When a client says "tea" and "milk" <how>, and asks what was said
     Then it is told of "tea, milk" and its question
@@ -79,7 +79,7 @@ Feature: What an MCP client says stays in its conversation: other clients have c
 
   # -- HTTP since 2026 has no sessions -----------------------------------------------------------
 
-  Scenario Outline: Where the protocol has no sessions, an answer names its conversation, and a call can go on with it
+  Scenario Outline: Without sessions in the protocol, an answer names its conversation, and a call can continue it
     Given <whom>, served over MCP
     When a client says "tea" over HTTP, and asks in the conversation that the answer names
     Then it is told of "tea" and its question
@@ -91,13 +91,13 @@ Feature: What an MCP client says stays in its conversation: other clients have c
       | an agent with a checkpointed graph |
       | a pool of agents                   |
 
-  Scenario: A conversation that there is not is an error of the tool, which says how to begin one
+  Scenario: An unknown conversation is an error of the tool, which says how to begin one
     Given an agent with a model, served over MCP
     When a client asks in a conversation that there is not
     Then the call fails with "there is no such conversation"
     And the call fails with "leave it out"
 
-  Scenario: A conversation is of the client who began it, and for others there is no such one
+  Scenario: A conversation is valid only for the client that began it
     Given an agent with a model, served over MCP to two clients with names of their own
     When one client says "tea" over HTTP, and the other asks in the conversation that the answer names
     Then the call fails with "there is no such conversation"
@@ -119,7 +119,7 @@ Feature: What an MCP client says stays in its conversation: other clients have c
       | over HTTP, as in 2025       | a pool of agents                   |
       | over HTTP, as in 2025       | a pool over a checkpointed graph   |
 
-  Scenario Outline: Where <one> does not forget a conversation that is over, the others do
+  Scenario Outline: If <one> does not forget a conversation that is over, the others do
     Given agents and a pool, served over MCP, of which <one> does not forget
     When a client that has said "tea" to all of them leaves
     Then the others have forgotten, and the log tells of it
@@ -136,7 +136,7 @@ Feature: What an MCP client says stays in its conversation: other clients have c
     When a client says "tea" in this process, and leaves while another is answered
     Then nothing remembers "tea" before that is
 
-  Scenario: A memory that an agent takes in a conversation is that conversation's
+  Scenario: A memory that an agent sets in a conversation belongs to that conversation
     Given an agent that begins a new memory when told to, served over MCP
     When a client tells it "my password is hunter2", and both ask what was said
     Then the first is told that, and the other its own question
@@ -151,24 +151,24 @@ Feature: What an MCP client says stays in its conversation: other clients have c
       | in this process, as in 2025 |
       | over HTTP, as in 2025       |
 
-  Scenario: Of more conversations than there is room for, those go that were quiet for longest
+  Scenario: When conversations exceed their limit, those that were idle for longest are forgotten
     Given an agent with a checkpointed graph, served over MCP with room for 2 conversations
     When clients begin 3 conversations over HTTP
     Then the first of them is gone, and the others go on
     And the checkpointer has 2 threads
 
-  Scenario: A conversation in which a call is on is not the one to go
+  Scenario: A conversation with a call in flight is not forgotten
     Given an agent with a model, served over MCP with room for 1 conversations
     When a client begins another conversation while a call in the first is on
     Then the call fails with "too many conversations"
     And the first call is answered
 
-  Scenario: A call whose loop is gone is in its conversation no more, and leaves none that nobody knows
+  Scenario: A call whose loop is gone leaves its conversation, and no orphaned one
     Given a call that has begun a conversation
     When its loop is gone, and a collector closes its coroutine
     Then there is no conversation, and the collector had no error
 
-  Scenario: A conversation that was quiet for too long is gone
+  Scenario: A conversation that was idle for too long is forgotten
     Given an agent with a model, served over MCP, which forgets after 60 seconds
     When a conversation over HTTP was quiet for 61 seconds
     Then there is no such conversation any more

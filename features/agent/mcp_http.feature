@@ -1,8 +1,8 @@
-Feature: An HTTP server of agents answers those who may ask, and is not there for anybody else
+Feature: An HTTP server of agents answers allowed requests, and no others
 
   # -- hosts and origins -------------------------------------------------------------------------
 
-  Scenario Outline: Listening on <address>, a server asked as <asked> answers with status <status>
+  Scenario Outline: Listening on <address>, a server requested as <asked> answers with status <status>
     Given serve_http listens on <address>
     When it is asked as <asked>
     Then the status is <status>
@@ -28,7 +28,7 @@ Feature: An HTTP server of agents answers those who may ask, and is not there fo
       | fd00::1     | evil.example:8000  | 421    |
       | Own.Example | own.example:8000   | 200    |
 
-  Scenario Outline: Told to allow <hosts>, a server asked as <asked> answers with status <status>
+  Scenario Outline: Allowing <hosts>, a server requested as <asked> answers with status <status>
     Given serve_http allows the hosts <hosts>
     When it is asked as <asked>
     Then the status is <status>
@@ -43,9 +43,9 @@ Feature: An HTTP server of agents answers those who may ask, and is not there fo
       | Agents.Example              | agents.example    | 200    |
       | Agents.Example              | AGENTS.example    | 200    |
       | agents.example, fd00::1     | [fd00::1]:8000    | 200    |
-      | nobody                      | localhost:8000    | 421    |
+      | no host                     | localhost:8000    | 421    |
 
-  Scenario Outline: Asked by a page from <origin>, a server that <allows> answers with status <status>
+  Scenario Outline: Requested by a page from <origin>, a server that <allows> answers with status <status>
     Given serve_http <allows>
     When it is asked by a page from <origin>
     Then the status is <status>
@@ -86,12 +86,12 @@ Feature: An HTTP server of agents answers those who may ask, and is not there fo
       | a verifier that hangs  | the token of ada             | 500    |
       | a verifier that fails  | the token of ada             | 500    |
 
-  Scenario: A token is compared in a time that tells nothing of how much of it is right
+  Scenario: A token is compared in constant time
     Given serve_http asks for the token s3cret
     When it is asked with the token s3cre
     Then the tokens were compared by hmac.compare_digest
 
-  Scenario: Where others can reach it and none has to prove who they are, the log says so
+  Scenario: If other machines can connect without a token, the log warns
     When serve_http without a token listens on 0.0.0.0
     Then the log warns "pass a token"
 
@@ -121,7 +121,7 @@ Feature: An HTTP server of agents answers those who may ask, and is not there fo
       | no time for the body        | body_timeout    | -1                  | InvalidArgumentError |
       | no time for a session       | session_timeout | None                | InvalidArgumentError |
 
-  Scenario: What is refused for its token does not tell it
+  Scenario: The error for a refused token does not show it
     When serve_http is called, and token is "s3 cret"
     Then the refusal does not tell "s3 cret"
 

@@ -1,7 +1,7 @@
-Feature: The memory of an agent has every message, intact, in one order that everyone agrees on
+Feature: The memory of an agent has every message, intact, in one order for all readers
 
   Each claim about several at once is made of a Memory and, as a control that must fail, of a way
-  in which agents keep their messages today.
+  in which agents usually keep their messages.
 
   # -- several at once ------------------------------------------------------------------------------
 
@@ -17,7 +17,7 @@ Feature: The memory of an agent has every message, intact, in one order that eve
       | a memory   | threads |
 
     @tdd_expected_fail
-    Examples: today's way: the lock belongs to the loop that first waited for it
+    Examples: naive: the lock belongs to the loop that first waited for it
       | the memory                          | where |
       | a memory that an asyncio.Lock guards | loops |
 
@@ -25,7 +25,7 @@ Feature: The memory of an agent has every message, intact, in one order that eve
     Given <the memory>
     When 8 <writers> at once add 20 turns of a call and 2 results each, and as many other messages
     Then every turn is in one piece, and nothing is missing
-    And whoever looked meanwhile saw whole turns alone
+    And concurrent readers saw only whole turns
 
     Examples:
       | the memory | writers |
@@ -33,7 +33,7 @@ Feature: The memory of an agent has every message, intact, in one order that eve
       | a memory   | threads |
 
     @tdd_expected_fail
-    Examples: today's way: message after message, others' between
+    Examples: naive: message after message, others' between
       | the memory          | writers |
       | a memory that is a list | tasks   |
 
@@ -51,7 +51,7 @@ Feature: The memory of an agent has every message, intact, in one order that eve
       | trimming and clearing                 |
 
   @explored
-  Scenario: The same search finds what is wrong with a memory that is read, cut and written back
+  Scenario: The same search finds the race of a memory that is read, cut and written back
     When all interleavings of a memory that is read, cut and written back are searched
     Then one is found that ends with "lost"
 
@@ -65,7 +65,7 @@ Feature: The memory of an agent has every message, intact, in one order that eve
     When a list is added in which the third message has a wrong role
     Then it is refused with InvalidArgumentError, and the memory is empty
 
-  Scenario: What an agent is given in the place of a list of messages is not taken for one
+  Scenario: An agent refuses what is not a list of messages
     When "a text" and "a mapping" are added to an agent as if they were lists
     Then both are refused with InvalidTypeError, and the agent remembers nothing
 
@@ -85,7 +85,7 @@ Feature: The memory of an agent has every message, intact, in one order that eve
 
   # -- interruptions --------------------------------------------------------------------------------
 
-  Scenario Outline: A <entering> may come in while its thread is <inside> a memory
+  Scenario Outline: A <entering> may enter while its thread is <inside> a memory
     Given a memory about which everything is known
     When a <entering> comes in at each place of <inside>, and adds to and looks at the memory
     Then each time nothing was lost, doubled or torn apart

@@ -5,29 +5,29 @@ Feature: A message has a role and a content, cannot be changed, and goes to Lang
     Then it is refused with <error>, which says "<words>"
 
     Examples:
-      | call                                                   | error                | words                                |
-      | Message('boss', 'x')                                   | InvalidArgumentError | user, assistant, tool or system, not 'boss' |
-      | Message(['user'], 'x')                                 | InvalidArgumentError | not ['user']                         |
-      | Message('User', 'x')                                   | InvalidArgumentError | not 'User'                           |
-      | Message('user', 5)                                     | InvalidTypeError     | text or a list of content blocks, not 5 |
-      | Message('user', [5])                                   | InvalidTypeError     | not [5]                              |
-      | Message('user', 'x', tool_calls=[CALL])                | InvalidArgumentError | not to one of the user               |
-      | Message('user', 'x', tool_call_id='1')                 | InvalidArgumentError | not to one of the user               |
-      | Message('assistant', 'x', tool_name='t')               | InvalidArgumentError | not to one of the assistant          |
-      | Message('assistant', 'x', tool_calls=5)                | InvalidArgumentError | a name, args and an id               |
-      | Message('assistant', 'x', tool_calls=['t'])            | InvalidArgumentError | a name, args and an id               |
-      | Message('assistant', 'x', tool_calls=[{'name': 't'}])  | InvalidArgumentError | unlike those in                      |
-      | Message('tool', 'x', tool_call_id=5)                   | InvalidTypeError     | tool_call_id must be a string, not 5 |
-      | Message('tool', 'x', tool_name=5)                      | InvalidTypeError     | tool_name must be a string, not 5    |
-      | Message('user', 'x', id=None)                          | InvalidTypeError     | id must be a string, not None        |
-      | Message.of(5)                                          | InvalidTypeError     | a mapping or text, not 5             |
-      | Message.of({'role': 'boss', 'content': 'x'})           | InvalidArgumentError | user, assistant, tool or system      |
-      | Message.of({'content': 'x'})                           | InvalidArgumentError | is no message                        |
-      | Message.of({'role': 'user'})                           | InvalidArgumentError | is no message                        |
-      | Message.of(FunctionMessage('x', name='f'))             | InvalidArgumentError | a FunctionMessage has no role here   |
-      | from_langchain(['x'])                                  | InvalidTypeError     | a LangChain message is needed        |
+      | call                                                  | error                | words                                       |
+      | Message('boss', 'x')                                  | InvalidArgumentError | user, assistant, tool or system, not 'boss' |
+      | Message(['user'], 'x')                                | InvalidArgumentError | not ['user']                                |
+      | Message('User', 'x')                                  | InvalidArgumentError | not 'User'                                  |
+      | Message('user', 5)                                    | InvalidTypeError     | text or a list of content blocks, not 5     |
+      | Message('user', [5])                                  | InvalidTypeError     | not [5]                                     |
+      | Message('user', 'x', tool_calls=[CALL])               | InvalidArgumentError | not to one of the user                      |
+      | Message('user', 'x', tool_call_id='1')                | InvalidArgumentError | not to one of the user                      |
+      | Message('assistant', 'x', tool_name='t')              | InvalidArgumentError | not to one of the assistant                 |
+      | Message('assistant', 'x', tool_calls=5)               | InvalidArgumentError | a name, args and an id                      |
+      | Message('assistant', 'x', tool_calls=['t'])           | InvalidArgumentError | a name, args and an id                      |
+      | Message('assistant', 'x', tool_calls=[{'name': 't'}]) | InvalidArgumentError | unlike those in                             |
+      | Message('tool', 'x', tool_call_id=5)                  | InvalidTypeError     | tool_call_id must be a string, not 5        |
+      | Message('tool', 'x', tool_name=5)                     | InvalidTypeError     | tool_name must be a string, not 5           |
+      | Message('user', 'x', id=None)                         | InvalidTypeError     | id must be a string, not None               |
+      | Message.of(5)                                         | InvalidTypeError     | a mapping or text, not 5                    |
+      | Message.of({'role': 'boss', 'content': 'x'})          | InvalidArgumentError | user, assistant, tool or system             |
+      | Message.of({'content': 'x'})                          | InvalidArgumentError | is not a message                            |
+      | Message.of({'role': 'user'})                          | InvalidArgumentError | is not a message                            |
+      | Message.of(FunctionMessage('x', name='f'))            | InvalidArgumentError | a FunctionMessage has no role here          |
+      | from_langchain(['x'])                                 | InvalidTypeError     | a LangChain message is needed               |
 
-  Scenario Outline: <what> does not come into a memory that could not be read afterwards
+  Scenario Outline: <what> is refused by a memory: it could not be read afterwards
     When a message is made by <call>
     Then it is refused with <error>, which says "<words>"
     And the error is short enough to be read
@@ -91,11 +91,11 @@ Feature: A message has a role and a content, cannot be changed, and goes to Lang
       | Message('tool', 'x')                                     |
       | Message('system', 'x')                                   |
 
-  Scenario: Tool calls as OpenAI writes them become LangChain's, and those that are no JSON invalid
+  Scenario: Tool calls in OpenAI's form become LangChain's, and those that are not JSON become invalid ones
     When an assistant's message with a call of OpenAI's and a broken one becomes LangChain's
     Then it has one tool call with its arguments, and one invalid one
 
-  Scenario: A message is copied where somebody could change it, and cannot be changed
+  Scenario: A message copies mutable parts, and cannot be changed
     Then neither the list it was made from, nor a LangChain message made from it, changes it
     And no field of it can be set
 

@@ -1,6 +1,6 @@
-Feature: What an agent puts out is shared out fairly, loses nothing, and ends
+Feature: An agent's output is shared fairly, loses nothing, and ends
 
-  Each claim is made of the output queue and, as a control that must fail, of today's way beside it.
+  Each claim is made of the output queue and, as a control that must fail, of a naive one beside it.
 
   # -- fairness ----------------------------------------------------------------------------------
 
@@ -17,7 +17,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | an output queue | 50        |
 
     @tdd_expected_fail
-    Examples: today's way: whoever comes first takes everything
+    Examples: naive: the first consumer takes everything
       | the queue        | consumers |
       | an asyncio.Queue | 2         |
       | an asyncio.Queue | 3         |
@@ -36,7 +36,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | 50        | 5     |
       | 50        | 50    |
 
-  Scenario Outline: Nobody is served twice by <the queue> while another loop is about to ask again
+  Scenario Outline: No consumer is served twice by <the queue> while another loop is about to request again
     Given <the queue>
     When two consumers on two loops have had one item each, and one of them asks again
     Then it is not served before the other has asked and been served
@@ -46,11 +46,11 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | an output queue |
 
     @tdd_expected_fail
-    Examples: today's way: the loop that is quicker to wake up takes it all
-      | the queue                            |
-      | a queue that serves whoever is first |
+    Examples: naive: the loop that is quicker to wake up takes it all
+      | the queue                             |
+      | a queue that serves the first request |
 
-  Scenario Outline: Whoever comes to <the queue>, which another empties without a pause, has the next turn
+  Scenario Outline: A consumer that comes to <the queue>, which another empties without a pause, is served next
     Given <the queue>
     When a consumer comes while another is taking 1000 items
     Then it was served before the other had 2 more
@@ -60,7 +60,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | an output queue |
 
     @tdd_expected_fail
-    Examples: today's way: it gets what is left, which is nothing
+    Examples: naive: it gets what is left, which is nothing
       | the queue        |
       | an asyncio.Queue |
 
@@ -74,7 +74,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | an output queue |
 
     @tdd_expected_fail
-    Examples: today's way: a get of what is there never waits
+    Examples: naive: a get of what is there never waits
       | the queue        |
       | an asyncio.Queue |
 
@@ -83,7 +83,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
     And two who were served, and were quick to ask again
     When one of them asks on, and the other does not
     Then it waits until 1 second after the other was served
-    And from then on it waits for nobody
+    And from then on it waits for no consumer
 
   Scenario: A consumer that was slow is waited for again once it has been quick
     Given turns with a fairness timeout of 1 second, by a clock of our own
@@ -91,7 +91,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
     When one comes back after 3 seconds, and then after no time
     Then it is not waited for after the first, and is after the second
 
-  Scenario: Who comes new and new starves nobody
+  Scenario: A stream of new consumers starves no other
     Given turns with a fairness timeout of 1 second, by a clock of our own
     When one asks again and again, and before each of its turns 3 come new
     Then it has its turn after those 3 at the latest, each time
@@ -121,7 +121,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
 
   # -- the end -----------------------------------------------------------------------------------
 
-  Scenario Outline: The end of the run ends whoever waits for <the queue>
+  Scenario Outline: The end of the run ends every consumer that waits for <the queue>
     Given <the queue>
     When the run ends while 3 consumers wait
     Then each of them has ended
@@ -131,7 +131,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | an output queue |
 
     @tdd_expected_fail
-    Examples: today's way: they have looked whether it is over, and wait for good
+    Examples: naive: they have looked whether it is over, and wait for good
       | the queue                   |
       | a queue that is looked at |
 
@@ -150,7 +150,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | in a broadcast                    |
       | on a loop in another thread       |
 
-  Scenario Outline: A run of <the queue> is over for those who waited, though the next one begins at once
+  Scenario Outline: A run of <the queue> is over for its waiting consumers, though the next one begins at once
     Given <the queue>
     When the run ends while 3 consumers wait, and the next one begins before they look
     Then each of them has ended
@@ -160,11 +160,11 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | an output queue |
 
     @tdd_expected_fail
-    Examples: today's way: the flag is down again when they look
+    Examples: naive: the flag is down again when they look
       | the queue          |
       | a queue with a flag |
 
-  Scenario: What is there when the run ends is still served, then nobody waits any longer
+  Scenario: Items left at the end of the run are still served, then no consumer waits
     Given an output queue
     When 3 items are put, the run ends, and 4 are asked for
     Then 3 are got in order, and the fourth is an OutputEndedError, which is a RuntimeError
@@ -177,12 +177,12 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
     When the run begins
     Then a getter waits
 
-  Scenario: Who waits is not ended while an item is on its way to another, who may yet give it up
+  Scenario: A waiting consumer is not ended while an item is reserved for another, which may still release it
     Given an output queue
     When an item goes to one of two who wait, the run ends, and that one is cancelled
     Then the other has got it
 
-  Scenario: A loop that stands still keeps nobody waiting after the end
+  Scenario: A blocked loop keeps no consumer waiting after the end
     Given an output queue
     And a reservation is taken back soon from a loop that stands still
     When an item goes to one whose loop stands still, and the run ends while another waits
@@ -203,7 +203,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | an output queue | in its first turn, of a filled one |
 
     @tdd_expected_fail
-    Examples: today's way: the item has left the queue when it is handed over
+    Examples: naive: the item has left the queue when it is handed over
       | the queue                   | when               |
       | a queue that hands items over | as the item is put |
 
@@ -222,7 +222,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
       | an output queue |
 
     @tdd_expected_fail
-    Examples: today's way: a look at the end, and then a get
+    Examples: naive: a look at the end, and then a get
       | the queue                   |
       | a queue that is looked at |
 
@@ -249,7 +249,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
   Scenario: A loop that is closed loses nothing: its item is the next one's, its putters are forgotten
     Given a bounded output queue
     When a loop is closed on which one waits for an item, and another waits to put
-    Then what is put is got by somebody else, and whoever puts has room
+    Then another consumer gets the item that is put, and putters have room
 
   Scenario Outline: A storm of putting, getting, giving up, cancelling and closing loses nothing, number <seed>
     When threads and loops put, get, give up, are cancelled and closed, as chance <seed> will have it
@@ -272,7 +272,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
     When it is filled, and one more is put without waiting
     Then that is an asyncio.QueueFull, and it is full and as it was
 
-  Scenario: Who waits to put is served in order, as there is room
+  Scenario: Waiting putters are served in order, as there is room
     Given a bounded output queue
     When 5 tasks wait to put, and one of them is cancelled, while the items are got
     Then the items came in order, without that of the cancelled one
@@ -282,7 +282,7 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
     When a task on another loop waits to put, and an item is taken
     Then that task has put
 
-  Scenario: A loop that stands still does not keep a bounded queue full
+  Scenario: A blocked loop does not keep a bounded queue full
     Given a bounded output queue
     And a reservation is taken back soon from a loop that stands still
     When two items go to two whose loop stands still, as one more waits to get, and one to put
@@ -315,45 +315,45 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
     When a stream is opened in one run, and read after the next one has begun and put
     Then it gives what the first run has put, and ends
 
-  Scenario: Closing a stream ends those who wait for its next item
+  Scenario: Closing a stream ends the tasks that wait for its next item
     Given an output queue
     When a stream is closed while a task waits for its next item
     Then that task has come to the end of the stream
 
-  Scenario: A stream that its reader leaves waiting for the next item is done with, and so is its getter
+  Scenario: A stream abandoned while it waits for its next item is collected, and so is its getter
     Given an output queue
     When a task is cancelled that reads a stream
-    Then nobody waits for the queue, and the next item is there to be taken
+    Then no getter waits for the queue, and the next item is still in it
 
-  # -- what nobody reads -------------------------------------------------------------------------
+  # -- unread output -------------------------------------------------------------------------------
 
-  Scenario: What nobody reads does not pile up: a run drops what those before it have left
+  Scenario: Unread output does not pile up: a run drops what earlier runs have left
     Given an output queue
     When 100 runs put an item each
     Then one item is there, that of the last run
 
-  Scenario Outline: What a run has left is <kept> for the next one if <somebody>
+  Scenario Outline: Unread output of a run is <kept> for the next one if <condition>
     Given an output queue
-    When a run puts 3 items while <somebody>, and the next one begins
+    When a run puts 3 items while <condition>, and the next one begins
     Then the 3 items are <kept>
 
     Examples:
-      | kept    | somebody                              |
-      | kept    | a task has got one and lives          |
-      | kept    | a stream is open, and not yet read    |
-      | kept    | a thread has asked without waiting    |
-      | dropped | a task has got one and has ended      |
-      | dropped | a stream was opened and is closed     |
-      | dropped | a stream was opened and is dropped    |
-      | dropped | a broadcast is open                   |
-      | dropped | an observer is subscribed             |
+      | kept    | condition                          |
+      | kept    | a task has got one and lives       |
+      | kept    | a stream is open, and not yet read |
+      | kept    | a thread has asked without waiting |
+      | dropped | a task has got one and has ended   |
+      | dropped | a stream was opened and is closed  |
+      | dropped | a stream was opened and is dropped |
+      | dropped | a broadcast is open                |
+      | dropped | an observer is subscribed          |
 
-  Scenario: What is dropped makes room
+  Scenario: Dropped items make room
     Given a bounded output queue
     When it is filled in a run, a task waits to put, and the next run begins
     Then that task has put
 
-  Scenario: An agent that nobody listens to answers on, its bounded output full or not
+  Scenario: An agent without consumers keeps answering, its bounded output full or not
     Given an agent with room for 1 output
     When it answers 5 requests
     Then it has given 5 answers, and holds the last one
@@ -378,13 +378,13 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
 
   # -- observers ---------------------------------------------------------------------------------
 
-  Scenario: Observers are told of every item in the order of the queue, one at a time
+  Scenario: Observers receive every item in the order of the queue, one at a time
     Given an output queue
     And 2 observers of the output
     When 4 threads put 200 items each
     Then each observer was told of all of them in the order in which they are got, one at a time
 
-  Scenario: An observer may put, and one that raises harms nobody
+  Scenario: An observer may put, and one that raises affects no other
     Given an output queue
     And an observer of the output that raises, one that answers each item below 3 with the next, and another
     When item 0 is put
@@ -422,10 +422,10 @@ Feature: What an agent puts out is shared out fairly, loses nothing, and ends
 
   # -- interruptions -----------------------------------------------------------------------------
 
-  Scenario Outline: A <entering> may come in on top of <inside> an output queue
+  Scenario Outline: A <entering> may enter during <inside> an output queue
     Given an output queue about which everything is known
     When a <entering> comes in at each place of <inside>, and uses the output queue
-    Then each time every item was got once, and everyone was ended
+    Then each time every item was got once, and every consumer was ended
 
     Examples:
       | entering       | inside                      |

@@ -1,4 +1,4 @@
-Feature: What an agent puts out can be read in the same way run after run
+Feature: An agent's output can be read in the same way run after run
 
   Scenario Outline: <A stream> is read <when>, three runs in a row, with on_busy=<policy>
     Given an agent that answers "1" with "to 1", and so on
@@ -22,7 +22,7 @@ Feature: What an agent puts out can be read in the same way run after run
       | A broadcast          | a broadcast          | when it has run, but opened before | raise   |
       | A broadcast          | a broadcast          | when it has run, but opened before | enqueue |
 
-  Scenario Outline: Three that wait for their turn at once are read one after another by <a stream> each
+  Scenario Outline: Three queued runs are read one after another by <a stream> each
     Given an agent that answers "1" with "to 1", and so on
     When it is asked "1", "2" and "3" at once, and read by <a stream> each
     Then each time what was read is the answer alone, and ended
@@ -52,22 +52,22 @@ Feature: What an agent puts out can be read in the same way run after run
     Then that stream gives <items>, and no more
 
     Examples:
-      | between                                                   | run  | items               |
-      | one item left                                             | last | left, between       |
-      | one item left, another got                                | last | left, between       |
-      | nothing left, and nobody has met the end                  | last | between             |
-      | nothing left, and a stream was closed as it waited        | last | between             |
-      | nothing left, and a broadcast has met the end             | last | between             |
-      | nothing left, and a getter has met the end                | next | between, next       |
-      | nothing left, and a stream has met the end                | next | between, next       |
-      | nothing left, and a getter has met that of an earlier run | last | between             |
+      | between                                                   | run  | items         |
+      | one item left                                             | last | left, between |
+      | one item left, another got                                | last | left, between |
+      | nothing left, and no consumer has met the end             | last | between       |
+      | nothing left, and a stream was closed as it waited        | last | between       |
+      | nothing left, and a broadcast has met the end             | last | between       |
+      | nothing left, and a getter has met the end                | next | between, next |
+      | nothing left, and a stream has met the end                | next | between, next |
+      | nothing left, and a getter has met that of an earlier run | last | between       |
 
   Scenario: A broadcast that is opened between two runs has what is put from then on, until the next one's end
     Given an output queue between two runs, one item left
     When a broadcast is opened, "between" is put, and then "next" in the next run
     Then that stream gives between, next, and no more
 
-  Scenario: To end a run again ends nobody who waits for the next one
+  Scenario: Ending a run again does not end a consumer that waits for the next one
     Given an output queue between two runs, nothing left, and a stream has met the end
     When streams of both kinds are opened, the run is ended again, and the next one puts "next" and ends
     Then each of them gives next, and ends

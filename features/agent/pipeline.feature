@@ -33,7 +33,7 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
       | a checkpointer        |
       | a SQLite checkpointer |
 
-  Scenario: What has run in one process is known in the next
+  Scenario: A conversation of one process is known in the next
     Given an open bridge on its own loop
     And a pool of at most 3 agents that keeps memories in a SQLite checkpointer
     When 1 feeder sends 3 messages on 1 thread
@@ -46,7 +46,7 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
     When 5 messages on as many threads are sent, and the gate opens when 2 agents are at work
     Then there were 2 agents until it opened, and all 5 are answered
 
-  Scenario: A message that is cancelled while it waits for an agent holds up nobody
+  Scenario: A message that is cancelled while it waits for an agent blocks no other
     Given a pool of at most 1 agent that waits for the gate
     When of three messages that wait behind a busy agent the first is cancelled as it is woken
     Then the others are answered
@@ -74,13 +74,13 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
       | raises           | ConnectionError  |
       | returns no agent | InvalidTypeError |
 
-  Scenario: Each thread has a conversation of its own in the graph of its agent, too
+  Scenario: Each thread has a conversation of its own in its agent's graph, too
     Given a pool whose agents have one name, and one graph with a checkpointer
     When 3 rounds of a request on each of 4 threads are sent
     Then the graph has counted the requests of each thread: 1, 2 and 3
 
   Scenario Outline: An agent that would wait for itself is refused at once: <way>
-    Given a pool whose agents ask each other, and wait for ever
+    Given a pool whose agents ask each other, and wait forever
     When the agent of thread "a" is asked to ask <way>
     Then it has failed with AgentBusyError, which says "own thread 'a'"
     And the agent of thread "a" answers the next request
@@ -91,7 +91,7 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
       | thread "b", which asks "a"  |
 
   Scenario: An agent may ask the agents of other threads, and its own when its run is over
-    Given a pool whose agents ask each other, and wait for ever
+    Given a pool whose agents ask each other, and wait forever
     When the agent of thread "a" asks thread "b", and leaves a task that asks "a" when it is over
     Then both have answered
 
@@ -101,7 +101,7 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
     When a message without a thread is sent
     Then it has failed with InvalidArgumentError, which says "thread_id="
 
-  Scenario Outline: A pool that is asked by itself takes threads as a bridge does: <config>
+  Scenario Outline: A pool called without a bridge reads the thread as a bridge does: <config>
     Given an open bridge on its own loop
     And a pool of at most 3 agents that keeps memories in this process
     When the pool itself is asked with config=<config>

@@ -20,7 +20,7 @@ Feature: A pool is bounded in time and in what it keeps
     When "first" is asked, "lost" in vain, and "last"
     Then the store, the agent and the graph's thread have "first" and "last" with their answers
 
-  Scenario: What a run has left where nothing can be written is undone by the next one
+  Scenario: Writes that could not be undone after a failed run are undone by the next one
     Given a pool of agents over a graph with a checkpointer, failing with its store to keep "lost"
     When "first" is asked, "lost" in vain, and "last" when both work again
     Then the store, the agent and the graph's thread have "first" and "last" with their answers
@@ -64,7 +64,7 @@ Feature: A pool is bounded in time and in what it keeps
     When "stuck" is to be forgotten within 0.05 s
     Then it is out of time
 
-  Scenario: A run that would forget its own thread says so
+  Scenario: A run that would forget its own thread is refused
     Given a pool whose agents forget their own thread
     When a thread is asked
     Then the pool refuses that with AgentBusyError
@@ -78,7 +78,7 @@ Feature: A pool is bounded in time and in what it keeps
 
   # -- a bound -----------------------------------------------------------------------------------
 
-  Scenario: Of memories in this process, those that nobody asks for are dropped
+  Scenario: Of memories in this process, the least recently used are dropped
     Given a pool of one agent that keeps 3 memories in this process
     When the threads "a", "b", "c", "a" and "d" are sent requests
     Then the threads "c", "a" and "d" are listed

@@ -1,6 +1,6 @@
-Feature: A bounded memory shows what providers take
+Feature: A bounded memory shows what providers accept
 
-  Scenario Outline: <rules> take what a memory bounded to <n> <unit> shows, with tools as <form>
+  Scenario Outline: <rules> accept what a memory bounded to <n> <unit> shows, with tools as <form>
     Given 40 random conversations with tools as <form>
     When each is added to a memory of at most <n> <unit>
     Then each time a model is asked, <rules> would take what it is shown
@@ -25,7 +25,7 @@ Feature: A bounded memory shows what providers take
       | OpenAI, Anthropic, Gemini | 100 | messages | calls that cannot be read |
 
     @tdd_expected_fail
-    Examples: today's way: the newest that there is room for
+    Examples: naive: the newest that there is room for
       | rules                    | n | unit     | form             |
       | OpenAI, Anthropic, Gemini | 5 | newest messages | messages |
 

@@ -23,29 +23,29 @@ Feature: Whatever happens to a run of an agent, the agent can be used again
     Examples:
       | ended     | request | error         | state |
       | failed    | fail    | a LookupError | ERROR |
-      | timed out | hang    | a time-out    | IDLE  |
+      | timed out | hang    | a timeout     | IDLE  |
 
-  Scenario: The next run leaves ERROR if it is told so
+  Scenario: The next run leaves ERROR with reset=True
     Given a runnable agent that does as it is told
     When it is asked to fail
     And it is asked again, with reset
     Then the agent is IDLE now
 
-  Scenario: The deadline covers the waiting for one's turn
+  Scenario: The deadline covers the wait for one's turn
     Given a runnable agent that answers when the gate opens
     When a caller enqueues behind a run, with a timeout of 0.05 s
     Then that caller gets RunTimeoutError
     When the agent's gate opens
     Then the run before it and a run after it are answered
 
-  Scenario: A task that will not be cancelled is named in the log, and holds up nobody
+  Scenario: A task that ignores its cancellation is named in the log, and blocks no other
     Given a runnable agent that has a deaf task, and 0.05 s
     And tasks of a run that has ended are waited for during 0.05 s
     When it is asked to answer, and a deaf task is left
-    Then the caller gets a time-out
+    Then the caller gets a timeout
     And the log names the task
 
-  Scenario: A TimeoutError of the step's own arrives as it is
+  Scenario: A TimeoutError raised by the step arrives unchanged
     Given a runnable agent that raises TimeoutError
     When it is asked to answer
     Then the caller gets that very TimeoutError

@@ -1,12 +1,12 @@
 Feature: An agent runs one request at a time
 
   @tdd_expected_fail
-  Scenario: With a flag that is looked at before an await, two callers enter
+  Scenario: With a flag that is checked before an await, two callers enter
     Given an agent whose run is guarded by a flag
     When 10 callers run it at once from tasks
     Then exactly one entered at a time
 
-  Scenario Outline: Of ten callers at once from <where>, one enters, and the others learn so at once
+  Scenario Outline: Of ten callers at once from <where>, one enters, and the others are refused at once
     Given a runnable agent that answers when the gate opens
     When 10 callers run it at once from <where>
     And all but one of 10 have been refused
@@ -37,12 +37,12 @@ Feature: An agent runs one request at a time
     When 20 callers enqueue one after another behind a run
     Then they are answered in that order
 
-  Scenario: A caller that is cancelled while it waits for its turn holds up nobody
+  Scenario: A caller that is cancelled while it waits for its turn blocks no other
     Given a runnable agent that answers with the request
     When of three that enqueue behind a run the first is cancelled as its turn comes
     Then the two others are answered, and it never entered
 
-  Scenario: A caller whose loop is closed while it waits holds up nobody
+  Scenario: A caller whose loop is closed while it waits blocks no other
     Given a runnable agent that answers when the gate opens
     When a loop is closed over a caller that has enqueued
     And the agent's gate opens
@@ -60,7 +60,7 @@ Feature: An agent runs one request at a time
       | in a task         |
       | by another agent  |
 
-  Scenario: What a run has started may ask its agent again once the run is over
+  Scenario: A task started by a run may call its agent once the run is over
     Given a runnable agent that answers with the request
     When a task that its run has started asks it after the end of that run
     Then that task has its answer

@@ -1,8 +1,8 @@
-Feature: The state of an agent is that of the newest block still open, whoever opened it
+Feature: The state of an agent is that of the newest open block, whichever task opened it
 
   A block is what stands in "async with agent.state_context(...)", or in "with". Each claim about
   several at once is made of a StateMachine and, as a control that must fail, of a way in which
-  agents keep their state today.
+  agents usually keep their state.
 
   # -- several at once ---------------------------------------------------------------------------
 
@@ -21,7 +21,7 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | a state machine |
 
     @tdd_expected_fail
-    Examples: today's way: put back after an await, it overwrites the newer state
+    Examples: naive: put back after an await, it overwrites the newer state
       | the state                         |
       | a state that is saved and restored |
 
@@ -36,7 +36,7 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | a state machine |
 
     @tdd_expected_fail
-    Examples: today's way: each waits for what the other holds
+    Examples: naive: each waits for what the other holds
       | the state                             |
       | a state that is locked while it is on |
 
@@ -54,7 +54,7 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | one   | leaves          |
     Then it was THINKING, RUNNING, FINISHED, FINISHED, RUNNING, FINISHED, THINKING and at last IDLE
 
-  Scenario: What 8 threads and 8 tasks of each enter and leave at once leaves no trace
+  Scenario: Blocks that 8 threads with 8 tasks each enter and leave at once leave no trace
     Given a state machine that remembers everything
     When 8 threads with 8 tasks each enter and leave 50 blocks
     Then no error is raised
@@ -97,7 +97,7 @@ Feature: The state of an agent is that of the newest block still open, whoever o
     When a task is cancelled in a block
     Then it is as before
 
-  Scenario: Only reset leaves ERROR; blocks come and go unseen until then
+  Scenario: Only reset leaves ERROR; blocks are not shown until then
     Given a state machine
     When blocks come and go
       | block  | does             |
@@ -123,7 +123,7 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | an exception whose text raises      | Unprintable |
       | an exception that cannot be told    | SyntaxError |
 
-  Scenario: It fails by exceptions alone, and for the first of them
+  Scenario: Only exceptions set ERROR, and the first one is its reason
     Given a state machine
     When it fails with a text, with a first and with a second exception
     Then the text is refused, and it is in ERROR because of the first
@@ -145,10 +145,10 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | ERROR    | RUNNING  |
       | IDLE     | FINISHED |
 
-  Scenario: The table of legal transitions is what is done, for every pair of states
+  Scenario: The table of legal transitions holds, for every pair of states
     Then a block enters exactly what LEGAL_TRANSITIONS says, from each state that can be had
 
-  Scenario Outline: <thing> is no state
+  Scenario Outline: <thing> is not a state
     Given a state machine
     When a context is made for <thing>
     Then it is refused at once with InvalidArgumentError, which is a ValueError
@@ -181,7 +181,7 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | IDLE    | RUNNING | 3  |
       | RUNNING | IDLE    | 4  |
 
-  Scenario: A clock that is set back does not turn the order of the times around
+  Scenario: A clock that is set back does not reverse the order of the times
     Given a state machine with a history of 3 and a clock that says 5, 6, 2, 7
     When two blocks of RUNNING come and go
     Then its history is
@@ -203,7 +203,7 @@ Feature: The state of an agent is that of the newest block still open, whoever o
 
   # -- observers ---------------------------------------------------------------------------------
 
-  Scenario Outline: An observer of <the state> that is at work is not entered by another thread
+  Scenario Outline: An observer of <the state> that is running is not entered by another thread
     Given <the state> with an observer
     When another thread changes the state while the observer is told of a change
     Then the observer was told of one change after another, in order
@@ -213,11 +213,11 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | a state machine |
 
     @tdd_expected_fail
-    Examples: today's way: an RxPY Subject calls its observers from any thread
+    Examples: naive: an RxPY Subject calls its observers from any thread
       | the state                          |
       | a state published through a Subject |
 
-  Scenario Outline: An observer of <the state> that raises harms neither the agent nor the others
+  Scenario Outline: An observer of <the state> that raises affects neither the agent nor the others
     Given <the state> with an observer
     When another observer, before it, raises
     Then a block is entered and left, and the observer is told of both
@@ -227,27 +227,27 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | a state machine |
 
     @tdd_expected_fail
-    Examples: today's way: a Subject raises into whoever changed the state
+    Examples: naive: a Subject raises into the code that changed the state
       | the state                           |
       | a state published through a Subject |
 
-  Scenario: An observer that raised is named in the log, and told nothing more
+  Scenario: An observer that raised is named in the log, and not called again
     Given a state machine with an observer
     When another observer, before it, raises
     Then the log has its error once, and names the agent
 
-  Scenario: What 8 threads change at once is told in the order of the history, one at a time
+  Scenario: Concurrent changes by 8 threads are published in the order of the history, one at a time
     Given a state machine that remembers everything
     And 3 observers
     When 8 threads with 2 tasks each enter and leave 50 blocks
     Then each observer was told the whole history, in order, one at a time
 
-  Scenario: An observer may change the state: the others are told of both changes in order
+  Scenario: An observer may change the state: the others receive both changes in order
     Given a state machine with an observer that resets every ERROR, and another behind it
     When it fails
     Then both were told IDLE > ERROR, ERROR > IDLE
 
-  Scenario: An observer is told of what comes after it subscribed, until it disposes
+  Scenario: An observer receives the changes after its subscription, until it disposes
     Given a state machine
     When an observer subscribes between two changes, and disposes while it is told of the third
     Then it was told of the second and the third alone
@@ -262,14 +262,14 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | the clock                |
       | the text of an exception |
 
-  Scenario: An observer that ends the program leaves no block behind that nobody will leave
+  Scenario: An observer that ends the program leaves no block open
     Given a state machine
     When an observer raises SystemExit as a block is entered
     Then SystemExit arrives there, and it is as before
 
   # -- interruptions -----------------------------------------------------------------------------
 
-  Scenario Outline: A <entering> may come in while its thread is <inside>
+  Scenario Outline: A <entering> may enter while its thread is <inside>
     Given a state machine about which everything is known
     When a <entering> comes in at each place of <inside>, and changes and watches the state
     Then each time the state was right, and its history without a gap
@@ -292,7 +292,7 @@ Feature: The state of an agent is that of the newest block still open, whoever o
       | finalizer      | subscribing            |
 
   @tdd_expected_fail
-  Scenario: A signal handler may come in where the state is under a plain lock
+  Scenario: A signal handler may enter a state under a plain lock
     Given a state under a plain lock
     When a signal handler changes it, at each place of changing it
     Then none of them waited for the lock that its own thread held

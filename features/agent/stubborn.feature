@@ -1,11 +1,11 @@
-Feature: Runs that will not end, that end together, and that never cease leave nothing behind
+Feature: Runs that ignore cancellation, end together, or start each other leave nothing behind
 
   Scenario: A step that swallows its cancellation is not followed by another
     Given an agent that swallows its cancellation, and has 0.05 s
     When it is run, and does not end in time
     Then it is out of time after one step
 
-  Scenario Outline: A step that will not be cancelled keeps neither its caller nor the agent
+  Scenario Outline: A step that ignores its cancellation holds neither its caller nor the agent
     Given an agent that thinks until the gate opens, and will not be cancelled
     And tasks of a run that has ended are waited for during 0.05 s
     When <way> does not end, the next one is asked, the gate opens, and another one is asked
@@ -20,10 +20,10 @@ Feature: Runs that will not end, that end together, and that never cease leave n
       | a message of a pipeline's | RunTimeoutError |
       | a run that is cancelled   | CancelledError  |
 
-  Scenario: A second cancellation does not cut the clean-up of the first short
+  Scenario: A second cancellation does not cut the cleanup of the first short
     Given an agent that fails, with a task that takes its time to clean up
-    When its caller cancels it during that clean-up
-    Then the clean-up has come to its end before the caller hears of it
+    When its caller cancels it during that cleanup
+    Then the cleanup has come to its end before the caller hears of it
 
   Scenario: Runs that fail together look for their tasks together
     Given 500 agents that start a task and fail at the same time

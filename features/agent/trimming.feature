@@ -1,6 +1,6 @@
 Feature: A memory with a bound forgets the oldest messages, and never splits a turn of tool calls
 
-  Scenario: A memory bounded to 10 never shows more, and keeps hardly more
+  Scenario: A memory bounded to 10 never shows more, and stores hardly more
     Given a memory of at most 10 messages
     When 1000 messages of the user are added one by one
     Then it never showed more than 10, the newest ones
@@ -28,7 +28,7 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
       | a memory   | 7 |
 
     @tdd_expected_fail
-    Examples: today's way: the end of the list
+    Examples: naive: the end of the list
       | the memory                          | n |
       | a memory that keeps the end of a list | 4 |
 
@@ -94,9 +94,9 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
       | assistant | 2       |       |         |
     Then it shows "1" and "2"
 
-  Scenario: Calls that nobody ever answers do not fill the memory
+  Scenario: Calls without results do not fill the memory
     Given a memory of at most 10 messages
-    When 100 calls are added that nobody answers
+    When 100 calls are added without results
     Then it never showed more than 10, the newest ones
 
   Scenario: Two turns with the same ids are told apart
@@ -110,7 +110,7 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
       | assistant | done    |       |         |
     Then it shows "call 2", "to 2" and "done"
 
-  Scenario: Whatever comes in whatever order, a bounded memory shows what it promises
+  Scenario: A bounded memory keeps its rules for any messages in any order
     Then for 300 random conversations, it shows what it promises at every step
 
   Scenario Outline: Tokens are counted by <counter>
@@ -128,7 +128,7 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
       | a chat model             | 5  |
       | LangChain's estimation   | 17 |
 
-  Scenario: A counter that raises adds nothing, and harms nothing for ever
+  Scenario: A counter that raises adds nothing, and has no lasting effect
     Given a memory of at most 100 words
     And its counter raises
     When 100 messages are added until one is refused
@@ -136,12 +136,12 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
     When its counter counts again
     Then it shows what was not refused
 
-  Scenario: While words are counted, other threads add, look and clear
+  Scenario: While tokens are counted, other threads add, read and clear
     Given a memory of at most 100 words
     When another thread clears it and adds a message while words are counted
     Then it has that message alone
 
-  Scenario: What two threads find too much at once is forgotten once
+  Scenario: Messages that two threads find to be too many at once are dropped once
     Given a memory of at most 100 words
     When another thread trims it and adds a message while words are counted
     Then it shows the newest 20

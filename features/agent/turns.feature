@@ -1,6 +1,6 @@
 Feature: A turn's messages come into a memory all at once or not at all
 
-  Scenario: Others see a turn when it is over, in one piece behind what came meanwhile
+  Scenario: Other code sees a turn when it is over, in one piece behind messages added meanwhile
     Given a memory
     When a turn adds "a", others add "b", the turn adds "c", and looks
     Then it saw "b", "a" and "c", and others "b" alone
@@ -19,11 +19,11 @@ Feature: A turn's messages come into a memory all at once or not at all
       | a memory   | is discarded      |
 
     @tdd_expected_fail
-    Examples: today's way: what was added until then stays
+    Examples: naive: what was added until then stays
       | the memory              | end   |
       | a memory that is a list | fails |
 
-  Scenario Outline: What a turn has left behind in <where> cannot write once it was <ended>
+  Scenario Outline: A leftover of a turn in <where> cannot write once it was <ended>
     Given a memory
     When a turn is <ended> while <where> goes on, which then adds a message
     Then it got an AgentError that says "<ended>", and its message is not there
@@ -35,10 +35,10 @@ Feature: A turn's messages come into a memory all at once or not at all
       | a thread   | committed |
       | a callback | discarded |
 
-  Scenario: What a turn has left behind can still look, and sees what everyone sees
+  Scenario: A leftover of a turn can still read, and sees what all others see
     Given a memory
     When a task that a turn has left behind looks
-    Then it saw what everyone sees
+    Then it saw what other code sees
 
   Scenario: Turns of two memories in each other are kept apart
     Given a memory
@@ -90,7 +90,7 @@ Feature: A turn's messages come into a memory all at once or not at all
       | closes that     | discarded |
       | lets it go on   | committed |
 
-  Scenario: What a turn forgets, it forgets for good
+  Scenario: Messages that a turn drops stay dropped
     Given a memory
     When a turn adds a message, clears the memory, adds another and is over
     Then only the last is there

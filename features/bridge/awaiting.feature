@@ -20,7 +20,7 @@ Feature: A run, and a stream of results, can be awaited on any asyncio loop
       | its own    | a debugged   | await              |
       | its own    | another      | await, once done   |
 
-  Scenario: What a run raises is raised where it is awaited, as it is
+  Scenario: An exception of a run is raised unchanged where it is awaited
     Given an open bridge on its own loop
     When a run that fails is awaited on another loop
     Then awaiting raises the very exception of the graph
@@ -41,7 +41,7 @@ Feature: A run, and a stream of results, can be awaited on any asyncio loop
       | A wait_for that times out   | a wait_for that times out   | cancels |
       | Cancelling who is shielded  | cancelling who is shielded  | keeps   |
 
-  Scenario: A plain function that hands back a run gives the run's result
+  Scenario: A plain function that returns a run's future answers with the run's result
     Given an open bridge on its own loop with max_concurrency=2
     When a plain function hands back another run
     Then its content is that run's result
@@ -80,12 +80,12 @@ Feature: A run, and a stream of results, can be awaited on any asyncio loop
       | an error of its source, elsewhere | LookupError                    |
       | nothing                          | SequenceContainsNoElementsError |
 
-  Scenario: Cancelling who awaits a stream cancels its runs
+  Scenario: Cancelling the task that awaits a stream cancels its runs
     Given an open bridge on its own loop
     When who awaits a stream of waiting runs is cancelled
     Then the registry becomes idle, and all that began have ended
 
-  Scenario: Where an awaited stream fails its other runs are cancelled before the awaiting loop hears of it
+  Scenario: When an awaited stream fails, its other runs are cancelled before the awaiting loop gets the error
     Given an open bridge on its own loop
     When one of two runs fails while the loop that awaits their stream stands still
     Then the other run is cancelled meanwhile

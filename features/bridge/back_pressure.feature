@@ -1,4 +1,4 @@
-Feature: max_pending bounds what waits, whatever thread it comes from, and never blocks the loop
+Feature: max_pending bounds the waiting messages of all threads, and never blocks the loop
 
   Scenario Outline: Two stages of one bridge work with max_pending=<pending>, and never hold more
     Given an open bridge on its own loop with max_concurrency=2, max_pending=<pending>
@@ -11,22 +11,22 @@ Feature: max_pending bounds what waits, whatever thread it comes from, and never
       | 2       | 6     |
       | 8       | 12    |
 
-  Scenario: Stages that share a thread do not wait for each other for ever
+  Scenario: Stages that share a thread do not deadlock
     Given an open bridge on its own loop with max_concurrency=2, max_pending=2
     When 60 messages of one thread go through two stages of that bridge
     Then all 60 come out, and never more than 6 were in flight
 
-  Scenario: A result that leads to many messages is worked off before the next one is made
+  Scenario: A result that leads to many messages is finished before the next one is emitted
     Given an open bridge on its own loop with max_concurrency=2, max_pending=2
     When 20 messages go through a stage, a flat_map to 10 each, and a second stage
     Then all 200 come out, and never more than 40 were in flight
 
-  Scenario: What a result leads to on the loop later on is let in too
+  Scenario: Messages that a result causes on the loop later are admitted too
     Given an open bridge on an adopted loop with max_concurrency=2, max_pending=1
     When 20 messages go through a stage, a step of the loop, and a second stage
     Then all 20 come out, and never more than 5 were in flight
 
-  Scenario: What comes of results that ran nothing is let in on the loop like what comes of others
+  Scenario: Messages caused by results that ran nothing are admitted on the loop like others
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
     When 20 failed results go through a stage, which runs nothing, and their sources through a second one
     Then all 20 come out, and never more than 41 were in flight
@@ -39,7 +39,7 @@ Feature: max_pending bounds what waits, whatever thread it comes from, and never
     When 1 of the runs ends
     Then the source has sent 4 more, and blocks again
 
-  Scenario: Whoever may not block gets no place that somebody waits for
+  Scenario: A submitter that may not block takes no room for which others wait
     Given an open bridge on its own loop with max_concurrency=1, max_pending=4
     When a source sends 20 messages that wait, and blocks
     And 1 of the runs ends
@@ -50,11 +50,11 @@ Feature: max_pending bounds what waits, whatever thread it comes from, and never
     When 4 threads and the loop's own thread submit 300 messages each
     Then each one is answered or was refused with BlockingCallError, and only on the loop
 
-  Scenario: Nobody waits for room that is closed, whoever comes
+  Scenario: After close, no submitter waits for room
     Given room for one run, which is taken and then closed
     Then two more are let through at once
 
-  Scenario Outline: Whoever is interrupted just when <something happens> leaves nothing behind
+  Scenario Outline: A submitter interrupted just when <something happens> leaves nothing behind
     Given room for one run, which is taken
     When the next one is interrupted just when <something happens>
     Then there is room for one run again

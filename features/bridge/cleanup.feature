@@ -1,10 +1,10 @@
-Feature: Clean-up cancels what is in flight, awaits its own clean-up, and names what will not end
+Feature: Cleanup cancels the runs in flight, awaits their own cleanup, and names those that do not end
 
-  Scenario: Without a bridge, cancelling a future returns before the coroutine's clean-up has run
+  Scenario: Without a bridge, cancelling a future returns before the coroutine's cleanup has run
     When a plain future of run_coroutine_threadsafe is cancelled
     Then it is done at once, and its coroutine has not cleaned up
 
-  Scenario Outline: <form> returns after the runs' own clean-up, on <home> loop
+  Scenario Outline: <form> returns after the runs' own cleanup, on <home> loop
     Given an open bridge on <home> loop
     When 3 messages go to a graph that cleans up slowly
     And they have all begun
@@ -41,24 +41,24 @@ Feature: Clean-up cancels what is in flight, awaits its own clean-up, and names 
       | An async function that blocks the loop     | an async function that blocks the loop     | in block_the_loop | its own    |
       | An async function that blocks the loop     | an async function that blocks the loop     | in block_the_loop | an adopted |
 
-  Scenario: The report tells the cancelled from those that completed or failed meanwhile
+  Scenario: The report distinguishes cancelled runs from those that completed or failed meanwhile
     Given an open bridge on its own loop
-    When runs are on of which one completes, one fails and one is cancelled in a clean-up
+    When runs are on of which one completes, one fails and one is cancelled in a cleanup
     Then its report says "1 cancelled, 1 completed, 1 failed, 0 stuck"
 
-  Scenario: What arrives during a clean-up is cancelled and never begins; after it the bridge works
+  Scenario: Runs that arrive during a cleanup are cancelled and never begin; after it the bridge works
     Given an open bridge on its own loop
-    When a run's own clean-up sends 10 messages to an async function
+    When a run's own cleanup sends 10 messages to an async function
     Then those are cancelled, registered until they ended, and never began
     And the bridge answers the next message
 
-  Scenario: Under fire from 4 threads, nothing admitted before a clean-up returned runs after it
+  Scenario: With 4 threads submitting, no run admitted before a cleanup returned is running after it
     Given an open bridge on its own loop
     When 4 threads send messages without a pause, and the bridge is cleaned up 20 times
-    Then no clean-up left a run behind that was admitted before it began
+    Then no cleanup left a run behind that was admitted before it began
     And every future is done in the end
 
-  Scenario: A cancelling that comes before a run's first step ends the run
+  Scenario: A cancellation before a run's first step ends the run
     Given an open bridge on an adopted loop with max_concurrency=1
     When a run is cancelled between its start and its first step
     Then the registry becomes idle
@@ -79,30 +79,30 @@ Feature: Clean-up cancels what is in flight, awaits its own clean-up, and names 
     And one of its runs calls "bridge.cleanup_tasks(0)"
     Then the run that waited is cancelled, and nothing was raised
 
-  Scenario: A run that awaits a clean-up of its own bridge is cancelled like all others
+  Scenario: A run that awaits a cleanup of its own bridge is cancelled like all others
     Given an open bridge on its own loop
     When a message goes to a waiting graph
     And a run awaits cleanup_tasks_async of its own bridge
     Then both are cancelled, and the registry becomes idle
 
-  Scenario: A clean-up with nothing in flight returns at once, also before the first message
+  Scenario: A cleanup with nothing in flight returns at once, also before the first message
     Given an open bridge on its own loop
     When the bridge is cleaned up with 0.2 s to wait
     Then its report says "0 cancelled, 0 completed, 0 failed, 0 stuck"
 
-  Scenario: Clean-ups that overlap all return with nothing left
+  Scenario: Overlapping cleanups all return with nothing left
     Given an open bridge on its own loop
     When 20 messages go to a waiting graph
     And 8 threads clean up at once
     Then none of their reports has anything stuck, and the registry is empty
 
-  Scenario: A run that ends while it is looked where it is stuck is in the report all the same
+  Scenario: A run that ends while its stack is taken is in the report all the same
     Given an open bridge on its own loop
     When a message goes to a graph that swallows cancelling
-    And it ends just as a clean-up looks where it is
+    And it ends just as a cleanup looks where it is
     Then the report names it as stuck
 
-  Scenario: close names what is stuck, and returns all the same
+  Scenario: close names stuck runs, and returns all the same
     Given an open bridge on its own loop
     When a message goes to a blocking sync function
     And they have all begun

@@ -1,9 +1,9 @@
-Feature: In the child of a fork a bridge is its parent's: said at once, never waited for
+Feature: In a forked child, a bridge of the parent raises at once and never hangs
 
-  A child has the one thread that forked, and copies of everything else: locks that nobody lets go
-  of, a loop that claims to be running, futures that nobody resolves.
+  A child has the one thread that forked, and copies of everything else: locks that are
+  never released, a loop that claims to be running, futures that are never resolved.
 
-  Scenario: Whatever a forked child wants of its parent's bridge, it is told at once whose that is
+  Scenario: Every method of the parent's bridge raises WrongProcessError at once in a forked child
     When children of one program each make one of these calls
       | call                                                            |
       | bridge.create_future_task(answer, 1)                            |
@@ -17,11 +17,11 @@ Feature: In the child of a fork a bridge is its parent's: said at once, never wa
     Then each child prints "WrongProcessError: the bridge rxlanggraph-1 belongs to the process that this one was forked from", and "make a new one here: RxPyLangGraphBridge()"
 
   @tdd_expected_fail
-  Scenario: Plain asyncio, what a forked child hands over to its parent's loop is refused
+  Scenario: Plain asyncio: a coroutine that a forked child hands to its parent's loop is refused
     When this program forks: plain asyncio
     Then its child does not print "True, set()"
 
-  Scenario: A forked child ends without a hang or a word, whatever it did last with its parent's bridge
+  Scenario: A forked child exits without a hang or a message, whatever it did last with its parent's bridge
     When children of one program end after one of these calls each
       | call                             |
       | os._exit(0)                      |
@@ -38,7 +38,7 @@ Feature: In the child of a fork a bridge is its parent's: said at once, never wa
       | globals().pop("bridge")          |
     Then each ends by itself with status 0, and prints nothing
 
-  Scenario Outline: A forked child ends without a hang or a word: <what>
+  Scenario Outline: A forked child exits without a hang or a message: <what>
     When this program forks: <what>
     Then it ends by itself, and prints "the child's status is 0"
 
@@ -78,7 +78,7 @@ Feature: In the child of a fork a bridge is its parent's: said at once, never wa
     When this program forks: an actor
     Then its child prints "WrongProcessError: rxlanggraph-actor-1 belongs", and "make an actor of its own here"
 
-  Scenario: An answer that the parent's actor owes is refused in a forked child
+  Scenario: A pending reply of the parent's actor raises in a forked child
     When this program forks: an answer of an actor
     Then its child prints "WrongProcessError: rxlanggraph-actor-1 belongs", and "make an actor of its own here"
 
@@ -87,7 +87,7 @@ Feature: In the child of a fork a bridge is its parent's: said at once, never wa
     Then its child prints "WrongProcessError: this state belongs", and "open the same URL here"
     And it ends by itself, and prints "opened anew" and then "the parent has 1"
 
-  Scenario: An agent in the middle of a run, or its pool, answers in a forked child
+  Scenario: An agent forked in the middle of a run, or its pool, answers in the child
     When this program forks: an agent
     Then it ends by itself, and prints "echo: two" and then "echo: three"
 
@@ -95,10 +95,10 @@ Feature: In the child of a fork a bridge is its parent's: said at once, never wa
     When this program forks: under load
     Then it ends by itself, and prints "25 {'answered 1'}"
 
-  Scenario: A fork between any two lines of a submission leaves a child that is told, and no hang
+  Scenario: A fork between any two lines of a submission leaves a child that gets the error, and no hang
     When this program forks: between two lines
     Then it ends by itself, and prints "True {'WrongProcessError'}"
 
-  Scenario: A child that goes on with the submission in whose middle it was forked is told too
+  Scenario: A child that continues the submission in which it was forked gets the error too
     When this program forks: within a submission
     Then it ends by itself, and prints "True {'WrongProcessError'}"

@@ -1,8 +1,8 @@
-Feature: A light future does as the standard library's does
+Feature: SharedLockFuture behaves like the standard library's future
 
   Each row is done with both, and what was seen is compared.
 
-  Scenario Outline: Both do the same: <what>
+  Scenario Outline: Both futures do the same: <what>
     When <what> is done with a future of the standard library, and with a light one
     Then the same was seen
 
@@ -44,6 +44,7 @@ Feature: A light future does as the standard library's does
       | wait() for all                             |
       | wait() when the time is over               |
       | wait() for a cancelled one                 |
+      | wait() by a handler within wait()          |
       | as_completed()                             |
       | as_completed() when the time is over       |
       | asyncio.wrap_future()                      |
@@ -53,7 +54,7 @@ Feature: A light future does as the standard library's does
     When 6 threads wait 400 times each for runs of two bridges and an executor
     Then the registry becomes idle
 
-  Scenario Outline: What asyncio reads of a future from Python 3.14 on is what its methods say: <state>
+  Scenario Outline: What asyncio reads from a future on Python 3.14 agrees with its methods: <state>
     When a light future is <state>
     Then asyncio reads that it is done <done>, cancelled <cancelled>, with <outcome>
 

@@ -1,6 +1,6 @@
 Feature: A message crosses from any thread to the loop: registered, once, with its context
 
-  Scenario Outline: <The bridge> registers a run before its submitter gets on
+  Scenario Outline: <The bridge> registers a run before its submitter continues
     Given <the bridge>
     When its submitter is held up within the hand-over until the run has started
     Then the run found itself in the registry
@@ -10,11 +10,11 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
       | A RxPyLangGraphBridge | a RxPyLangGraphBridge |
 
     @tdd_expected_fail
-    Examples: today's way: registered after it was started
+    Examples: naive: registered after it was started
       | The bridge     | the bridge     |
       | A naive bridge | a naive bridge |
 
-  Scenario Outline: <The bridge> carries all that came while the loop was busy in one call
+  Scenario Outline: <The bridge> hands over all messages that arrived while the loop was busy in one call
     Given <the bridge> whose loop is busy
     When 4 threads hand over 25 messages each
     Then all of them are in the registry, before any has started
@@ -27,7 +27,7 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
       | A RxPyLangGraphBridge | a RxPyLangGraphBridge |
 
     @tdd_expected_fail
-    Examples: today's way
+    Examples: naive
       | The bridge     | the bridge     |
       | A naive bridge | a naive bridge |
 
@@ -92,7 +92,7 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
       | a RxPyLangGraphBridge |
 
     @tdd_expected_fail
-    Examples: today's way
+    Examples: naive
       | the bridge     |
       | a naive bridge |
 
@@ -101,7 +101,7 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
     When a run hands over another one and awaits it
     Then it gets the other one's answer
 
-  Scenario Outline: On the loop's own thread <what> is refused, and nothing is harmed
+  Scenario Outline: On the loop's own thread <what> is refused, and changes nothing
     Given a RxPyLangGraphBridge with max_pending=1
     When a run calls <what>
     Then it gets a BlockingCallError that names the remedy "<remedy>"
@@ -118,7 +118,7 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
       | bridge.registry.wait_idle()           | wait_idle_async()          |
       | create_future_task, max_pending full  | max_pending=None           |
 
-  Scenario Outline: On the loop's own thread <what> does not block, and is let through
+  Scenario Outline: On the loop's own thread <what> does not block, and is allowed
     Given a RxPyLangGraphBridge with max_pending=1
     When a run calls <what>
     Then it gets <outcome>
@@ -131,7 +131,7 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
       | bridge.cleanup_tasks(0)      | a report         |
       | bridge.registry.wait_idle(0) | False            |
 
-  Scenario: Whoever cancels every task on the loop, the hand-over's own included, loses no message
+  Scenario: Cancelling every task on the loop, the hand-over's own included, loses no message
     Given a RxPyLangGraphBridge
     When a message is handed over, and every task on the loop is cancelled before it gets there
     Then the message was answered

@@ -6,7 +6,7 @@ Feature: A loop that is closed, stopped or dying: a clear error or a resolved fu
     Given a bridge on <the loop>
     When a message is handed over
     Then <error> is raised, which names the remedy "<remedy>"
-    And nothing is left in the registry, and nobody complains
+    And nothing is left in the registry, and asyncio reports nothing
 
     Examples:
       | the loop                                | error                | remedy                |
@@ -19,22 +19,22 @@ Feature: A loop that is closed, stopped or dying: a clear error or a resolved fu
       | a loop of its own, that is closed       | BridgeClosedError    | make a new one        |
 
   @tdd_expected_fail @tolerates:call
-  Scenario: Today's way, the future of a message for a stopped loop is never resolved
+  Scenario: Plain asyncio: the future of a message for a stopped loop is never resolved
     Given a naive bridge whose loop was stopped
     When a message is handed over
     Then its future is resolved, even if only when that loop is closed
 
   @tdd_expected_fail @tolerates:call
-  Scenario: Today's way, the coroutine of a message for a closed loop is never awaited
+  Scenario: Plain asyncio: the coroutine of a message for a closed loop is never awaited
     Given a naive bridge whose loop was closed
     When a message is handed over
-    Then nobody complains
+    Then asyncio reports nothing
 
   Scenario Outline: Messages in flight are resolved with <error> when <the loop goes>
     Given a bridge with a run, a run that waits for its turn, and a message on its way
     When <the loop goes>
     Then each future is resolved with <error>
-    And nothing is left in the registry, and nobody complains
+    And nothing is left in the registry, and asyncio reports nothing
 
     Examples:
       | the loop goes                       | error                              |
@@ -42,7 +42,7 @@ Feature: A loop that is closed, stopped or dying: a clear error or a resolved fu
       | asyncio.run ends                    | LoopUnavailableError or cancelled  |
 
     @tolerates:wait
-    Examples: whoever ends a loop over its tasks is told by asyncio
+    Examples: asyncio reports the tasks of a loop that ends with them
       | the loop goes                       | error                              |
       | the loop that it adopted is closed  | LoopUnavailableError               |
 
@@ -52,16 +52,16 @@ Feature: A loop that is closed, stopped or dying: a clear error or a resolved fu
     When the loop that it adopted is stopped
     Then each future is resolved with LoopUnavailableError
     And the registry has them all until that loop is closed
-    And nothing is left in the registry, and nobody complains
+    And nothing is left in the registry, and asyncio reports nothing
 
   Scenario: A message handed over by a task that asyncio.run cancels at its end is refused or resolved
     Given a bridge on a loop that asyncio.run is about to end
     When tasks hand over messages while they are being cancelled
     Then each was refused with LoopUnavailableError, or its future is resolved
-    And nothing is left in the registry, and nobody complains
+    And nothing is left in the registry, and asyncio reports nothing
 
-  Scenario: Threads that go on handing over messages to a loop that ends are all told
+  Scenario: Threads that keep sending messages to a loop that ends all get the error
     Given a bridge on a loop that asyncio.run is about to end
     When 4 threads hand over messages until each is refused
     Then each was refused with LoopUnavailableError, or its future is resolved
-    And nothing is left in the registry, and nobody complains
+    And nothing is left in the registry, and asyncio reports nothing

@@ -44,15 +44,15 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
     Then one is found that ends with "<what is wrong>"
 
     Examples: plain sets
-      | the control                                | what is wrong                       |
-      | clearing a set out                         | a task was lost                     |
-      | leaving a set if one is in it              | counted 2 times                     |
-      | closing after a look at a set              | 1 admitted, closing saw 0           |
-      | list(tasks), wait, subtract                | a task outlived the clean-up        |
-      | an event that says that a set is empty     | deadlock                            |
-      | a future without a lock                    | ['settled', 'cancelled']            |
-      | futures that share a condition             | deadlock                            |
-      | looking for room, then entering            | the loop's own thread waits         |
+      | the control                            | what is wrong               |
+      | clearing a set out                     | a task was lost             |
+      | leaving a set if one is in it          | counted 2 times             |
+      | closing after a look at a set          | 1 admitted, closing saw 0   |
+      | list(tasks), wait, subtract            | a task outlived the cleanup |
+      | an event that says that a set is empty | deadlock                    |
+      | a future without a lock                | ['settled', 'cancelled']    |
+      | futures that share a condition         | deadlock                    |
+      | looking for room, then entering        | the loop's own thread waits |
 
     @tolerates:answer
     Examples: hand-offs
@@ -63,9 +63,9 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | cancelling what a set holds, then refusing | its future is never resolved        |
 
     Examples: agents
-      | the control                                | what is wrong                       |
-      | a guard that is looked at, then taken      | 2 were in at once                   |
-      | a look at the end, then a put              | it is in the next run's output      |
-      | a turn that is written as it comes         | the turn was split                  |
-      | a state that is saved and put back         | nobody works, and it is             |
-      | an end that is a flag                      | an item was lost                    |
+      | the control                           | what is wrong                  |
+      | a guard that is looked at, then taken | 2 were in at once              |
+      | a look at the end, then a put         | it is in the next run's output |
+      | a turn that is written as it comes    | the turn was split             |
+      | a state that is saved and put back    | no block is open, and it is    |
+      | an end that is a flag                 | an item was lost               |

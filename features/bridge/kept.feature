@@ -1,4 +1,4 @@
-Feature: Nothing is kept for no reason
+Feature: No run, message or error is kept longer than needed
 
   Where it says that something is freed, the cyclic collector is off: it was freed by its last owner.
 
@@ -8,7 +8,7 @@ Feature: Nothing is kept for no reason
     Then the last one's source is the message it answers, without a source of its own
     And it is pickled in less than 1000 bytes
 
-  Scenario: Twenty thousand results that were made of each other keep two messages
+  Scenario: A chain of twenty thousand results keeps two messages
     When 20000 results are made, each with the one before as its source
     Then 2 messages are left, and the last one can be pickled
 
@@ -17,7 +17,7 @@ Feature: Nothing is kept for no reason
     When one message goes to an async function
     Then its result's source is that very message
 
-  Scenario: A source that is no message is refused
+  Scenario: A source that is not a message is refused
     When a result of "hello" is made
     Then InvalidTypeError says "source must be a StreamMessage or None, not 'hello'"
 
@@ -36,7 +36,7 @@ Feature: Nothing is kept for no reason
       | a sync node       |
 
   @counted_references
-  Scenario Outline: Of a run of <kind> that failed nothing is kept, whatever the policies
+  Scenario Outline: Nothing is kept of a failed run of <kind>, whatever the policies
     Given an open bridge on its own loop
     When the last run of "<kind>" fails, with no options
     And the last run of "<kind>" fails, with "timeout=60"
@@ -54,7 +54,7 @@ Feature: Nothing is kept for no reason
       | an async node     |
       | a sync node       |
 
-  Scenario Outline: Of a run of <kind> that was cut short nothing is kept
+  Scenario Outline: Nothing is kept of a run of <kind> that was cut short
     Given an open bridge on its own loop
     When the last run of "<kind>" waits, with no options
     And the last run of "<kind>" waits, with "timeout=0.01"
@@ -66,8 +66,13 @@ Feature: Nothing is kept for no reason
       | an async function |
       | an async node     |
 
+  Scenario: A context that outlives its run keeps nothing of it
+    Given an open bridge on its own loop
+    When an async function leaves a copy of its context behind
+    Then its run is freed while that copy remains
+
   @tdd_expected_fail
-  Scenario Outline: Plain LangGraph, <kind> that failed is kept until the collector comes
+  Scenario Outline: Plain LangGraph: <kind> that failed is kept until the collector runs
     When a graph of <kind> fails without a bridge
     Then nothing is kept of it
 
@@ -76,7 +81,7 @@ Feature: Nothing is kept for no reason
       | an async node |
       | a sync node   |
 
-  Scenario: The traceback of a failed run begins with what LangGraph did, and keeps its user's locals
+  Scenario: The traceback of a failed run begins with LangGraph's frames, and keeps the locals of user code
     Given an open bridge on its own loop
     When a graph fails whose node has a local of its own
     Then the traceback shows LangGraph's lines and that local, and no line of the bridge

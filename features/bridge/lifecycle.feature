@@ -84,7 +84,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
       | close  |
       | aclose |
 
-  Scenario: close gives a stream that a run has left half-read its own clean-up
+  Scenario: close gives a stream that a run has left half-read its own cleanup
     Given an open bridge on its own loop
     When a run leaves a stream half-read
     And the bridge is closed
@@ -106,7 +106,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
       | its own    |
       | an adopted |
 
-  Scenario: A closed bridge takes nothing more, and says what to do
+  Scenario: A closed bridge refuses messages, and names the remedy
     Given an open bridge on its own loop
     When the bridge is closed
     And the code under test calls "bridge.create_future_task(print, 1)"
@@ -147,7 +147,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     When the futures are dropped too
     Then its threads end
 
-  Scenario Outline: When <what>, whoever holds a future learns of it
+  Scenario Outline: When <what>, every future is resolved
     Given an open bridge on <home> loop
     When 3 messages go to a waiting graph, and 40 to a waiting async function
     And <what>
@@ -156,19 +156,19 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
 
     Examples:
       | what                            | home       |
-      | somebody stops the loop         | its own    |
-      | somebody stops the loop         | an adopted |
+      | other code stops the loop       | its own    |
+      | other code stops the loop       | an adopted |
       | the adopted loop's program ends | an adopted |
 
-  Scenario: An adopted loop that is stopped and never told anybody is noticed
-    When a loop that runs for ever is adopted, given a waiting graph, and stopped
+  Scenario: An adopted loop that is stopped without notice is detected
+    When a loop that runs forever is adopted, given a waiting graph, and stopped
     Then the future raises LoopUnavailableError, "is not running"
     And closing that bridge names the run, which has not ended
 
   Scenario: After all tasks of an adopted loop were cancelled, as they are at its end, a new bridge is needed
     Given an open bridge on an adopted loop
     When a message goes to a waiting graph
-    And somebody cancels all tasks of the loop, which goes on
+    And other code cancels all tasks of the loop, which keeps running
     Then every future is done, with LoopUnavailableError or cancelled
     And the bridge refuses the next message with LoopUnavailableError, "make a new bridge"
     And a new bridge on that loop answers
@@ -183,7 +183,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
   Scenario: A signal handler may clean up while the main thread is sending, which goes on
     Given an open bridge on its own loop
     When a signal handler cleans up, 20 times over, while the main thread is sending
-    Then each clean-up returned, and the bridge answers the next message
+    Then each cleanup returned, and the bridge answers the next message
 
   Scenario: A signal handler may clean up while the main thread holds the bridge's lock
     Given an open bridge on its own loop
@@ -205,7 +205,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     When the gate opens
     Then that thread has sent 6, and all have results
 
-  Scenario: Closing the bridge lets go of every submitter that waits for room
+  Scenario: Closing the bridge releases every submitter that waits for room
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
     When 4 threads wait for room
     And the bridge is closed without draining
@@ -229,24 +229,24 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     Then it ends by itself with status 0, and prints only what it was told to print
 
     Examples:
-      | what                                    |
-      | nothing was ever sent                   |
-      | all is answered                         |
-      | runs in flight                          |
-      | graphs in flight                        |
-      | a run with a clean-up of its own        |
-      | a sync function that never ends         |
-      | a sync node that never ends             |
-      | a run that swallows cancelling          |
-      | a run that blocks the loop              |
-      | an adopted loop in a thread             |
-      | an adopted loop of asyncio.run          |
-      | a paused loop with runs in flight       |
-      | a call of no run that never ends        |
-      | daemon threads that go on sending       |
-      | a stream that never completes           |
-      | a bridge inside a cycle                 |
+      | what                              |
+      | nothing was ever sent             |
+      | all is answered                   |
+      | runs in flight                    |
+      | graphs in flight                  |
+      | a run with a cleanup of its own   |
+      | a sync function that never ends   |
+      | a sync node that never ends       |
+      | a run that swallows cancelling    |
+      | a run that blocks the loop        |
+      | an adopted loop in a thread       |
+      | an adopted loop of asyncio.run    |
+      | a paused loop with runs in flight |
+      | a call of no run that never ends  |
+      | daemon threads that go on sending |
+      | a stream that never completes     |
+      | a bridge inside a cycle           |
 
-  Scenario: At interpreter exit a run's own clean-up is still executed
-    When this program ends without closing its bridge: a run with a clean-up of its own
+  Scenario: At interpreter exit a run's own cleanup is still executed
+    When this program ends without closing its bridge: a run with a cleanup of its own
     Then it has printed "cleaned up"

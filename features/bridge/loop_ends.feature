@@ -1,10 +1,14 @@
-Feature: A loop that ends takes its runs along, and tells each of them apart
+Feature: When a loop ends, its runs end with it: started ones are cancelled, waiting ones never begin
 
-  Scenario: What runs is cancelled, and is in the registry until it has cleaned up; what waits never begins
+  Scenario: Running runs are cancelled, and are registered until they have cleaned up; waiting ones never begin
     Given an open bridge on an adopted loop with max_concurrency=1
     When the adopted loop ends over a run that cleans up and one that waits for its slot
     Then the first one was in the registry while it cleaned up, and is cancelled
     And the second one never began, and raises LoopUnavailableError
+
+  Scenario: asyncio.run returns once the threads of the cancelled runs have ended
+    When asyncio.run ends over a sync function that still needs the loop to return
+    Then that function got what it needed, and the registry is empty
 
   Scenario: A stream of which nothing has begun ends with an error too
     Given an open bridge on an adopted loop with max_concurrency=1
@@ -28,6 +32,6 @@ Feature: A loop that ends takes its runs along, and tells each of them apart
       | its own    | no thread for the loop           |
       | an adopted | no thread to watch over the loop |
 
-  Scenario: asyncio does not complain of what the bridge had begun on a loop that was closed under it
+  Scenario: asyncio logs nothing about runs that had begun on a loop that was closed
     When an adopted loop is closed between the bridge's call and the step in which it looks
     Then the message's future raises LoopUnavailableError, and asyncio has logged nothing

@@ -1,6 +1,6 @@
-Feature: A loop that pauses is not gone: what is in flight is given up, and the bridge goes on with it
+Feature: A paused loop is not gone: runs in flight are given up, and the bridge resumes with the loop
 
-  A loop that does not run may run again, or not: nobody can know. So no message is taken meanwhile,
+  A loop that does not run may run again, or not; that is unknown. So no message is taken meanwhile,
   and after a while no future waits for it any more; but no run leaves the registry before its end.
 
   # -- messages
@@ -26,7 +26,7 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
     When the loop runs, and a message is sent from it
     Then it was answered
 
-  Scenario: A stream of a bridge that goes on after a pause is one of its own
+  Scenario: After a pause, a new stream of the bridge works
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
     When two streams go through invoke, each while the loop runs
     Then both have completed with all their results
@@ -48,12 +48,12 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
       | a new thread each time      |
       | asyncio.Runner, with uvloop |
 
-  Scenario: A run goes on over a pause that is shorter than anyone looks
-    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it, whose loop nobody looks at
+  Scenario: A run survives a pause that is over before the watch thread looks
+    Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it, whose loop is not watched
     When the loop stops with a run in flight, and runs again
     Then that run is answered
 
-  Scenario: A loop that runs for a moment again and again has not paused, whenever one looks
+  Scenario: A loop that runs again and again for a moment never counts as paused
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
     When a run is in flight, and the loop runs for a moment before each of 8 looks
     Then its future is not resolved
@@ -67,7 +67,7 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
     When the program runs its loop again
     Then the registry is empty, and the next message is answered
 
-  Scenario: A run that swallows its cancelling after the pause holds its slot until it ends
+  Scenario: A run that swallows its cancellation after the pause holds its slot until it ends
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it with max_concurrency=1
     When the loop stops with a run that swallows cancelling, and runs again with a new message
     Then the new one has begun only after the old one had ended
@@ -77,20 +77,20 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
     When a message passes the look at the loop, which stops before it is handed over
     Then its future raises LoopUnavailableError, and it never begins when the loop runs again
 
-  Scenario: Whoever waits for room when the loop pauses is refused, and finds room when it runs again
+  Scenario: A submitter that waits for room when the loop pauses is refused, and finds room when it runs again
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it with max_concurrency=1, max_pending=1
     When 3 threads wait for room, and the loop stops
     Then each of the 3 was refused with LoopUnavailableError
     When the program runs its loop again
     Then there is room for 1 message and no more
 
-  Scenario: Whoever waits with "wait" for a run that was cancelled in a pause hears of it in the pause
+  Scenario: concurrent.futures.wait returns during the pause for a run that was cancelled in it
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
     When the loop stops with a run in flight, which is cancelled in the pause
     Then "concurrent.futures.wait" finds it done, and the registry has it
 
   @tolerates:wait
-  Scenario Outline: A callback that waits for another run holds up nobody when the loop <goes>
+  Scenario Outline: A callback that waits for another run blocks no other when the loop <goes>
     Given a program that runs its loop by run_until_complete, and a bridge that adopts it
     When the loop <goes> under 3 runs, each with a callback that waits for the next one
     Then every future is resolved, and every callback has been called once
@@ -101,7 +101,7 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
       | is closed |
 
   @tolerates:wait
-  Scenario Outline: Whoever waits for runs that have callbacks is told of each of them once when the loop <goes>
+  Scenario Outline: A thread that waits for runs with callbacks is woken once for each when the loop <goes>
     Given a program that runs its loop by run_until_complete, and a bridge that adopts it
     When the loop <goes> under 3 runs that have callbacks, with a waiter of the standard library at each
     Then the waiter was told of each of the 3 once
@@ -113,7 +113,7 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
 
   @tolerates:wait
   Scenario: A thread that outlasts the loop of a run that would be tried again ends quietly
-    Given a program that runs its loop by run_until_complete, and a bridge that adopts it, whose loop nobody looks at
+    Given a program that runs its loop by run_until_complete, and a bridge that adopts it, whose loop is not watched
     When a sync function outlasts its timeout, then its loop, and has its retry left
     Then its thread has ended without an exception
 
@@ -133,7 +133,7 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
     When the program runs its loop again
     Then that run has ended, the registry is closed, and the loop and its tasks are as they were
 
-  Scenario: Nobody complains where a bridge is closed in a pause, and its program ends the loop in the next breath
+  Scenario: Nothing is logged when a bridge is closed in a pause and its loop immediately afterwards
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
     When the loop stops with a run in flight, and the bridge is closed without a limit
     And the program ends
@@ -142,14 +142,14 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
   Scenario: A bridge that is closed in a pause with nothing in flight has no thread left
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
     When the loop runs, and a message is sent from it
-    And the bridge is closed in the pause
+    And the bridge is closed
     Then its report is empty, and it has no thread
     When the program runs its loop again
     Then the loop and its tasks are as they were
 
-  Scenario: A clean-up in a pause names what has not ended, and the bridge goes on when the loop runs
+  Scenario: A cleanup in a pause names what has not ended, and the bridge resumes when the loop runs
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
-    When the loop stops with a run in flight, and a clean-up without a limit
+    When the loop stops with a run in flight, and a cleanup without a limit
     Then its report names that run, and its future is done
     When the loop runs, and a message is sent from it
     Then it was answered
@@ -166,7 +166,7 @@ Feature: A loop that pauses is not gone: what is in flight is given up, and the 
       | is closed  |
 
   @tdd_expected_fail
-  Scenario: Today's way, a future of run_coroutine_threadsafe waits as long as the pause lasts
+  Scenario: Plain asyncio: a future of run_coroutine_threadsafe waits as long as the pause lasts
     Given a program that runs its loop by asyncio.Runner
     When the loop stops with a coroutine of run_coroutine_threadsafe in flight
     Then that future is resolved within the pause

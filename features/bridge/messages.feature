@@ -1,4 +1,4 @@
-Feature: A StreamMessage is what it was made as, whoever reads it
+Feature: A StreamMessage never changes
 
   Scenario: No field of a message can be written, added or deleted
     Then writing, deleting or adding a field of a message raises AttributeError
@@ -55,7 +55,7 @@ Feature: A StreamMessage is what it was made as, whoever reads it
     When a message goes to a failing graph with errors="emit"
     Then raise_for_status of its result raises that error itself
 
-  Scenario: An item that is no message is wrapped as content, a message is taken as it is
+  Scenario: An item that is not a message is wrapped as content; a message is used as it is
     Given an open bridge on its own loop
     Then None, 0, a list and a message are each answered with the same content
 

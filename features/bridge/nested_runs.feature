@@ -1,4 +1,4 @@
-Feature: A run may wait for other runs; where it would wait for ever, it is refused at once
+Feature: A run may wait for other runs; a wait that could never end is refused at once
 
   Scenario Outline: A node that waits by <way> for a run on its own thread is refused with the remedy
     Given an open bridge on <home> loop
@@ -18,7 +18,7 @@ Feature: A run may wait for other runs; where it would wait for ever, it is refu
       | result()            | an adopted |
       | await               | an adopted |
 
-  Scenario Outline: Of parents that hold every slot and wait by <way>, one is refused, and the others go on
+  Scenario Outline: Of parents that hold every slot and wait by <way>, one is refused, and the others continue
     Given an open bridge on its own loop with max_concurrency=3
     When 3 parents hold its slots, and each waits by <way> for a child
     Then 1 of them ended with DeadlockError, "raise max_concurrency", and 2 have a result
@@ -64,7 +64,7 @@ Feature: A run may wait for other runs; where it would wait for ever, it is refu
     When a run sends two messages to its own thread, and ends
     Then they ran after it, in their order
 
-  Scenario: A run that waits for room which others give gets it
+  Scenario: A run that waits for room gets it when other runs start
     Given an open bridge on its own loop with max_pending=1
     When a run sends 20 messages to no thread, and then waits for all
     Then it has all 20 results
@@ -89,6 +89,6 @@ Feature: A run may wait for other runs; where it would wait for ever, it is refu
     Then every run ended, and none of the waits were refused
 
   @tdd_expected_fail
-  Scenario: A ThreadPoolExecutor says nothing to a task that waits for one behind it
+  Scenario: A ThreadPoolExecutor does not detect a task that waits for one behind it
     When a task of a ThreadPoolExecutor waits for one behind it
     Then it is told that this is a deadlock

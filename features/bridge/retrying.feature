@@ -1,4 +1,4 @@
-Feature: A retried attempt goes on from what the failed one left, and none begins after the end
+Feature: A retried attempt continues where the failed one stopped, and none begins after the end
 
   # -- what was saved
 
@@ -36,7 +36,7 @@ Feature: A retried attempt goes on from what the failed one left, and none begin
       | its next one once | in memory |
       | its next one once | in SQLite |
 
-  Scenario Outline: A failed attempt of <graph> goes on where it stopped, with a saver <saver>
+  Scenario Outline: A failed attempt of <graph> continues where it stopped, with a saver <saver>
     Given an open bridge on its own loop
     When "hi" is sent with retry=2 to <graph>, which fails 2 times, with a saver <saver>
     Then the run is ok
@@ -54,7 +54,7 @@ Feature: A retried attempt goes on from what the failed one left, and none begin
       | a sequence that begins with a graph  | in memory | before        |
       | a bound graph within a sequence      | in memory | before        |
 
-  Scenario: An attempt that timed out is gone on with, too
+  Scenario: An attempt that timed out is continued, too
     Given an open bridge on its own loop
     When "hi" is sent with retry=1 to a graph whose 2nd step waits at first, with a timeout
     Then the run is ok
@@ -79,7 +79,7 @@ Feature: A retried attempt goes on from what the failed one left, and none begin
     Then the run is ok
     And the newest branch of the thread has "hi" once
 
-  Scenario: A result that the policy does not like is another matter: the message is sent again
+  Scenario: A result that the retry policy rejects makes the message be sent again
     Given an open bridge on its own loop
     And a graph of 3 steps whose 2nd fails 0 times, with a saver in memory
     When "hi" is sent on a thread with a policy that wants it twice
@@ -87,7 +87,7 @@ Feature: A retried attempt goes on from what the failed one left, and none begin
 
   # -- answers
 
-  Scenario Outline: An answer is given once, where the step fails <where> its question
+  Scenario Outline: A resume value is used once, when the step fails <where> its interrupt
     Given an open bridge on its own loop
     And a graph of one step with 2 questions, with a saver <saver>, that waits at the first
     When the answer "yes" is sent as <answer> with retry=2, and the step fails once <where> its question
@@ -102,13 +102,13 @@ Feature: A retried attempt goes on from what the failed one left, and none begin
       | after  | Command(resume=)  | in SQLite |
       | after  | a map of answers  | in SQLite |
 
-  Scenario: Of two answers at once, the one that was taken is not given again, and the other is not lost
+  Scenario: Of two resume values at once, the consumed one is not sent again, and the other is not lost
     Given an open bridge on its own loop
     And a graph of two steps at once that ask, and wait
     When both are answered with retry=2, and one step fails once after its question
     Then both have got their answers, once each
 
-  Scenario: An update that comes with an answer is made once
+  Scenario: An update that comes with a resume value is applied once
     Given an open bridge on its own loop
     And a graph of one step with 2 questions, with a saver in memory, that waits at the first
     When the answer "yes" is sent with an update with retry=2, and the step fails once after its question

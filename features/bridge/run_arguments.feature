@@ -1,4 +1,4 @@
-Feature: What a call says of its runs reaches them, by either way in
+Feature: The arguments of a call reach its runs, through create_future_task and invoke alike
 
   Scenario Outline: A function that has a parameter for it gets <what>: <form>
     Given an open bridge on its own loop
@@ -24,7 +24,7 @@ Feature: What a call says of its runs reaches them, by either way in
       | neither                 | a function behind a wrapper of content alone  |
       | neither                 | a builtin that does not tell                  |
 
-  Scenario: A function's config is a dictionary, also where nobody gave one, and its own
+  Scenario: A function's config is a dictionary of its own, also when none was passed
     Given an open bridge on its own loop
     When two messages without thread or config go to a function that changes its config
     Then each had a config of its own, empty at first
@@ -42,29 +42,29 @@ Feature: What a call says of its runs reaches them, by either way in
 
   Scenario: The metadata of a message is kept with its checkpoints
     Given an open bridge on its own loop
-    And a counting graph with a checkpointer
+    And a graph that adds 1 to a checkpointed counter
     When a message with the metadata {"line": 7} goes to it on the thread "t"
     Then the newest checkpoint of the thread "t" has the metadata {"line": 7}
 
   @tdd_expected_fail
-  Scenario: By plain "ainvoke", messages with one run_id in their metadata are dropped, all but the first
-    Given a counting graph with a checkpointer
+  Scenario: Plain "ainvoke": messages with the same run_id in their metadata are dropped, all but the first
+    Given a graph that adds 1 to a checkpointed counter
     When 3 messages go to it on the thread "t" by plain "ainvoke", each with the run_id "nightly"
     Then the count of the thread "t" is 3
 
   Scenario: A run_id in the metadata of messages drops none of them
     Given an open bridge on its own loop
-    And a counting graph with a checkpointer
+    And a graph that adds 1 to a checkpointed counter
     When 3 messages go to it on the thread "t", each with the run_id "nightly"
     Then the count of the thread "t" is 3
 
-  Scenario: Metadata whose keys are no strings stays with the message
+  Scenario: Metadata whose keys are not strings stays with the message
     Given an open bridge on its own loop
-    And a counting graph with a checkpointer
+    And a graph that adds 1 to a checkpointed counter
     When a message with the metadata {7: "seven"} goes to it on the thread "t"
     Then the count of the thread "t" is 1
 
-  Scenario Outline: Both ways in check the same: <call>
+  Scenario Outline: create_future_task and invoke check the same: <call>
     Given an open bridge on its own loop
     When the code under test calls "bridge.<call>"
     Then it is refused with <error>, "<words>"
@@ -80,7 +80,7 @@ Feature: What a call says of its runs reaches them, by either way in
       | create_future_task(print, 1, errors='ignore')     | InvalidArgumentError | must be 'raise' or 'emit'    |
       | invoke(print, errors='ignore')                    | InvalidArgumentError | 'raise', 'emit' or 'skip'    |
 
-  Scenario Outline: A name is what snapshots tell of a run, by <entry>
+  Scenario Outline: Snapshots show a run's name, by <entry>
     Given an open bridge on its own loop
     When a message goes by <entry> to a waiting graph, with name="nightly"
     Then the snapshot has the name "nightly"

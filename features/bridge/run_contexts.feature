@@ -1,12 +1,12 @@
-Feature: A run belongs to nobody: context variables cross into it, the config of the node that sent it does not
+Feature: A run has no parent: it inherits context variables, but not the config of the node that sent it
 
   @tdd_expected_fail
-  Scenario: What a node starts by plain "create_task" is its subgraph, with all that is its own
+  Scenario: Plain "create_task": a graph started by a node runs as its subgraph, with the node's config
     Given a graph that asks and one that tells its config
     When a node of a graph with a checkpointer, tags and callbacks starts the other by plain "create_task"
     Then the other has neither the thread, the tags nor the callbacks of the node's graph
 
-  Scenario Outline: What a node sends by <way> is a run of its own
+  Scenario Outline: A message sent by a node by <way> is a run of its own
     Given an open bridge on <home> loop
     And a graph that asks and one that tells its config
     When a node of a graph with a checkpointer, tags and callbacks sends by <way>
@@ -24,15 +24,15 @@ Feature: A run belongs to nobody: context variables cross into it, the config of
       | a RunnableLambda                       | its own    |
       | a plain function that calls the other  | its own    |
 
-  Scenario: A question of a graph that a node has sent to is a question, and no error
+  Scenario: An interrupt of a graph to which a node has sent a message is an interrupt, and no error
     Given an open bridge on its own loop
     And a graph that asks and one that tells its config
     When a node sends to the graph that asks
     Then the run ends with its question
 
-  Scenario Outline: <What> of whoever sends crosses into the run, from <where>
+  Scenario Outline: <What> of the sender is copied into the run, from <where>
     Given an open bridge on its own loop
-    When somebody with <what> sends from <where>
+    When a sender with <what> sends from <where>
     Then the run has <what>
 
     Examples:
@@ -42,7 +42,7 @@ Feature: A run belongs to nobody: context variables cross into it, the config of
       | OpenTelemetry's span        | OpenTelemetry's span        | outside             |
       | OpenTelemetry's span        | OpenTelemetry's span        | a node              |
 
-  Scenario Outline: Through stages, each message keeps the context of who sent it: <mode>
+  Scenario Outline: Through stages, each message keeps the context of its sender: <mode>
     Given an open bridge on its own loop
     When 9 messages, each sent with a context variable of its own, go through two stages: <mode>
     Then each run of the second stage, and each result, had the context variable of its message
@@ -53,19 +53,19 @@ Feature: A run belongs to nobody: context variables cross into it, the config of
       | in order, the first being the last to end |
       | every third fails in the first            |
 
-  Scenario Outline: Whoever hears of <what> has the context of who sent the message
+  Scenario Outline: Code that is notified of <what> has the context of the message's sender
     Given an open bridge on its own loop
-    When somebody with a context variable sends a message, and hears of <what>
-    Then who hears of it has that context variable
+    When a sender with a context variable sends a message, and is notified of <what>
+    Then the notified code has that context variable
 
     Examples:
-      | what                                  |
-      | a time-out                            |
-      | the time-out of a blocked thread      |
-      | the time-out of a stuck attempt       |
-      | a failed result that came through     |
+      | what                              |
+      | a timeout                         |
+      | the timeout of a blocked thread   |
+      | the timeout of a stuck attempt    |
+      | a failed result that came through |
 
-  Scenario Outline: LangSmith sees a run below <sender> that sent it
+  Scenario Outline: LangSmith shows a run below <sender> that sent it
     Given an open bridge on its own loop
     When <sender> sends to a traced graph
     Then the graph's trace is a child of <sender>, in one trace

@@ -1,14 +1,14 @@
-Feature: A run has one thread, however it was named: it is the lane's key, and what the checkpointer sees
+Feature: A run has one thread, however it was named: the key of its lane, and the checkpointer's thread_id
 
   @tdd_expected_fail
-  Scenario: 100 messages at once by plain "ainvoke", on a thread that the graph is bound to, lose updates
-    Given a counting graph with a checkpointer
+  Scenario: Plain "ainvoke": 100 concurrent messages on a thread that the graph is bound to lose updates
+    Given a graph that adds 1 to a checkpointed counter
     When 100 messages at once go by plain "ainvoke" to the graph bound to the thread "t"
     Then the count of the thread "t" is 100
 
-  Scenario Outline: 100 messages whose thread is named by <way> are all counted, and their results tell it
+  Scenario Outline: 100 messages whose thread is named by <way> are all counted, and their results have it
     Given an open bridge on its own loop
-    And a counting graph with a checkpointer
+    And a graph that adds 1 to a checkpointed counter
     When 100 messages are sent whose thread "t" is named by <way>
     Then the count of the thread "t" is 100
     And every result has the thread "t", and so has its source
@@ -33,9 +33,9 @@ Feature: A run has one thread, however it was named: it is the lane's key, and w
     When 20 messages go to an async function, with the thread "t" in their config
     Then no more than 1 of them was ever on at once
 
-  Scenario Outline: A thread given twice and different is refused with both named: <what>
+  Scenario Outline: Two different threads for one run are refused with both named: <what>
     Given an open bridge on its own loop
-    And a counting graph with a checkpointer
+    And a graph that adds 1 to a checkpointed counter
     When the graph gets a message by "<call>"
     Then it is refused with InvalidArgumentError, "<words>"
     And nothing was ever submitted to the bridge
@@ -53,13 +53,13 @@ Feature: A run has one thread, however it was named: it is the lane's key, and w
 
   Scenario: In a stream, the message that names another thread than the config ends it
     Given an open bridge on its own loop
-    And a counting graph with a checkpointer
+    And a graph that adds 1 to a checkpointed counter
     When a stream on the threads "b", "a" goes through invoke with the thread "b" in its config
     Then the stream ends with InvalidArgumentError that names "a" and "b"
 
   Scenario Outline: A thread is a string everywhere: <what> is refused with the remedy
     Given an open bridge on its own loop
-    And a counting graph with a checkpointer
+    And a graph that adds 1 to a checkpointed counter
     When the graph gets a message by "<call>"
     Then it is refused with InvalidTypeError, "<words>"
     And nothing was ever submitted to the bridge
@@ -80,9 +80,9 @@ Feature: A run has one thread, however it was named: it is the lane's key, and w
       | metadata that are none        | task(graph, 1, config={'metadata': ['t']})      | 'metadata' of the config must be a mapping |
       | a configurable that is none   | task(graph, 1, config={'configurable': 't'})    | configurable                      |
 
-  Scenario Outline: What names no thread leaves the message its own: <config>
+  Scenario Outline: A config without a thread leaves the message its own: <config>
     Given an open bridge on its own loop
-    And a counting graph with a checkpointer
+    And a graph that adds 1 to a checkpointed counter
     When a message on the thread "t" goes to the graph with config=<config>
     Then the count of the thread "t" is 1
 
@@ -95,6 +95,6 @@ Feature: A run has one thread, however it was named: it is the lane's key, and w
 
   Scenario: The empty string is a thread like any other
     Given an open bridge on its own loop
-    And a counting graph with a checkpointer
+    And a graph that adds 1 to a checkpointed counter
     When 100 messages are sent whose thread "" is named by the message
     Then the count of the thread "" is 100

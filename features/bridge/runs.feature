@@ -45,12 +45,12 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | An unknown strategy          | bridge.invoke(print, multitask_strategy='reject')           | InvalidArgumentError | must be 'enqueue', not 'reject'    |
       | An unhashable strategy       | bridge.invoke(print, multitask_strategy=[])                 | InvalidArgumentError | must be 'enqueue'                  |
 
-  Scenario: What a graph raises arrives as it is
+  Scenario: An exception of a graph is raised unchanged
     Given an open bridge on its own loop
     When a message goes to a failing graph
     Then the future raises ValueError, "no answer to 0"
 
-  Scenario: With errors="emit" what a graph raises arrives inside a result
+  Scenario: With errors="emit" an exception of a graph is the error of a result
     Given an open bridge on its own loop
     When a message goes to a failing graph with errors="emit"
     Then the future has a result with the status error, and ValueError "no answer to 0"
@@ -116,7 +116,7 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | its own    | a graph with a blocking sync node | a graph with a sync node   |
       | an adopted | a graph with a blocking sync node | a graph with a sync node   |
 
-  Scenario: A queue of runs that end in their first step is worked off, and the loop turns in between
+  Scenario: A queue of runs that end in their first step is processed, and the loop gets its turns in between
     Given an open bridge on its own loop with max_concurrency=1
     When 200 messages that are answered in the first step wait behind a run, and that ends
     Then every future has a result
@@ -182,7 +182,7 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
     And that message is cancelled, one on another thread follows, and the gate opens
     Then the stream has completed, and never had more than 1 run on
 
-  Scenario: A run that somebody has discarded from the registry resolves its future all the same
+  Scenario: A run that was discarded from the registry resolves its future all the same
     Given an open bridge on its own loop
     When a message goes to a waiting graph
     And its future is discarded from the registry, and the gate opens
@@ -241,7 +241,7 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
     When a sync node waits for a run that it submits itself
     Then both have results
 
-  Scenario Outline: A sync node sees the contextvars of whoever submitted it, on <home> loop
+  Scenario Outline: A sync node sees the contextvars of its run's submitter, on <home> loop
     Given an open bridge on <home> loop
     When 8 threads submit sync nodes, each with a contextvar of its own
     Then each sync node has seen the contextvar of its submitter
@@ -251,9 +251,9 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | its own    |
       | an adopted |
 
-  Scenario Outline: A thread that lasts keeps nothing of whoever came first: <thread>
+  Scenario Outline: A long-lived thread keeps nothing of its first user's context: <thread>
     Given an open bridge on <home> loop
-    When somebody with a contextvar is the first to use <thread>, and somebody else the next
+    When a caller with a contextvar is the first to use <thread>, and another caller the next
     Then nothing refers to the value of that contextvar any more, and <thread> has not ended
 
     Examples:

@@ -65,7 +65,7 @@ Feature: Any number of bridges share a loop, and its default executor stays the 
       | uvloop  |
 
   @tdd_expected_fail
-  Scenario: Today's way, two users of set_default_executor restore it in the wrong order
+  Scenario: Plain asyncio: two users of set_default_executor restore it in the wrong order
     Given a running loop of asyncio
     When 2 users of set_default_executor adopt it and close, the first one first
     Then the host's asyncio.to_thread works, and the loop is as it was
@@ -79,7 +79,7 @@ Feature: Any number of bridges share a loop, and its default executor stays the 
     When the bridges close
     Then the host's asyncio.to_thread is executed in a thread named "later"
 
-  Scenario: What others have put around the loop's run_in_executor stays when the bridges leave
+  Scenario: A wrapper that others have put around the loop's run_in_executor stays when the bridges leave
     Given a running loop of asyncio
     And 1 bridges that adopt it
     When the host wraps the loop's run_in_executor

@@ -1,7 +1,7 @@
-Feature: A result without an answer goes through the stages that follow it, and runs nothing
+Feature: A result whose status is not ok passes through later stages, and runs nothing
 
   @tdd_expected_fail
-  Scenario: Plain LangGraph takes the None of a failed approval for the order's release
+  Scenario: Plain LangGraph: the None of a failed approval releases the order
     Given an order that waits at an interrupt for its approval
     When its approval fails, and its result goes on to the order's graph by plain "ainvoke"
     Then the order has not been released
@@ -13,7 +13,7 @@ Feature: A result without an answer goes through the stages that follow it, and 
     Then the order has not been released
     And the result of the approval arrives at the end of the pipeline
 
-  Scenario Outline: A result that was <status> goes through a later invoke with errors="<policy>": <outcome>
+  Scenario Outline: A result that was <status> passes through a later invoke with errors="<policy>": <outcome>
     Given an open bridge on its own loop
     When a result that was <status> goes through invoke with errors="<policy>", among others
     Then <outcome>, and the graph ran on none but the others
@@ -52,7 +52,7 @@ Feature: A result without an answer goes through the stages that follow it, and 
       | interrupted | raise  | returns that result     |
       | interrupted | emit   | returns that result     |
 
-  Scenario Outline: A message that says "<status>" without an exception is a failure all the same
+  Scenario Outline: A message with status "<status>" and no exception is a failure all the same
     Given an open bridge on its own loop
     When a message made with the status <status> goes through invoke with errors="raise"
     Then the stream has ended with a <error>
@@ -79,12 +79,12 @@ Feature: A result without an answer goes through the stages that follow it, and 
     When a failed result goes through invoke with a thread_id function of the content
     Then the function was asked about the others alone, and the result kept its thread
 
-  Scenario: With max_pending, failed results give back the room that they waited for
+  Scenario: With max_pending, failed results release the room that they waited for
     Given an open bridge on its own loop with max_concurrency=1, max_pending=2
     When 50 failed results go through invoke, from a thread of their own
     Then all 50 are emitted, and the bridge answers the next message
 
-  Scenario Outline: <Kind> in a later stage hears nothing of a failed result
+  Scenario Outline: <Kind> in a later stage is not called for a failed result
     Given an open bridge on its own loop
     When failed and good results go through invoke of <kind>
     Then it has answered the good ones alone, and the failed ones came through

@@ -37,13 +37,13 @@ Feature: Messages of one thread run one after another, so that no update is lost
     When 100 messages on the thread "t" go to a graph with a sync node
     Then they ran one at a time, in order
 
-  Scenario: A crowded thread holds up nobody else
+  Scenario: A crowded thread delays no other
     Given an open bridge on its own loop with max_concurrency=2
     When 50 messages on the thread "crowded" go to a waiting graph
     And 50 messages without a thread go to an async function
     Then those without a thread are answered while the crowded one stands still
 
-  Scenario Outline: A thread goes on after a run of it that <how>, but not before that has ended
+  Scenario Outline: A thread's next run starts after one that <how>, but not before that has ended
     Given an open bridge on its own loop
     When a message on the thread "t" goes to <kind>, which <how>
     And another one on the thread "t" goes to an async function
@@ -64,7 +64,7 @@ Feature: Messages of one thread run one after another, so that no update is lost
     And the second to the fourth of them are cancelled, and the gate opens
     Then only the first and the fifth began
 
-  Scenario: A stream emits the results of one thread in order, whoever of its feeders is slow
+  Scenario: A stream emits the results of one thread in order, whichever of its sources is slow
     Given an open bridge on its own loop
     When a feeder of a stream stands still behind its hand-over until the next message is answered
     Then the subscriber gets both results in order of their messages

@@ -1,4 +1,4 @@
-Feature: What user code raises harms the one who raised it, whatever it is
+Feature: An exception of user code, of whatever class, affects only the code that raised it
 
   # -- code that the bridge calls
 
@@ -41,7 +41,7 @@ Feature: What user code raises harms the one who raised it, whatever it is
       | No Exception           | no Exception           | the name of a graph               |
       | A SystemExit           | a SystemExit           | the name of a graph               |
 
-  Scenario Outline: <Exception> from a mapper behind invoke ends its stream, and nothing waits for ever
+  Scenario Outline: <Exception> from a mapper behind invoke ends its stream, and nothing waits forever
     Given an open bridge on its own loop
     When the mapper behind invoke raises <exception>
     Then run() of that stream raises <exception>
@@ -77,7 +77,7 @@ Feature: What user code raises harms the one who raised it, whatever it is
       | a CancelledError    |
       | a SystemExit        |
 
-  Scenario: A KeyboardInterrupt in a callback of the main thread goes on when all are called
+  Scenario: A KeyboardInterrupt in a callback of the main thread propagates once all are called
     Given an open bridge on its own loop
     When the main thread cancels a run whose first callback raises a KeyboardInterrupt
     Then the KeyboardInterrupt comes out of cancel(), the other callbacks were called, and the run ends
@@ -92,10 +92,10 @@ Feature: What user code raises harms the one who raised it, whatever it is
       | the callback of a run that cancels itself |
       | the loop's own task factory               |
 
-  Scenario: Clean-up asks all runs to cancel, also where a callback of one raises a KeyboardInterrupt
+  Scenario: Cleanup asks all runs to cancel, also if a callback of one raises a KeyboardInterrupt
     Given an open bridge on its own loop
     When the main thread cleans up 3 runs, each with a callback that raises a KeyboardInterrupt
-    Then the KeyboardInterrupt comes out of the clean-up, and all 3 are cancelled
+    Then the KeyboardInterrupt comes out of the cleanup, and all 3 are cancelled
 
   Scenario: A future that raises when it is watched does not stay in the registry
     When a future whose add_done_callback raises is added to a registry
@@ -150,7 +150,7 @@ Feature: What user code raises harms the one who raised it, whatever it is
       | skip   | 9       |
       | emit   | 50      |
 
-  Scenario: cleanup_tasks() is no cut: a stream with errors="skip" goes on and completes
+  Scenario: cleanup_tasks() does not cut a stream off: with errors="skip" it continues and completes
     Given an open bridge on its own loop
     When the runs of a stream with errors="skip" are cleaned up, and its source completes
     Then the stream has 9 results, and completes

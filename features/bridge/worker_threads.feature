@@ -29,7 +29,7 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
     And a run fans out to 5 calls of asyncio.to_thread
     Then its calls were executed one at a time, by one thread
 
-  Scenario: A cancelled run takes back what waits for a thread, and holds its slot while one is at work
+  Scenario: A cancelled run withdraws its calls that wait for a thread, and holds its slot while one is running
     Given an open bridge on its own loop with max_concurrency=1, max_threads=1
     When a run fans out to 5 calls of asyncio.to_thread that block, and is cancelled
     And another message goes to an async function
@@ -105,14 +105,14 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
     When 50 messages, one after another, go to a graph with a sync node
     Then one thread has executed them all
 
-  Scenario: Where no thread can be started the run fails, and the next one has its thread and its slot
+  Scenario: If no thread can be started the run fails, and the next one gets a thread and a slot
     Given an open bridge on its own loop with max_concurrency=1, max_threads=2
     When a message goes to a graph with a sync node while no thread can be started
     Then the future raises RuntimeError, "can't start new thread"
     When a message goes to a graph with a sync node
     Then the last future has a result
 
-  Scenario: A thread that lasts keeps no error that a call of it has raised
+  Scenario: A long-lived thread keeps no exception of an earlier call
     Given an open bridge on its own loop
     When a run handles what a call of asyncio.to_thread raises, while the cyclic collector is off
     Then nothing refers to what it raised

@@ -3,7 +3,7 @@ Feature: rxlanggraph demo shows what plain asyncio loses, and that the bridge lo
   The demo counts the airports of each state: a message for each airport, a thread for each state, the
   running count in LangGraph's checkpoints. It needs nothing but the installed package.
 
-  Scenario: Today's way loses updates, the bridge none, and each result is compared
+  Scenario: Plain asyncio loses updates, the bridge none, and each result is compared
     When the demo runs over 600 airports
     Then its exit status is 0
     And it reports lost updates for plain asyncio

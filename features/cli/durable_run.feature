@@ -5,7 +5,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
   Background:
     Given a folder with the file "graphs.py"
       """
-      import asyncio, os
+      import asyncio, os, pathlib, time
       from rxlanggraph.bridge.run import current_run
 
       def note(content):
@@ -38,6 +38,13 @@ Feature: A run with a journal survives being killed: every line is answered exac
               open("again", "w").close()
           while content["n"] == 4 and not (os.path.exists("open") or os.path.exists("again")):
               await asyncio.sleep(0.005)
+          return content["n"]
+
+      async def attentive(content):
+          deadline = time.monotonic() + 30
+          while content["n"] == 4 and pathlib.Path("out.jsonl").read_text().count("\n") < 3:
+              assert time.monotonic() < deadline, "nothing is written before the end"
+              await asyncio.sleep(0.01)
           return content["n"]
 
       async def cancelled_once(content):
@@ -78,13 +85,42 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And every record in "out.jsonl" has the keys "line, id, thread_id, status, content, error, duration"
     And the summary says "read 4: 2 ok, 1 failed, 1 invalid, 0 not run" and "3 answered here"
 
-  Scenario: How the graph is to run is checked once for all lines
+  Scenario: The run options are checked once for all lines
     When I run "rxlanggraph run graphs.py:double -i good.jsonl --retries 1 --journal j", and the checks are counted
     Then the exit status is 0
     And it was checked 1 time how the graph is to run
 
-  Scenario: With --ordered no more answers are looked for than twice as many as were found last
+  Scenario Outline: Each result of this process is read once, with <option>
     Given 300 lines of 3 threads in "many.jsonl"
+    When I run "rxlanggraph run graphs.py:double -i many.jsonl <option> --journal j", and what is looked for is noted
+    Then the exit status is 0
+    And the 300 answers were looked for no more than 600 times
+
+    Examples:
+      | option    |
+      | -j 8      |
+      | --ordered |
+
+  Scenario: Results of other processes are found among the lines that they may have
+    Given 300 lines of 3 threads in "many.jsonl"
+    And the writer is not told what is answered here
+    When I run "rxlanggraph run graphs.py:double -i many.jsonl -o out.jsonl --journal j", and what is looked for is noted
+    Then "out.jsonl" has each of the 300 lines once
+
+  Scenario Outline: Results of other processes are written while the run goes on, with <option>
+    Given the writer is not told what is answered here
+    When I run "rxlanggraph run graphs.py:attentive -i good.jsonl -o out.jsonl <option> --journal j"
+    Then the exit status is 0
+    And the lines of "out.jsonl" are "1, 2, 3, 4" in any order
+
+    Examples:
+      | option    |
+      | -j 8      |
+      | --ordered |
+
+  Scenario: With --ordered no more results are requested than twice as many as were found last
+    Given 300 lines of 3 threads in "many.jsonl"
+    And the writer is not told what is answered here
     When I run "rxlanggraph run graphs.py:double -i many.jsonl --ordered --journal j", and what is looked for is noted
     Then the exit status is 0
     And each time no more than 16 answers were looked for, or twice as many as the time before had found
@@ -93,7 +129,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     When I run "rxlanggraph run graphs.py:reversing -i in.jsonl --ordered --journal run.sqlite"
     Then the output's records have the lines "1, 2, 4, 5"
 
-  Scenario: With --errors what is not ok stands in a file of its own, with the raw line
+  Scenario: With --errors records that are not ok go to a file of their own, with the raw line
     When I run "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --errors err.jsonl --journal j"
     Then "out.jsonl" has these records in any order
       | line | status | content |
@@ -104,13 +140,13 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | 2    | error   | "{\"n\": 0}" |
       | 4    | invalid | "nonsense"   |
 
-  Scenario: Messages of one thread run one after another, in order, whoever has them
+  Scenario: Messages of one thread run one after another, in order, across processes
     Given 30 lines of 3 threads in "threads.jsonl"
     When I run "rxlanggraph run graphs.py:double -i threads.jsonl -o out.jsonl --thread-key t --journal j"
     Then the exit status is 0
     And each thread's lines ran in their order
 
-  Scenario: A thread may have any name, also one that no server takes
+  Scenario: A thread may have any name, also one that no server accepts
     Given the file "threads.jsonl"
       """
       {"n": 1, "t": "a\u0000b"}
@@ -146,17 +182,19 @@ Feature: A run with a journal survives being killed: every line is answered exac
 
   # -- killed --------------------------------------------------------------------------------
 
+  @once
   Scenario: Killed at each single step of its work, it answers each line once after --resume
     When a run over 3 lines is killed at each step in turn, and resumed each time
     Then it was killed more than 30 times
     And each time every line was answered once, in a whole record
 
+  @once
   Scenario: Killed at each single step, --ordered keeps the order
     When a run over 3 lines with "--ordered" is killed at each step in turn, and resumed each time
     Then it was killed more than 30 times
     And each time every line was answered once, in a whole record
 
-  Scenario Outline: Killed <when> <effect>, it goes on
+  Scenario Outline: Killed <when> <effect>, the run continues
     When "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl -j 1 --lease 0.3 --journal j" is killed <when> <effect>, at time <time>
     And I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume"
     Then the exit status is 0
@@ -177,24 +215,24 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | before           | an answer is kept     | 3    | 5    |
 
   @tdd_expected_fail
-  Scenario: Going on behind the last line of the output, as people do, loses or doubles lines
+  Scenario: The naive way: continuing after the last line of the output loses or doubles lines
     When the naive way is killed in the middle of its second record, and goes on
     Then "naive.jsonl" has each of the 4 lines once
 
-  Scenario: What was answered is not run again
+  Scenario: An answered line is not run again
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j"
     And I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume"
     Then the exit status is 0
     And the summary says "read 4: 4 ok" and "0 answered here"
     And the graph ran 4 times
 
-  Scenario: A run that somebody cancels has no answer yet: its line runs again, its worker goes on
+  Scenario: A cancelled run has no answer yet: its line runs again, its worker continues
     When I run "rxlanggraph run graphs.py:cancelled_once -i good.jsonl -o out.jsonl -j 1 --journal j"
     Then the exit status is 0
     And the lines of "out.jsonl" are "1, 2, 3, 4" in any order
     And the graph ran 5 times
 
-  Scenario: A line that kills its workers is given up, says so, and holds up nobody
+  Scenario: A line that kills its workers is given up and reported, and delays no other
     When "rxlanggraph run graphs.py:deadly -i good.jsonl -o out.jsonl -j 1 --lease 0.3 --max-attempts 2 --journal j --resume" dies 2 times
     And I run "rxlanggraph run graphs.py:deadly -i good.jsonl -o out.jsonl --journal j --resume"
     Then the exit status is 1
@@ -253,12 +291,12 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | 3    | ok     | 6       |
       | 4    | ok     | 8       |
 
-  Scenario: Asked for --ordered only later, it puts the output in order
+  Scenario: --ordered given only later puts the output in order
     Given "rxlanggraph run graphs.py:reversing -i good.jsonl -o out.jsonl --journal j" has run
     When I run "rxlanggraph run graphs.py:reversing -i good.jsonl -o out.jsonl --ordered --journal j --resume"
     Then the lines of "out.jsonl" are "1, 2, 3, 4" in this order
 
-  Scenario: Asked for --errors only later, it moves the failures there, and back
+  Scenario: --errors given only later moves the failures there, and back
     Given "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --ordered --journal j" has run
     When I run "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --ordered --errors e.jsonl --journal j --resume"
     Then the lines of "out.jsonl" are "1, 5" in this order
@@ -267,7 +305,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then the lines of "out.jsonl" are "1, 2, 4, 5" in this order
     And the graph ran 3 times
 
-  Scenario: A full disk costs no answer: with room for them the records come, and nothing runs again
+  Scenario: A full disk loses no answer: with room again the records are written, and nothing runs again
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o /dev/full --journal j"
     Then the exit status is 4
     And standard error says "no room left for /dev/full"
@@ -277,7 +315,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And the lines of "out.jsonl" are "1, 2, 3, 4" in any order
     And the graph ran 4 times
 
-  Scenario: Working alone is possible, and writing later
+  Scenario: --no-output processes lines, and a later process writes the results
     When I run "rxlanggraph run graphs.py:double -i good.jsonl --no-output --journal j"
     Then the exit status is 0
     And the summary says "4 answered here" and "no results written here"
@@ -285,8 +323,8 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then the output's records have the lines "1, 2, 3, 4"
     And the graph ran 4 times
 
-  Scenario: Who finds the output in the hands of another process writes when that is gone
-    Given somebody else writes "out.jsonl"
+  Scenario: A process that finds the output locked by another writes when that is gone
+    Given another process writes "out.jsonl"
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j", and the other goes when all is answered
     Then the exit status is 0
     And the lines of "out.jsonl" are "1, 2, 3, 4" in any order
@@ -299,6 +337,21 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And "out.jsonl" and "e.jsonl" have 600 and 100 records, each in order
     When I run "rxlanggraph run graphs.py:divide -i many.jsonl -o again.jsonl --journal j --resume"
     Then "again.jsonl" has each of the 700 lines once
+
+  Scenario: More invalid lines in a row than are held at a time have their records, and so have those behind
+    Given the file "in.csv"
+      """
+      n
+      1,1
+      1,1
+      1,1
+      1,1
+      1
+      """
+    And no more than 3 lines wait to be written, and 3 are looked for at a time
+    When I run "rxlanggraph run graphs.py:double -i in.csv -o out.jsonl --journal j"
+    Then the exit status is 1
+    And the lines of "out.jsonl" are "2, 3, 4, 5, 6" in any order
 
   # -- failed and dead -----------------------------------------------------------------------
 
@@ -352,8 +405,8 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | after            | a failure is kept     |
       | in the middle of | a record is written   |
 
-  Scenario: Failures that another process puts back are replaced by whoever writes at that time
-    Given somebody puts back what has failed while the last record is written
+  Scenario: Failures that another process requeues are replaced by the process that writes at that time
+    Given the failures are requeued while the last record is written
     When I run "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --journal j"
     Then "out.jsonl" has these records in any order
       | line | status  | content  |
@@ -362,7 +415,8 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | 4    | invalid | null     |
       | 5    | ok      | 3        |
 
-  Scenario: Whenever --resume-failed is killed, a run that goes on beside it ends with what is right
+  @once
+  Scenario: Whenever --resume-failed is killed, a run beside it ends with the right output
     When beside a run, --resume-failed is killed at each step in turn
     Then it was killed more than 4 times
     And each time what says that all is well has the records of the journal
@@ -415,7 +469,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     When I run "rxlanggraph run ./folder/../graphs.py:double -i folder/copy.jsonl -o out.jsonl --journal ./j --resume"
     Then the exit status is 0
 
-  Scenario: A graph whose code was mended may go on
+  Scenario: A run may continue with a fixed graph
     Given "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --journal j" has run
     And the file "graphs.py"
       """
@@ -479,29 +533,29 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | run graphs.py:double -i good.jsonl --journal gopher://here               | 2      | cannot open the journal gopher://here      | must begin with      |
       | run graphs.py:double -i good.jsonl --journal redis://here#a/b            | 2      | redis://here#a/b does not name a journal   | up to 56 letters     |
       | run graphs.py:double -i good.jsonl --journal sqlite:///j?k               | 2      | j?k does not name a journal                | is %3F               |
-      | run graphs.py:double -i good.jsonl --journal /dev/null                   | 2      | cannot open the journal                    | no regular file      |
+      | run graphs.py:double -i good.jsonl --journal /dev/null                   | 2      | cannot open the journal                    | not a regular file   |
       | run graphs.py:double -i good.jsonl --journal redis://here/jobs           | 2      | cannot open the journal                    | number of a database |
       | run graphs.py:double -i - --journal j                                    | 2      | journal of standard input                  | write it to a file   |
       | run graphs.py:double -i /dev/null --journal j                            | 2      | journal of /dev/null                       | write it to a file   |
       | run graphs.py:double -i nowhere --journal j                              | 2      | cannot read nowhere                        | give a readable      |
       | run graphs.py:double -i good.jsonl -o no/where --journal j               | 4      | cannot write no/where                      | name a file          |
-      | run graphs.py:double -i good.jsonl --journal redis://u:pass@127.0.0.1:1/ | 5      | redis://u:***@127.0.0.1:1/ gives no answer | --resume             |
+      | run graphs.py:double -i good.jsonl --journal redis://u:pass@127.0.0.1:1/ | 5      | redis://u:***@127.0.0.1:1/ does not answer | --resume             |
       | status nowhere                                                           | 2      | nowhere is not a journal                   | run --journal        |
       | status text                                                              | 2      | cannot open the journal text               | not a database       |
-      | status redis://127.0.0.1:1/                                              | 5      | gives no answer                            | ask again            |
+      | status redis://127.0.0.1:1/                                              | 5      | does not answer                            | ask again            |
 
-  Scenario: A journal that gives no answer any more ends the command, and costs no answer
-    Given the journal gives no answer when one is to be kept
+  Scenario: A journal that stops answering ends the command, and loses no answer
+    Given the journal does not answer when one is to be kept
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --lease 0.3 --journal j"
     Then the exit status is 5
-    And standard error says "the journal gives no answer; trying again"
-    And standard error says "when it is back, go on with --resume"
+    And standard error says "the journal does not answer; trying again"
+    And standard error says "when it is back, continue with --resume"
     Given the journal answers again
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume"
     Then the exit status is 0
     And the lines of "out.jsonl" are "1, 2, 3, 4" in any order
 
-  Scenario: An answer that the journal never takes is a failure of its line, and of no other
+  Scenario: An answer that the journal never accepts is a failure of its line, and of no other
     Given a server for the journal that takes values of 1 MB
     When I run "rxlanggraph run graphs.py:large -i good.jsonl -o out.jsonl --journal {journal}"
     Then the exit status is 1
@@ -512,14 +566,14 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | 3    | ok     | "x"     | null               |
       | 4    | ok     | "x"     | null               |
 
-  Scenario: A line that the journal never takes is named, and ends the command
+  Scenario: A line that the journal never accepts is named, and ends the command
     Given a server for the journal that takes values of 1 MB
     And 2 lines of 2 MB each in "large.jsonl"
     When I run "rxlanggraph run graphs.py:double -i large.jsonl -o out.jsonl --journal {journal}"
     Then the exit status is 5
     And standard error says "the journal does not take lines 1 to 1 of large.jsonl"
 
-  Scenario: A journal that refuses its user ends the command, and costs no answer
+  Scenario: A journal that refuses its user ends the command, and loses no answer
     Given the journal refuses to keep an answer
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --lease 0.3 --journal j"
     Then the exit status is 5
@@ -538,11 +592,11 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | fails after 30 seconds | 1       |
       | takes 30 seconds       | 4       |
 
-  Scenario: A server that is away is told of once each time, however many wait for it
+  Scenario: An outage of the server is reported once each time, however many calls wait for it
     When three callers wait for the journal while its server is away 2 times
-    Then it is said 2 times that it gives no answer
+    Then it is said 2 times that it does not answer
 
-  Scenario: Who has waited long for work is as patient with a server as others
+  Scenario: A worker that has waited long for work retries a server as long as others
     When a call waits an hour for work, and its server goes then
     Then it is asked again, and answers
 
@@ -555,7 +609,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | StateUnavailableError | the server is gone | without |
       | another error         | unexpected         | with    |
 
-  Scenario: A journal that has lost what it kept is named, and nobody waits for ever
+  Scenario: A journal that has lost its data is named, and no process waits forever
     Given "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j" has run
     And the journal "j" has lost its answers
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o other.jsonl --journal j --resume"
@@ -577,12 +631,12 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | looking how far it is   |
       | writing                 |
 
-  Scenario: A mistake with an output does not begin a run
+  Scenario: A wrong output does not begin a run
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o no/where --journal j"
     And I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j"
     Then the exit status is 0
 
-  Scenario: A graph that remembers in memory only is warned of
+  Scenario: A graph whose checkpointer is only in memory gets a warning
     Given the file "remembering.py"
       """
       from langgraph.checkpoint.memory import InMemorySaver
@@ -604,12 +658,12 @@ Feature: A run with a journal survives being killed: every line is answered exac
 
   # -- limits ------------------------------------------------------------------------------------
 
-  Scenario: --halt stops after so many failures of this process; --resume goes on
+  Scenario: --halt stops after N failures of this process; --resume continues
     Given 200 lines in "half.jsonl", of which each second fails with "divide"
     When I run "rxlanggraph run graphs.py:divide -i half.jsonl -o out.jsonl --halt 3 -j 1 --journal j"
     Then the exit status is 3
     And standard error says "halted: 3 of"
-    And standard error says "go on with --resume"
+    And standard error says "continue with --resume"
     When I run "rxlanggraph run graphs.py:divide -i half.jsonl -o out.jsonl --journal j --resume"
     Then the exit status is 1
     And "out.jsonl" has each of the 200 lines once
@@ -638,7 +692,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
 
   # -- status ------------------------------------------------------------------------------------
 
-  Scenario: status shows progress, who works on how much, and what has failed
+  Scenario: status shows progress, the messages in flight by worker, and the failures
     Given "rxlanggraph run graphs.py:divide -i in.jsonl -o out.jsonl --journal j" has run
     When I run "rxlanggraph status j"
     Then the exit status is 0
@@ -653,7 +707,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       """
     And it printed a line with "2 error 1" and "ZeroDivisionError: "
 
-  Scenario: status as JSON tells of a run that is under way
+  Scenario: status as JSON describes a run that is under way
     Given "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl -j 1 --lease 60 --journal j" was killed before an answer is kept, at time 3
     When I run "rxlanggraph status j --json"
     Then the exit status is 0

@@ -1,4 +1,4 @@
-Feature: A journal is where its name says, and what is none stays as it is
+Feature: A journal is where its name says, and a file that is not a journal is left unchanged
 
   Background:
     Given a folder with the file "graphs.py"
@@ -27,11 +27,17 @@ Feature: A journal is where its name says, and what is none stays as it is
     And the folder is as it was
 
     Examples:
-      | what                          | name                       |
-      | somebody's SQLite file        | other                      |
-      | somebody's SQLite file in WAL | sqlite:///other            |
-      | an empty file                 | other                      |
-      | no file                       | sqlite+aiosqlite:///other  |
+      | what                                 | name            |
+      | another program's SQLite file        | other           |
+      | another program's SQLite file in WAL | sqlite:///other |
+      | an empty file                        | other           |
+      | no file                              | sqlite:///other |
+
+  Scenario: The URL of a file that names a driver is refused
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl --journal sqlite+aiosqlite:///j"
+    Then the exit status is 2
+    And standard error says "must begin with sqlite:///"
+    And the folder is as it was
 
   @postgresql
   Scenario: status makes no tables in PostgreSQL
@@ -58,7 +64,6 @@ Feature: A journal is where its name says, and what is none stays as it is
     Examples:
       | arguments                                          | option |
       | --journal sqlite:///jA.db -o jA.db                 | output |
-      | --journal sqlite+aiosqlite:///jA.db -o jA.db       | output |
       | --journal sqlite:///j%41.db --errors jA.db         | errors |
 
   # On an input that is not there: else, if this were not refused, SQLite's shared memory would be cut
@@ -91,7 +96,7 @@ Feature: A journal is where its name says, and what is none stays as it is
       | --errors  | graphs.py:double -i good.jsonl -o out.jsonl --errors link.py  | 4      | cannot write link.py            |
       | a graph   | link.py:double -i good.jsonl -o out.jsonl                     | 2      | no file 'link.py'               |
 
-  Scenario Outline: A path that the system does not take is told as that, in <what>
+  Scenario Outline: A path that the system does not accept is reported as such, in <what>
     Given a name that is too long for a file
     When I run "rxlanggraph <arguments>"
     Then the exit status is <status>
@@ -105,7 +110,7 @@ Feature: A journal is where its name says, and what is none stays as it is
       | --input   | run graphs.py:double -i {journal} -o out.jsonl --journal j          | 2      | cannot read      |
       | a graph   | run {journal}.py:double -i good.jsonl -o out.jsonl                  | 2      | no file          |
 
-  Scenario: A path is taken as it is, with a % or a ? in it too
+  Scenario: A path is used literally, with a % or a ? in it too
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal k%41?.db"
     Then the exit status is 0
     And there is a file "k%41?.db" and none called "kA?.db"
@@ -114,7 +119,7 @@ Feature: A journal is where its name says, and what is none stays as it is
     When I run "rxlanggraph status sqlite:///k%2541%3F.db"
     Then the exit status is 0
 
-  Scenario Outline: A number that cannot be is refused before anything is touched: <option>
+  Scenario Outline: An invalid number is refused before anything is touched: <option>
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j <option>"
     Then the exit status is 2
     And standard error says "Invalid value for"
@@ -131,7 +136,7 @@ Feature: A journal is where its name says, and what is none stays as it is
       | --rate 0.00000000000001/h    |
       | -j 10001                     |
 
-  Scenario Outline: No message shows a password, and no file is made of it: <url>
+  Scenario Outline: No message shows a password, and no file is named after it: <url>
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal '<url>' --resume"
     Then nothing that was said has "SEC" or "RET"
     And no file is named after "<url>"
@@ -183,14 +188,14 @@ Feature: A journal is where its name says, and what is none stays as it is
       | unix://u:SECRET                                         |
       | sqlite:///journal?password=SECRET                       |
 
-  Scenario: A file may be called like a server: its path says that it is one
+  Scenario: A file may be named like a server: its path says that it is a file
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal redis:a@b"
     Then the exit status is 2
     And standard error says "for a file of that name write ./"
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal ./redis:a@b"
     Then the exit status is 0
 
-  Scenario: A journal is for its owner alone, and so is what SQLite keeps beside it
+  Scenario: A journal is readable only by its owner, and so are the files that SQLite keeps beside it
     When I run "rxlanggraph run graphs.py:telling_modes -i good.jsonl -o out.jsonl --journal j"
     Then the exit status is 0
     And while it ran, each file of the journal had the mode 0600
@@ -235,7 +240,7 @@ Feature: A journal is where its name says, and what is none stays as it is
     And standard error says "list of processes"
     And standard error says "RXLANGGRAPH_JOURNAL_PASSWORD"
 
-  Scenario Outline: A password that cannot be had is said: <what>
+  Scenario Outline: A password that cannot be read is reported: <what>
     Given the password is in <what>
     When I run "rxlanggraph status redis://127.0.0.1:1/"
     Then the exit status is 2
@@ -251,7 +256,7 @@ Feature: A journal is where its name says, and what is none stays as it is
     Then the exit status is 2
     And standard error says "there is no folder"
 
-  Scenario: status asks nobody to go on with a run
+  Scenario: status does not suggest that a run be continued
     When I run "rxlanggraph status redis://127.0.0.1:1/"
     Then the exit status is 5
     And standard error says "when it is back, ask again"

@@ -1,4 +1,4 @@
-Feature: What a journal says of its run, however much that is, and whoever wrote it
+Feature: A journal's status, however long, and of whatever version
 
   Background:
     Given a folder with the file "graphs.py"
@@ -21,12 +21,12 @@ Feature: What a journal says of its run, however much that is, and whoever wrote
     And standard output says "and 232 more"
     And no more than 100 dead letters were read
 
-  Scenario: As data a status has all failures
+  Scenario: As JSON a status has all failures
     Given 250 more lines of "j" have failed, and 2 have killed their workers
     When I run "rxlanggraph status --json j", and it is noted how many dead letters are read
     Then the data has 250 failed lines and 2 dead letters
 
-  Scenario Outline: A journal of which another version wrote the <part> is told as that by <command>
+  Scenario Outline: A journal whose <part> another version wrote is reported as such by <command>
     Given another version has written the <part> of "j"
     When I run "rxlanggraph <command>"
     Then the exit status is 2

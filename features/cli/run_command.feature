@@ -89,6 +89,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And every record in "out.jsonl" has the keys "line, id, thread_id, status, content, error, duration"
     And the summary says "read 2: 2 ok, 0 failed, 0 invalid, 0 not run" and "out.jsonl"
 
+  @once
   Scenario: The airports' running survey equals plain Python's, record by record
     When I run the example over all airports
     Then the exit status is 0
@@ -126,7 +127,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And the output's record of line 5 is "error": "its __str__ raised RuntimeError" and "its"
     And the summary says "read 5: 2 ok, 3 failed" and "standard output"
 
-  Scenario: What a graph prints does not get among the records
+  Scenario: Output that a graph prints is not among the records
     Given the file "in.jsonl"
       """
       {"n": 1}
@@ -135,7 +136,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     Then the output's records have the lines "1"
     And standard error says "this is no record"
 
-  Scenario: Quiet says nothing but what went wrong
+  Scenario: --quiet prints only errors
     Given the file "in.jsonl"
       """
       {"n": 1}
@@ -144,7 +145,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     Then the exit status is 0
     And standard error is empty
 
-  Scenario: Without a terminal progress is said in lines
+  Scenario: Without a terminal progress is printed in lines
     Given the file "in.jsonl"
       """
       {"n": 1}
@@ -200,7 +201,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And the record of line 3 in "err.jsonl" says "not UTF-8: byte 0xff" and "convert it"
     And the summary says "read 5: 2 ok, 1 failed, 2 invalid, 0 not run" and "failures in err.jsonl"
 
-  Scenario: Text beyond ASCII comes and goes unharmed
+  Scenario: Text beyond ASCII is kept
     Given the file "in.jsonl"
       """
       {"n": "Þórshöfn ✈ "}
@@ -210,7 +211,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | line | status | content                    |
       | 1    | ok     | "Þórshöfn ✈ Þórshöfn ✈ " |
 
-  Scenario: A line that no memory could hold is skipped as invalid
+  Scenario: A line too long for memory is skipped as invalid
     Given lines longer than 32 bytes count as too long
     And the file "in.jsonl"
       """
@@ -296,7 +297,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And the output's record of line 3 is "invalid": "--thread-key t" and "no such field"
     And the output's record of line 6 is "invalid": "--thread-key t" and "not a JSON object"
 
-  Scenario: A graph that is bound to a thread needs no --thread-key, and every record tells the thread
+  Scenario: A graph that is bound to a thread needs no --thread-key, and every record has the thread
     Given the file "in.jsonl"
       """
       {"n": 1}
@@ -329,7 +330,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     Then the exit status is 0
     And the summary says "read 2: 2 ok" and "0 failed"
 
-  Scenario: --halt ends the run after so many failures, and says so
+  Scenario: --halt ends the run after N failures, and says so
     Given 1000 lines in "in.jsonl", of which each second fails with "divide"
     When I run "rxlanggraph run graphs.py:divide --input in.jsonl -o out.jsonl --halt 3 -j 1"
     Then the exit status is 3
@@ -396,7 +397,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
 
   # -- what goes wrong outside -------------------------------------------------------------------
 
-  Scenario Outline: A mistake is named with its remedy, and an output that is there stays as it is
+  Scenario Outline: A mistake is named with its remedy, and an existing output is left unchanged
     Given the file "in.jsonl"
       """
       {"n": 1}
@@ -472,7 +473,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     Then the exit status is 2
     And standard error says "column 'a' is there twice; rename one"
 
-  Scenario: Reading that fails on the way leaves the results so far, and says so
+  Scenario: A read error keeps the results so far, and is reported
     Given standard input fails after the line
       """
       {"n": 1}
@@ -502,7 +503,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | line | status | content |
       | 1    | ok     | 3       |
 
-  Scenario Outline: <what> is said clearly, and each line is accounted for
+  Scenario Outline: <what> is reported clearly, and each line is accounted for
     Given 1000 lines in "in.jsonl", of which each second fails with "divide"
     When I run "rxlanggraph run graphs.py:divide --input in.jsonl <options>"
     Then the exit status is 4
@@ -524,15 +525,15 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     Then the exit status is 4
     And standard error says "cannot write nowhere/out.jsonl: No such file or directory"
 
-  Scenario: A line that a full disk cut in two is taken back
+  Scenario: A line that a full disk cut in two is removed
     Given a disk with room for 10 bytes more
     Then writing lines of 4 bytes fails at the third and leaves two whole ones
 
-  Scenario: A pipe that breaks within a line cannot take it back, and says why it broke
+  Scenario: A pipe that breaks within a line cannot remove it, and the error says why it broke
     Given a pipe that breaks after 10 bytes
     Then writing lines of 4 bytes fails at the third because its reader has gone
 
-  Scenario: What the system reports only when a file is closed is not kept quiet
+  Scenario: An error that the system reports only when a file is closed is reported
     Given a disk that reports an error when a file is closed
     Then closing an output says that it could not be written
 
@@ -543,7 +544,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And standard error says "the reader of standard output has gone"
     And standard error has no traceback
 
-  Scenario: A standard error that is full stops nobody
+  Scenario: A full standard error stops no thread
     Given the file "in.jsonl"
       """
       {"n": 1}

@@ -1,4 +1,4 @@
-Feature: rxlanggraph run can be stopped at any time without losing what has been done
+Feature: rxlanggraph run can be stopped at any time without losing results
 
   The graph of these scenarios says on standard error when it has started, and then waits until it is
   let go. Standard input stays open, so that the command is reading when the signal comes.
@@ -22,7 +22,7 @@ Feature: rxlanggraph run can be stopped at any time without losing what has been
           return content["n"]
       """
 
-  Scenario Outline: The first <signal> drains: nothing more is read, what is in flight ends
+  Scenario Outline: The first <signal> drains: nothing more is read, runs in flight end
     Given "rxlanggraph run graphs.py:waits --input -" is running on lines that stay open
       """
       {"n": 1, "wait": false}
@@ -45,7 +45,7 @@ Feature: rxlanggraph run can be stopped at any time without losing what has been
       | INT    | 130    |
       | TERM   | 143    |
 
-  Scenario Outline: What SIG<signal> says to be on the way is counted after the input has been stopped
+  Scenario Outline: The runs in flight that SIG<signal> reports are counted after the input has been stopped
     When a run that takes in a line whenever something is printed gets SIG<signal>
     Then the lines that it says to be on the way are all that it has taken in
 
@@ -54,7 +54,7 @@ Feature: rxlanggraph run can be stopped at any time without losing what has been
       | INT    |
       | TERM   |
 
-  Scenario: The second Ctrl-C cancels what is in flight, which has a record too
+  Scenario: The second Ctrl-C cancels the runs in flight, which have records too
     Given "rxlanggraph run graphs.py:endless --input -" is running on lines that stay open
       """
       {"n": 1, "wait": false}
@@ -105,7 +105,7 @@ Feature: rxlanggraph run can be stopped at any time without losing what has been
     Then it ends with status 130
     And it printed no traceback
 
-  Scenario: Ctrl-C while a slow disk opens the journal is said, and nothing else
+  Scenario: Ctrl-C while a slow disk opens the journal prints one line, and nothing else
     Given the file "in.jsonl"
       """
       {"n": 1, "wait": false}

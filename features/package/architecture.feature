@@ -1,3 +1,4 @@
+@once
 Feature: The package keeps to its map
 
   Scenario: Imports point one way, as the maps in the packages' docstrings say
@@ -6,7 +7,7 @@ Feature: The package keeps to its map
   Scenario: No circle of imports exists, also where they are for types alone
     Then the modules can be put in an order in which each imports only earlier ones
 
-  Scenario Outline: The check of the map sees <what>
+  Scenario Outline: The check of the map detects <what>
     Given an invented package where <what>
     Then the check of the map complains
 
@@ -70,10 +71,10 @@ Feature: The package keeps to its map
       """
     And those of an agent are these, its output_queue, and what it was made with: description graph llm max_steps name timeout
 
-  Scenario: What the design document says where to change exists
+  Scenario: The paths that the design document names exist
     Then every path on its page of changes is a file or folder, 30 or more of them
 
-  Scenario: Every module says what it is, and what it exports
+  Scenario: Every module has a docstring, and __all__
     Then every module has a docstring, and an __all__ of names that exist
 
   Scenario: Every public name has a docstring

@@ -6,7 +6,7 @@ Feature: Errors form one tree, and each says what to do
   Scenario: Every error of the tree is exported, documented, and caught by its root
     Then every class in errors.py is in its __all__, has a docstring, and derives from the root
 
-  Scenario Outline: Whoever knows only the built-in <builtin> catches <error>
+  Scenario Outline: A handler of the built-in <builtin> catches <error>
     Then the class <error> is a <builtin>
 
     Examples:

@@ -1,3 +1,4 @@
+@once
 Feature: The examples do what they say
 
   `examples/airports.py` is shown by the scenarios of `rxlanggraph run`.

@@ -1,3 +1,4 @@
+@once
 Feature: A scenario tagged @tdd_expected_fail must fail to count as passed
 
   The control beside a test shows that the test can fail. So nothing but the failed assertion
@@ -25,7 +26,7 @@ Feature: A scenario tagged @tdd_expected_fail must fail to count as passed
       | is pending                                     | red    | error         |
       | fails an assertion, the next being not defined | red    | error         |
       | fails an assertion, a hook failing after it    | red    | hook_error    |
-      | fails an assertion, a clean-up failing after it | red   | cleanup_error |
+      | fails an assertion, a cleanup failing after it | red    | cleanup_error |
 
   Scenario: An expected failure counts its step as passed too
     Given a scenario with the tag whose step fails an assertion

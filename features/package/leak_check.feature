@@ -1,4 +1,4 @@
-Feature: LeakCheck finds what a pipeline leaves behind
+Feature: LeakCheck finds everything that a pipeline leaves behind
 
   Scenario Outline: <What> is found, and named
     Given a leak check that gives no time to end
@@ -6,26 +6,26 @@ Feature: LeakCheck finds what a pipeline leaves behind
     Then the check reports one leak, a <kind> called "<name>", with "<detail>"
 
     Examples:
-      | What                            | what                            | kind            | name                   | detail                    |
-      | A thread that goes on           | a thread that goes on           | thread          | left-alone             | released.wait()           |
-      | A daemon thread that goes on    | a daemon thread that goes on    | thread          | left-alone             | released.wait()           |
-      | An idle thread of a pool        | an idle thread of a pool        | thread          | left-alone_0           | work_queue.get(           |
-      | A process that goes on          | a process that goes on          | process         | *stdin.read()*         | pid                       |
-      | A process never waited for      | a process never waited for      | process         | *                      | ended but never waited for |
-      | A task of a running loop        | a task of a running loop        | task            | *name='left-alone'*    | await released.wait()     |
-      | A task of a loop that stopped   | a task of a loop that stopped   | task            | *name='left-alone'*    | await released.wait()     |
-      | A coroutine nobody awaited      | a coroutine nobody awaited      | coroutine       | *forgotten             | neither awaited nor closed |
-      | An entry of a registry          | an entry of a registry          | registry entry  | left-alone             | state='pending'           |
+      | What                          | what                          | kind           | name                | detail                     |
+      | A thread that goes on         | a thread that goes on         | thread         | left-alone          | released.wait()            |
+      | A daemon thread that goes on  | a daemon thread that goes on  | thread         | left-alone          | released.wait()            |
+      | An idle thread of a pool      | an idle thread of a pool      | thread         | left-alone_0        | work_queue.get(            |
+      | A process that goes on        | a process that goes on        | process        | *stdin.read()*      | pid                        |
+      | A process never waited for    | a process never waited for    | process        | *                   | ended but never waited for |
+      | A task of a running loop      | a task of a running loop      | task           | *name='left-alone'* | await released.wait()      |
+      | A task of a loop that stopped | a task of a loop that stopped | task           | *name='left-alone'* | await released.wait()      |
+      | A coroutine never awaited     | a coroutine never awaited     | coroutine      | *forgotten          | neither awaited nor closed |
+      | An entry of a registry        | an entry of a registry        | registry entry | left-alone          | state='pending'            |
 
     @tolerates:unseen @tolerates:never
     Examples: errors that would only be printed
-      | What                            | what                            | kind            | name                   | detail                    |
-      | A coroutine dropped unawaited   | a coroutine dropped unawaited   | unhandled error | *was never awaited*    | ignored                   |
-      | An error that ended a thread    | an error that ended a thread    | unhandled error | ValueError('unseen')   | ended dying               |
-      | An error inside a finalizer     | an error inside a finalizer     | unhandled error | ValueError('unseen')   | __del__                   |
-      | An error of a task nobody asked | an error of a task nobody asked | unhandled error | *never retrieved*      | unseen                    |
+      | What                           | what                           | kind            | name                 | detail      |
+      | A coroutine dropped unawaited  | a coroutine dropped unawaited  | unhandled error | *was never awaited*  | ignored     |
+      | An error that ended a thread   | an error that ended a thread   | unhandled error | ValueError('unseen') | ended dying |
+      | An error inside a finalizer    | an error inside a finalizer    | unhandled error | ValueError('unseen') | __del__     |
+      | An unretrieved error of a task | an unretrieved error of a task | unhandled error | *never retrieved*    | unseen      |
 
-  Scenario Outline: <What> is no leak
+  Scenario Outline: <What> is not a leak
     Given a started leak check
     When the code under test has <what>
     Then the check reports nothing
@@ -45,12 +45,12 @@ Feature: LeakCheck finds what a pipeline leaves behind
     When the code under test leaves a process that goes on behind
     Then the check reports one leak, a process called "pid *"
 
-  Scenario: What was there before the check is no leak
+  Scenario: Objects from before the check are not leaks
     Given a thread, a process, a task, a coroutine and an entry of a registry
     And a started leak check
     Then the check reports nothing
 
-  Scenario: What a pattern names is no leak, and is not waited for
+  Scenario: A thread that a pattern names is not a leak, and is not waited for
     Given a started leak check that ignores "left-*"
     When the code under test leaves a thread that goes on behind
     Then the check reports nothing

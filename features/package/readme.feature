@@ -1,6 +1,7 @@
-Feature: What the README prints is true
+@once
+Feature: The README's examples run as printed
 
-  Scenario: The thirty-line example runs as printed, and prints what the README says
+  Scenario: The quick start runs as printed, and prints what the README says
     When the README's example runs in a process of its own
     Then it succeeds
     And its line is the one that the README promises
@@ -18,7 +19,7 @@ Feature: What the README prints is true
       | state.md  | actor example | actor output |
       | state.md  | graph example | graph output |
 
-  Scenario: The example is thirty lines long, give or take a blank one
+  Scenario: The quick start is short
     Then the README's example has at most 32 lines
 
   Scenario: Each of the two commands is one shell line that the shell can read

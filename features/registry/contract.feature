@@ -11,7 +11,7 @@ Feature: What each method of TaskRegistry promises
     Then its state is "closed"
     And closing it again returns no tasks
 
-  Scenario: A snapshot says who is in flight, since when, and in which state
+  Scenario: A snapshot has the tasks in flight, their ages and their states
     Given a TaskRegistry with the pending tasks "a" and "b"
     When "a" starts running
     Then the snapshot shows "a" running and "b" pending, in this order, on thread "t"
@@ -40,7 +40,7 @@ Feature: What each method of TaskRegistry promises
     And a task is added that ended before it was added
     Then at most 2 were in flight at once
 
-  Scenario: While a sweep goes on, whoever arrives is taken in and cancelled
+  Scenario: During a sweep, arriving tasks are admitted and cancelled
     Given a TaskRegistry with the pending tasks "a"
     When a sweep begins, tasks arrive and end, and it ends
     Then the arrivals were cancelled, and the sweep counted them
@@ -75,12 +75,12 @@ Feature: What each method of TaskRegistry promises
     Then both are told that it is idle
     And waiting for it when it is idle returns at once
 
-  Scenario: Waiting without a time-out has none
+  Scenario: Waiting without a timeout has none
     Given a TaskRegistry with the pending tasks "a"
-    When a thread waits for it without a time-out
-    Then it would have waited for ever
+    When a thread waits for it without a timeout
+    Then it would have waited forever
 
-  Scenario: A wait that is given up leaves no one to be woken
+  Scenario: A wait that is given up leaves no waiter behind
     Given a TaskRegistry with the pending tasks "a"
     When a loop that awaits it is closed over the wait, and then its tasks end
     Then no error is raised

@@ -1,8 +1,8 @@
 Feature: TaskRegistry loses no task, leaks none, and is always accountable
 
-  Each claim is made of the registry and, as a control that must fail, of today's way beside it.
+  Each claim is made of the registry and, as a control that must fail, of a naive one beside it.
 
-  Scenario Outline: <The registry> survives a task that arrives while it is looked at
+  Scenario Outline: <The registry> survives a task that arrives during a snapshot
     Given <the registry> with 3 tasks, one of which lets another arrive when it is asked its state
     When a snapshot is taken
     Then no error is raised
@@ -13,7 +13,7 @@ Feature: TaskRegistry loses no task, leaks none, and is always accountable
       | A TaskRegistry | a TaskRegistry |
 
     @tdd_expected_fail
-    Examples: today's way: "Set changed size during iteration"
+    Examples: naive: "Set changed size during iteration"
       | The registry | the registry |
       | A plain set  | a plain set  |
 
@@ -28,7 +28,7 @@ Feature: TaskRegistry loses no task, leaks none, and is always accountable
       | A TaskRegistry | a TaskRegistry |
 
     @tdd_expected_fail
-    Examples: today's way: the set is written back as it was read
+    Examples: naive: the set is written back as it was read
       | The registry | the registry |
       | A plain set  | a plain set  |
 
@@ -44,13 +44,13 @@ Feature: TaskRegistry loses no task, leaks none, and is always accountable
       | A TaskRegistry | a TaskRegistry | as soon as it was heard  |
 
     @tdd_expected_fail
-    Examples: today's way: the callback came before the entry
+    Examples: naive: the callback came before the entry
       | The registry | the registry | when                     |
       | A plain set  | a plain set  | before it was added      |
       | A plain set  | a plain set  | just before it was heard |
       | A plain set  | a plain set  | as soon as it was heard  |
 
-  Scenario: What threads add and end at once is all counted, and all gone
+  Scenario: Tasks that threads add and end concurrently are all counted, and all leave
     Given a TaskRegistry
     When 8 threads add, end, cancel, discard and look at 500 tasks each
     Then no error is raised
@@ -68,7 +68,7 @@ Feature: TaskRegistry loses no task, leaks none, and is always accountable
       | A TaskRegistry | finalizer      |
 
     @tdd_expected_fail
-    Examples: today's way: it slips in between the copy and the flag
+    Examples: naive: it slips in between the copy and the flag
       | Closing     | entering       |
       | A plain set | signal handler |
       | A plain set | finalizer      |
@@ -139,6 +139,6 @@ Feature: TaskRegistry loses no task, leaks none, and is always accountable
     Then the import succeeds
 
   @tdd_expected_fail
-  Scenario: That check would see it: messages.py does not get by with the standard library
+  Scenario: That check can fail: messages.py imports more than the standard library
     When registry.py and messages.py are imported in a process that has the standard library alone
     Then the import succeeds

@@ -2,7 +2,7 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
 
   # -- serialised, one end, nothing after it
 
-  Scenario: Without an SerializedObserver, two threads are inside one subscriber at once
+  Scenario: Without a SerializedObserver, two threads are inside one subscriber at once
     Then 2 threads meet inside one plain on_next
 
   Scenario: Through the SerializedObserver 8 threads are never inside one subscriber together, and nothing is lost
@@ -16,11 +16,11 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
   Scenario: After an end, or after a stop, the SerializedObserver passes nothing on
     Then an SerializedObserver passes on no item and no second end after completed, error or stop
 
-  Scenario: What is lined up when the SerializedObserver is stopped is not emitted, and kept no longer
+  Scenario: Notifications queued when the SerializedObserver is stopped are dropped
     When an SerializedObserver is stopped by the first of three items that are lined up
     Then the subscriber has got the first alone, and the others are freed
 
-  Scenario: Where on_next raises no Exception, and on_error something else, the first goes on and the second is logged
+  Scenario: If on_next raises a BaseException, and on_error raises too, the first propagates and the second is logged
     When an SerializedObserver's on_next raises a GeneratorExit, and its on_error a LookupError
     Then the GeneratorExit comes out of the SerializedObserver, and "on_error of Observer" is logged
 
@@ -77,6 +77,7 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
     Given an open bridge on its own loop
     When a message goes through invoke with a thread_id function that raises
     Then the subscriber gets error no thread
+    And the source was told nothing
 
   Scenario: Closing the bridge ends a stream that raises with RunCancelledError
     Given an open bridge on its own loop
@@ -101,7 +102,7 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
     When 20 messages go through invoke of a waiting graph with max_concurrency=2
     Then no more than 2 of them are on at once
 
-  Scenario: Ten thousand messages through one stream all arrive, in order if so asked
+  Scenario: Ten thousand messages through one stream all arrive, in order if ordered
     Given an open bridge on its own loop
     When 10000 messages go through invoke with ordered=True
     Then the subscriber gets 0 to 9999 in order, and one end
@@ -111,7 +112,7 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
     When 8 threads emit 250 messages each into one stream
     Then the subscriber was never entered twice, and got 2000 results and one end
 
-  Scenario: max_pending holds the source back, and disposing lets it go
+  Scenario: max_pending blocks the source, and disposing releases it
     Given an open bridge on its own loop with max_concurrency=1, max_pending=2
     When a source in a thread of its own sends 10 messages to a waiting graph
     Then the source is held back with 3 messages in flight
@@ -177,7 +178,7 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
       | a second invoke                    |
       | an invoke inside flat_map          |
 
-  Scenario: A subscriber that blocks behind observe_on holds up no other stream
+  Scenario: A subscriber that blocks behind observe_on delays no other stream
     Given an open bridge on its own loop
     When a subscriber blocks behind observe_on
     Then another stream of the same bridge is answered meanwhile

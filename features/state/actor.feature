@@ -1,4 +1,4 @@
-Feature: A StateActor has one writer, so nothing is shared, and nothing is changed from outside
+Feature: A StateActor has one writer: nothing is shared, and nothing is changed from outside
 
   # -- one writer ----------------------------------------------------------------------------------
 
@@ -12,11 +12,11 @@ Feature: A StateActor has one writer, so nothing is shared, and nothing is chang
       | The state of an actor  | the state of an actor  |
 
     @tdd_expected_fail
-    Examples: today's way: an agent's state, changed from two threads
+    Examples: naive: an agent's state, changed from two threads
       | The state             | the state             |
       | An attribute          | an attribute          |
 
-  Scenario: What eight threads and a loop send is all applied, one after the other
+  Scenario: Commands of eight threads and a loop are all applied, one after another
     Given an actor that counts
     When 8 threads and 8 tasks send and ask 200 commands each, all at once
     Then 3200 were counted, and never two at a time
@@ -51,12 +51,12 @@ Feature: A StateActor has one writer, so nothing is shared, and nothing is chang
     When a thread asks, and a task asks
     Then each got the state of its own command
 
-  Scenario: What the reducer raises is for who asked, and the state stays
+  Scenario: An exception of the reducer is raised to the caller of ask, and the state stays
     Given an actor that keeps a list
     When a command is asked, and another one is sent, at which the reducer raises
     Then who asked got the error, the other one is in the log, and the state is as it was
 
-  Scenario: A reducer that raises StopIteration keeps nobody waiting
+  Scenario: A reducer that raises StopIteration leaves no caller waiting
     Given an actor that keeps a list
     When a task asks a command at which the reducer raises StopIteration
     Then the task gets RuntimeError, in which StopIteration is named
@@ -72,17 +72,17 @@ Feature: A StateActor has one writer, so nothing is shared, and nothing is chang
       | exception |
       | await     |
 
-  Scenario: A command whose asking is cancelled before its turn is taken back
+  Scenario: A command cancelled before its turn is withdrawn
     Given an actor that keeps a list, and is busy
     When a command is asked and cancelled, and another one asked by a task that is cancelled
     Then neither of them was applied
 
-  Scenario: What is cancelled when it is on its turn is applied all the same
+  Scenario: A command cancelled while it is processed is applied all the same
     Given an actor that keeps a list, and is busy
     When what it is busy with is cancelled
     Then that does nothing
 
-  Scenario Outline: <What> is no reducer
+  Scenario Outline: <What> is not a reducer
     Then making an actor with <what> as its reducer raises InvalidTypeError
 
     Examples:
@@ -112,9 +112,9 @@ Feature: A StateActor has one writer, so nothing is shared, and nothing is chang
 
   # -- snapshots -----------------------------------------------------------------------------------
 
-  Scenario Outline: A snapshot does not let anybody <change it>
+  Scenario Outline: A snapshot cannot be changed: <change it>
     Given an actor whose state has mappings, lists, sets and tuples within each other
-    When somebody tries to <change it>
+    When a reader tries to <change it>
     Then TypeError or AttributeError is raised, and the state is as it was
 
     Examples:
@@ -125,30 +125,30 @@ Feature: A StateActor has one writer, so nothing is shared, and nothing is chang
       | append to an inner list       |
       | add to an inner set           |
 
-  Scenario: A snapshot stays as it is, whatever becomes of what it was made of
+  Scenario: A snapshot does not change with the objects that it was made of
     Given an actor whose state has mappings, lists, sets and tuples within each other
     When the initial state is changed, and commands are sent
     Then the first snapshot is as it was
 
-  Scenario: What a command leaves as it is, is not copied
+  Scenario: Parts that a command leaves unchanged are not copied
     Given an actor whose state has mappings, lists, sets and tuples within each other
     When a command changes one item
     Then all other items are the very same as before
 
-  Scenario: Frozen dataclasses and named tuples stay what they are
+  Scenario: Frozen dataclasses and named tuples keep their types
     Given an actor whose state is a frozen dataclass with a named tuple
     Then its snapshot is that dataclass, and the named tuple has its type
 
   # -- states --------------------------------------------------------------------------------------
 
-  Scenario: states tells the current state, then each later one in order, then the end
+  Scenario: states emits the current state, then each later one in order, then the end
     Given an actor that keeps a list
-    When somebody subscribes before, and somebody else after 3 commands, and it is closed after 6
+    When one observer subscribes before, and another after 3 commands, and it is closed after 6
     Then the first was told 7 states, the second 4, in order, and both that it is complete
 
-  Scenario Outline: Who disposes <where> is told nothing more
+  Scenario Outline: An observer that disposes <where> receives nothing more
     Given an actor that keeps a list
-    When somebody disposes of states <where>
+    When an observer disposes of states <where>
     Then nothing was told after that
 
     Examples:
@@ -156,19 +156,19 @@ Feature: A StateActor has one writer, so nothing is shared, and nothing is chang
       | in a thread     |
       | in the observer |
 
-  Scenario: An observer that raises is told nothing more, and does no harm to others
+  Scenario: An observer that raises is not called again, and affects no other
     Given an actor that keeps a list
     When an observer raises at the first state, and another one does not
     Then the other one was told all states, and the error is in the log
 
-  Scenario: A done-callback that raises the worst does no harm to others
+  Scenario: A done-callback that raises a BaseException affects no other
     Given an actor that keeps a list
     When a done-callback of a command raises SystemExit
     Then later commands are applied
 
   # -- the end -------------------------------------------------------------------------------------
 
-  Scenario Outline: <Closing> applies what was sent, refuses what comes, and ends the thread
+  Scenario Outline: <Closing> applies sent commands, refuses new ones, and ends the thread
     Given an actor that keeps a list
     When 50 commands are sent, and <it is closed>
     Then all 50 were applied, and its thread has ended
@@ -193,7 +193,7 @@ Feature: A StateActor has one writer, so nothing is shared, and nothing is chang
 
   Scenario: The thread of an actor that was dropped ends
     Given an actor that keeps a list
-    When its last command is applied, and everybody forgets it
+    When its last command is applied, and all references to it are dropped
     Then its thread ends
 
   Scenario: A thread that cannot be started leaves the actor as it was

@@ -1,25 +1,25 @@
-Feature: Calls on a database that come at the same time go together, and nobody suffers from company
+Feature: Concurrent calls on a database are batched, and no call suffers from the others in its batch
 
   A transaction waits for the disk; so calls that arrive while one is on its way are one transaction,
-  the next. Whoever comes alone goes at once, and alone.
+  the next. A call that comes alone is sent at once, and alone.
 
   # -- who goes with whom --------------------------------------------------------------------------
 
-  Scenario: Whoever comes while a call is on its way goes with all others who do
+  Scenario: Calls that arrive while one is on its way are the next batch
     Given a database that answers when it is told to
     When 1 call is made, and then 9 more
     And it answers as long as there is something to answer
     Then it was sent 1 call, and then 9
     And each caller has the answer to its own call
 
-  Scenario: A batch has an end, so that what it holds is free again before long
+  Scenario: A batch is limited, so that its locks are released soon
     Given a database that answers when it is told to
     When 1 call is made, and then 100 more
     And it answers as long as there is something to answer
     Then it was sent 1 call, then 64, and then 36
     And each caller has the answer to its own call
 
-  Scenario: Whoever comes after all others have been answered does not wait
+  Scenario: A call that arrives after all others were answered does not wait
     Given a database that answers when it is told to
     When 1 call is made, and then 9 more
     And it answers as long as there is something to answer
@@ -46,7 +46,7 @@ Feature: Calls on a database that come at the same time go together, and nobody 
     Then it was sent 1 call, and then 9
     And all callers but 3 have the answer to their own call
 
-  Scenario: A batch that everybody has left is cancelled, and those who wait for it go next
+  Scenario: A batch whose callers are all cancelled is cancelled, and the next one is sent
     Given a database that answers when it is told to
     When 1 call is made, and then 3 more
     And it answers once
@@ -65,13 +65,13 @@ Feature: Calls on a database that come at the same time go together, and nobody 
     Then it was sent 1 call, and then 9
     And all callers but 0 have the answer to their own call
 
-  Scenario: What a batch fails with, each of its callers is told
+  Scenario: Each caller of a failed batch gets its error
     Given a database that answers when it is told to
     When 1 call is made, and then 9 more
     And it answers once, and then fails
     Then call 0 was answered, and calls 1 to 9 have failed with that error
 
-  Scenario: What one has failed with who goes alone, those who wait are told; they leave no doubt
+  Scenario: Callers that wait behind a failed single call get its error, without doubt about their effect
     Given a database that answers when it is told to
     When 1 call is made, and then 100 more
     And it answers with an error
@@ -81,7 +81,7 @@ Feature: Calls on a database that come at the same time go together, and nobody 
     And it answers as long as there is something to answer
     Then it was sent 1 call, and then 1
 
-  Scenario: Where everything on a loop is cancelled as a batch is about to go, the next calls go
+  Scenario: If all tasks of a loop are cancelled as a batch is about to be sent, the next calls are sent
     Given a database that answers when it is told to
     When 1 call is made, and then 9 more
     And it answers, and all tasks are cancelled before the next batch has begun
@@ -92,36 +92,42 @@ Feature: Calls on a database that come at the same time go together, and nobody 
 
   # -- in SQLite -----------------------------------------------------------------------------------
 
-  Scenario: Calls that come at the same time are few transactions
-    Given an empty database in SQLite
+  Scenario: Concurrent calls are few transactions
+    Given an empty store in SQLite
     When 50 increments are made at the same time
     Then the counter has come to 50, and the file was held 2 times
 
   Scenario: One call that cannot be done does not undo those beside it
-    Given an empty database in SQLite
+    Given an empty store in SQLite
     When 9 increments are made at the same time, and one of a key that is no text
     Then that one has ended with a UnicodeEncodeError
     And the counter has come to 9
 
-  Scenario: A file that somebody else has holds up a batch no longer than a call
-    Given an empty database in SQLite
-    When 20 increments are made at the same time while somebody else writes for a while
+  Scenario: A file locked by another process delays a batch no longer than a call
+    Given an empty store in SQLite
+    When 20 increments are made at the same time while another connection writes for a while
     Then the counter has come to 20
 
-  Scenario: Any number of workers who wait for work leave the file to whoever needs it
-    Given an empty database in SQLite
-    When 20 workers claim at the same time while somebody else has the file
+  Scenario: Any number of workers that wait for work leave the file unlocked
+    Given an empty store in SQLite
+    When 20 workers claim at the same time while another connection has the file
     Then each of them was told at once that there is nothing
 
-  Scenario: A queue is never believed empty that never was
-    Given an empty database in SQLite
+  Scenario: A queue that is never empty is never taken for empty
+    Given an empty store in SQLite
     When 5 tasks are overdue, and whenever a claim has looked another process claims one, too
+    Then the claim has a task
+
+  @postgresql
+  Scenario: A task that another session is making ready is waited for
+    Given an empty store in PostgreSQL
+    When the only task is overdue, and a claim comes while another session is sweeping it
     Then the claim has a task
 
   # -- in PostgreSQL -------------------------------------------------------------------------------
 
   Scenario Outline: Workers of <backend> that claim at the same time get one task each, in order
-    Given an empty database in <backend>
+    Given an empty store in <backend>
     When <tasks> tasks are claimed by 12 workers at the same time
     Then <claimed> have a task each, those of the highest priority, under their own names
     And <without> have none
@@ -140,7 +146,7 @@ Feature: Calls on a database that come at the same time go together, and nobody 
       | PostgreSQL | 0     | 0       | 12      |
 
   Scenario Outline: Tasks of <backend> whose leases are over are claimed again by many at the same time
-    Given an empty database in <backend>
+    Given an empty store in <backend>
     When 12 tasks are claimed whose leases are over at once, and then by 12 workers at the same time
     Then each of the 12 tasks is claimed once again, under a larger token
 
@@ -154,15 +160,15 @@ Feature: Calls on a database that come at the same time go together, and nobody 
       | PostgreSQL |
 
   @postgresql
-  Scenario: Where the server is gone, each who claims is told so by an error of its own
-    Given an empty database in PostgreSQL
+  Scenario: If the server is gone, each claim raises an exception of its own
+    Given an empty store in PostgreSQL
     When 12 workers claim at the same time, and the server cannot be asked
     Then each of them has ended with an error of its own that leaves no doubt
 
   # -- claims that are cancelled -------------------------------------------------------------------
 
-  Scenario Outline: Who is cancelled <times> while <what> has claimed nothing
-    Given an empty database in SQLite
+  Scenario Outline: A claim cancelled <times> while <what> has claimed nothing
+    Given an empty store in SQLite
     When one of 3 workers is cancelled <times> while <what>
     Then all 3 tasks can be had, in attempt 1
 
@@ -174,13 +180,13 @@ Feature: Calls on a database that come at the same time go together, and nobody 
       | it waits for its batch                    | once  |
       | the thread of SQLite claims for its batch | once  |
 
-  Scenario: What the thread of SQLite has not begun it does not begin for who is cancelled
-    Given an empty database in SQLite
+  Scenario: A call that SQLite's thread has not begun is not begun once it is cancelled
+    Given an empty store in SQLite
     When one of 3 workers is cancelled once while the thread of SQLite is at something else
     Then no claim was made but these 3
 
-  Scenario Outline: Who is cancelled <when> <backend> is closed in haste is told so, and leaves no connection
-    Given an empty database in <backend>
+  Scenario Outline: A call cancelled <when> <backend> is closed in haste raises, and leaves no connection
+    Given an empty store in <backend>
     When a worker is cancelled while <backend> claims for it, <when> who closes the state is, too
     Then both were cancelled
 
@@ -200,8 +206,8 @@ Feature: Calls on a database that come at the same time go together, and nobody 
       | backend | when   |
       | Valkey  | before |
 
-  Scenario Outline: Who is cancelled after however many turns of the loop has claimed nothing from <backend>
-    Given an empty database in <backend>
+  Scenario Outline: A claim cancelled after any number of the loop's iterations has claimed nothing from <backend>
+    Given an empty store in <backend>
     When one of 3 workers is cancelled, after more turns of the loop each time
     Then all 3 tasks could be had each time, in attempt 1
 

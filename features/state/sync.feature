@@ -28,31 +28,31 @@ Feature: Threads use the same state, through its loop, without a loop of their o
       | a bridge                              |
       | a loop that runs in another thread    |
 
-  Scenario: Whatever a state has, its sync has too, with the same arguments
+  Scenario: Every method of a state is also in its sync, with the same arguments
     Then each public method of a State is there in its sync, with the same parameters
     And each public method and attribute of a Claim is there in that of its sync
 
-  Scenario: Everything that can be done by awaiting can be done by blocking
+  Scenario: Every method of a state works in its blocking form
     Given a state on a loop in another thread
     When a thread goes through everything that sync has
     Then each call did what that of the state does
 
-  Scenario: Functions that are given to sync run in the thread that gave them
+  Scenario: Functions passed to sync run in the calling thread
     Given a state on a loop in another thread
     When a thread calls safe_update and transact, and adds tasks from a generator
     Then its functions and its generator ran in that thread
 
-  Scenario: A generator that has no end is one of too many items
+  Scenario: An endless generator is refused as too many items
     Given a state on a loop in another thread
     When a thread adds tasks from a generator that has no end
     Then InvalidArgumentError is raised, which says 10,000 at most
 
-  Scenario: safe_update and transact of threads try again, and end in ContentionError
+  Scenario: safe_update and transact of threads retry, and finally raise ContentionError
     Given a state on a loop in another thread
     When a thread calls safe_update and transact, whose functions are always overtaken
     Then each was called 3 times, and raised ContentionError
 
-  Scenario Outline: A block of a thread that <ends> gives back what it holds
+  Scenario Outline: A block of a thread that <ends> releases what it holds
     Given a state on a loop in another thread
     When a block of a thread around a <thing> <ends>
     Then the <thing> is left <afterwards>
@@ -66,7 +66,7 @@ Feature: Threads use the same state, through its loop, without a loop of their o
 
   # -- what cannot be ------------------------------------------------------------------------------
 
-  Scenario: On the loop's own thread a blocking call is refused, instead of blocking for ever
+  Scenario: On the loop's own thread a blocking call is refused, instead of blocking forever
     Given a state on a loop in another thread
     When the loop itself calls sync.get, and opens a state on itself
     Then BlockingCallError is raised each time, and nothing is left un-awaited
@@ -85,7 +85,7 @@ Feature: Threads use the same state, through its loop, without a loop of their o
       | is closed meanwhile          | while the loop is closed      |
       | ends, and cancels all tasks  | while all tasks are cancelled |
 
-  Scenario: What a stopped loop has not begun it does not begin when it runs again
+  Scenario: A call that a stopped loop has not begun is not begun when it runs again
     Given a state on a loop in another thread
     When a thread calls sync.get as the loop is being stopped
     And the loop runs again
@@ -101,12 +101,12 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     When a thread calls sync.get while the loop's task factory raises LookupError
     Then LookupError is raised, and nothing is left un-awaited
 
-  Scenario: What is no function is refused in the calling thread
+  Scenario: A non-function is refused in the calling thread
     Given a state on a loop in another thread
     When a thread calls safe_update and transact with None
     Then InvalidTypeError is raised twice
 
-  Scenario: What lock, transaction and open_state_threadsafe return is for one block each
+  Scenario: lock, transaction and open_state_threadsafe return single-use context managers
     Given a state on a loop in another thread
     When a thread enters each of them a second time
     Then UsageError is raised each time, and names the call
@@ -116,7 +116,7 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     When a thread waits for sync.get that is answered after the third look at the loop
     Then it has returned
 
-  Scenario: A blocking call outlives pauses of the loop, each of which is over before the next look
+  Scenario: A blocking call survives pauses of the loop that are each over before the next look
     Given a state on a loop in another thread
     When a thread waits for sync.get, and each look finds a loop that has run and stopped again
     Then it has returned
@@ -124,8 +124,8 @@ Feature: Threads use the same state, through its loop, without a loop of their o
   Scenario: Ctrl-C in a blocking call cancels it on the loop
     Given a state on a loop in another thread
     When a thread is interrupted that waits for an item
-    Then KeyboardInterrupt is raised, and nobody waits for an item any more
+    Then KeyboardInterrupt is raised, and no call waits for an item
 
-  Scenario: What is no home of a state is refused
+  Scenario: Opening a state on a number is refused
     When a state is opened on a number
     Then InvalidTypeError is raised, which names what can be

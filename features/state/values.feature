@@ -1,6 +1,6 @@
 Feature: Values that agents share are never lost, never stale, and always JSON
 
-  Each claim is made of the shared state and, as a control that must fail, of today's ways beside it.
+  Each claim is made of the shared state and, as a control that must fail, of naive ones beside it.
 
   # -- many at once --------------------------------------------------------------------------------
 
@@ -17,14 +17,14 @@ Feature: Values that agents share are never lost, never stale, and always JSON
       | A value under lock | a value under lock |
 
     @tdd_expected_fail
-    Examples: today's ways: everybody reads before anybody has written
+    Examples: naive: all read before any of them writes
       | The way                   | the way                   |
       | A global counter          | a global counter          |
       | A file                    | a file                    |
       | A row that is updated     | a row that is updated     |
 
   @valkey @tdd_expected_fail
-  Scenario: GET and then SET counts to 100 in Redis
+  Scenario: Plain Redis: GET and then SET counts to 100
     Given a client that gets and then sets
     When each of 100 clients adds 1 to the same counter, all at once
     Then they have counted to 100
@@ -40,7 +40,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
       | transact    | transact    |
 
     @tdd_expected_fail
-    Examples: today's ways
+    Examples: naive
       | The way          | the way          |
       | A global counter | a global counter |
       | A file           | a file           |
@@ -56,30 +56,30 @@ Feature: Values that agents share are never lost, never stale, and always JSON
       | transact    | transact    |
 
     @tdd_expected_fail
-    Examples: today's way: the row is stale
+    Examples: naive: the row is stale
       | The way               | the way               |
       | A row that is updated | a row that is updated |
 
   # -- optimistic ----------------------------------------------------------------------------------
 
-  Scenario: Of two who have read the same version, one writes, and the other is told
+  Scenario: Of two writers that have read the same version, one writes, and the other is refused
     Given a shared state
     When two agents read a value, and both write with compare_and_set
     Then one of them was told True, the other False
 
-  Scenario: safe_update tries as often as it was told, pauses in between, and then says ContentionError
-    Given a shared state, in which somebody is always faster
+  Scenario: safe_update makes the given attempts, with pauses, and then raises ContentionError
+    Given a shared state, in which another writer is always faster
     When safe_update is called with 5 attempts
     Then ContentionError is raised, which names the key
     And its function was called 5 times, and nothing was written
     And between the attempts it has paused, for 0.3 seconds at most
 
-  Scenario: safe_update takes the value that was there last, from functions and coroutines alike
-    Given a shared state, in which somebody is faster twice
+  Scenario: safe_update passes the latest value, to functions and coroutines alike
+    Given a shared state, in which another writer is faster twice
     When safe_update is called with a coroutine function
     Then it has written what its third call made of the third value
 
-  Scenario: What the function of safe_update raises ends the update
+  Scenario: An exception of safe_update's function ends the update
     Given a shared state
     When safe_update is called with a function that raises KeyError
     Then KeyError is raised, and nothing was written
@@ -100,11 +100,11 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When two keys in memory that are gone at the same time are read while that time comes
     Then both are there, or none of them
 
-  Scenario: What stands before an opened store in memory is asked for each value
+  Scenario: A wrapper around an opened store in memory is called for each value
     When a value is read, replaced and updated through something that counts the calls to memory
     Then it has counted 3 reads and 2 commits
 
-  Scenario: What another loop in another thread writes meanwhile is not lost
+  Scenario: A concurrent write of another loop in another thread is not lost
     When a value in memory is updated, and by another thread with a loop of its own meanwhile
     Then both are in it, and the function was called with both values
 
@@ -116,7 +116,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When 64 tasks of one state update a key 4 times each with safe_update
     Then its value is 256, and it was read once
 
-  Scenario: What the one before has written is no more than a guess: somebody else may have written since
+  Scenario: The previous update's value is only a guess: another state may have written since
     When an update waits for its turn, and another state writes after the one before
     Then its function was called with both values, and nothing was lost
 
@@ -124,11 +124,11 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When an update comes between what the one before has written and the answer to it
     Then its function was called with what another state wrote before that update began
 
-  Scenario: An update that has lost patience leaves nothing: whoever still waits reads for itself
+  Scenario: An update that stopped waiting leaves nothing: the ones still waiting read for themselves
     When an update goes ahead of one that stands still, and then another state writes
     Then the update that has waited all the time was called with what was written last
 
-  Scenario: An update that lost patience while the one before was being written begins from no such guess
+  Scenario: An update that stopped waiting while the one before was being written begins from no such guess
     When an update loses patience during the write of the one before, and is overtaken once more
     Then it has read both times, and needed 2 attempts
 
@@ -136,12 +136,12 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When a state is closed while an update waits for its turn
     Then it has ended with StateClosedError, and its function was not called
 
-  Scenario: An update that stands still in its function holds nobody up for long
+  Scenario: An update that hangs in its function does not block others for long
     Given that updates lose patience after 0.01 seconds
     When an update stands still in its function, and another one of the same key is made
     Then the other one was made meanwhile, and the first one after it, from its value
 
-  Scenario: An update within an update of the same key overtakes it each time, and waits for nobody
+  Scenario: An update within an update of the same key overtakes it each time, and waits for no other
     Given that updates lose patience after 0.01 seconds
     When the function of an update with 2 attempts updates the same key
     Then the update has ended with ContentionError, and that within it was made twice
@@ -150,9 +150,9 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When 3 updates of a key wait for a fourth, and the second of them is cancelled
     Then the others were made, one after the other
 
-  Scenario Outline: Who is cancelled <when> his turn has come passes it on
+  Scenario Outline: An update cancelled <when> its turn has come passes it on
     When of two that wait for a turn the first is cancelled <when> it has come
-    Then the turn of the second has come, with <what> left to it, and then it is anybody's
+    Then the turn of the second has come, with <what> left to it, and then it is free
 
     Examples:
       | when         | what      |
@@ -169,13 +169,13 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When a transaction reads, writes and deletes
     Then everything was written, in one step
 
-  Scenario: A transaction whose values were changed meanwhile writes nothing, and says so
+  Scenario: A transaction whose values were changed meanwhile writes nothing, and raises
     Given a shared state
-    When somebody changes a value that a transaction has read
+    When another writer changes a value that a transaction has read
     Then the transaction ends with ContentionError, and has written nothing
 
-  Scenario: transact tries again, from the new values, as often as it was told
-    Given a shared state, in which somebody is always faster
+  Scenario: transact retries from the new values, up to the given attempts
+    Given a shared state, in which another writer is always faster
     When transact is called with 4 attempts
     Then ContentionError is raised, which names the transaction
     And its function was called 4 times, and nothing was written
@@ -191,7 +191,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
       | an async function           |
       | a generator-based coroutine |
 
-  Scenario: A transaction that has ended takes nothing more
+  Scenario: A transaction that has ended refuses further calls
     Given a shared state
     When a transaction has ended
     Then get, set and delete of it raise UsageError
@@ -200,7 +200,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     Given a shared state
     Then a transaction has no public methods but get, set and delete
 
-  Scenario Outline: What <call> returns is for one block
+  Scenario Outline: <call> returns a single-use context manager
     Given a shared state
     When the block of state.<call> is entered a second time
     Then UsageError is raised, which names <call>
@@ -218,20 +218,20 @@ Feature: Values that agents share are never lost, never stale, and always JSON
 
   # -- time ----------------------------------------------------------------------------------------
 
-  Scenario Outline: Of a time to live that no longer holds nothing is kept: <afterwards>
+  Scenario Outline: Nothing is kept of a time to live that no longer applies: <afterwards>
     When 1000 keys in memory are written for an hour, and then <afterwards>
     Then <which> are there, and nothing is kept of when they would have been gone
 
     Examples:
       | afterwards   | which        |
-      | for ever     | all of them  |
+      | forever      | all of them  |
       | for a second | none of them |
 
-  Scenario: Of leases that have ended nothing is kept
+  Scenario: Nothing is kept of leases that have ended
     When 1000 items in memory are claimed, all at once, and then completed
     Then nothing is kept of when their leases would have ended, or been renewed
 
-  Scenario: Of a hundred that set_if_not_exists one succeeds, and again one after 60 seconds
+  Scenario: Of a hundred calls of set_if_not_exists one succeeds, and again one after 60 seconds
     Given a shared state
     When a hundred agents set a key if it does not exist, all at once
     Then one of them set it
@@ -244,20 +244,20 @@ Feature: Values that agents share are never lost, never stale, and always JSON
 
   # -- watching ------------------------------------------------------------------------------------
 
-  Scenario: Who watches a key gets its value at once, then each newer one, without waiting
+  Scenario: An observer of a key gets its value at once, then each newer one, without waiting
     Given a shared state
-    When somebody watches a key that is 1, and it is set to 2, deleted, and set to 3
+    When an observer watches a key that is 1, and it is set to 2, deleted, and set to 3
     Then the values 1, 2, 3 were seen, with growing versions, in no time
 
-  Scenario: What others write is seen after the interval
+  Scenario: Writes by other processes are seen after the interval
     Given a shared state
-    When somebody watches a key every 0.5 seconds that another process sets
+    When an observer watches a key every 0.5 seconds that another process sets
     Then it was seen within 0.5 seconds, and never twice
 
   Scenario Outline: <Who disposes> of a watched key ends the watching
     Given a shared state
     When a watched key is disposed of <by whom>
-    Then nothing was seen after that, and nobody watches
+    Then nothing was seen after that, and no observer is left
 
     Examples:
       | Who disposes           | by whom                |
@@ -279,19 +279,19 @@ Feature: Values that agents share are never lost, never stale, and always JSON
       | the loop is stopped   | LoopUnavailableError  |
       | it was closed already | StateClosedError      |
 
-  Scenario: Disposing after the loop was closed is no harm
+  Scenario: Disposing after the loop was closed is harmless
     Given a shared state on a loop of its own
     When a key is watched, the loop is closed, and the watching disposed of
     Then nothing is raised, and nothing was seen after that
 
-  Scenario: An observer that raises is reported to the loop, and does no other harm
+  Scenario: An observer that raises is reported to the loop, and affects nothing else
     Given a shared state
     When a key is watched by an observer that raises
     Then the loop's handler was told, and the state goes on
 
   # -- refused before anything is sent -------------------------------------------------------------
 
-  Scenario Outline: <a value> is no JSON value, and is refused before it is sent
+  Scenario Outline: <a value> is not a JSON value, and is refused before it is sent
     Given a shared state
     When <a value> is to be stored there
     Then InvalidTypeError is raised by every method, and the server was not asked
@@ -353,14 +353,14 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     Then that call <ends>
 
     Examples:
-      | as far as it is safe          | calls | and                           | call              | ends                                |
-      | if it had no effect           | 5     | which have no effect          | increment_counter | has counted once                    |
-      | if it can be repeated         | 5     | of which nobody knows         | get               | has returned                        |
-      | if it can be repeated         | 3     | which take effect             | add_tasks         | has added once                      |
-      | not if it may have an effect  | 1     | of which nobody knows         | increment_counter | raises StateUnavailableError        |
-      | not if it may have an effect  | 1     | which take effect             | increment_counter | raises StateUnavailableError        |
-      | and not for ever              | 99    | which have no effect          | increment_counter | raises it after 2 to 3 seconds      |
-      | and not for ever              | 99    | of which nobody knows         | get               | raises it after 2 to 3 seconds      |
+      | as far as it is safe         | calls | and                     | call              | ends                           |
+      | if it had no effect          | 5     | which have no effect    | increment_counter | has counted once               |
+      | if it can be repeated        | 5     | whose effect is unknown | get               | has returned                   |
+      | if it can be repeated        | 3     | which take effect       | add_tasks         | has added once                 |
+      | not if it may have an effect | 1     | whose effect is unknown | increment_counter | raises StateUnavailableError   |
+      | not if it may have an effect | 1     | which take effect       | increment_counter | raises StateUnavailableError   |
+      | and not forever              | 99    | which have no effect    | increment_counter | raises it after 2 to 3 seconds |
+      | and not forever              | 99    | whose effect is unknown | get               | raises it after 2 to 3 seconds |
 
   Scenario Outline: A call is in doubt exactly if any of its attempts is: <attempts>
     Given a shared state whose server is away for 99 calls, <the first>
@@ -368,17 +368,17 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     Then it raises StateUnavailableError, whose in_doubt is <in doubt>
 
     Examples:
-      | attempts                          | the first                       | in doubt |
-      | the first has taken effect        | of which the first takes effect | True     |
-      | the first may have taken effect   | of whose first nobody knows     | True     |
-      | none can have                     | which have no effect            | False    |
+      | attempts                        | the first                            | in doubt |
+      | the first has taken effect      | of which the first takes effect      | True     |
+      | the first may have taken effect | of whose first the effect is unknown | True     |
+      | none can have                   | which have no effect                 | False    |
 
-  Scenario: A state that is closed says so, as often as it is asked
+  Scenario: Every call on a closed state raises StateClosedError
     Given a shared state that was closed
     Then every method of it raises StateClosedError
     And closing it again is no harm
 
-  Scenario: Closing waits for calls that are on their way, and refuses new ones
+  Scenario: Closing waits for calls in flight, and refuses new ones
     Given a shared state with a call on its way
     When the state is closed
     Then the call has returned before the server was let go of
@@ -397,7 +397,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
 
   # -- what is gone --------------------------------------------------------------------------------
 
-  Scenario: In memory nothing is kept for ever of keys, locks and queues that are gone
+  Scenario: In memory nothing is kept forever of keys, locks and queues that are gone
     Given memory with a clock of its own
     When a key is written under a token and deleted, another one expires, a lock's holder dies, and a queue is emptied
     Then late writers are refused for a week

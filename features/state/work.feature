@@ -1,4 +1,4 @@
-Feature: Work is added once, claimed by one at a time, and completed exactly once
+Feature: Work is added once, claimed by one worker at a time, and completed exactly once
 
   Time is virtual: the clock of the server and of every process is one, and none of it is spent.
 
@@ -14,7 +14,7 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | a queue           |
 
     @tdd_expected_fail
-    Examples: today's way: two agents claim the same item
+    Examples: naive: two agents claim the same item
       | a way of claiming |
       | a list            |
 
@@ -28,7 +28,7 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | A queue         | a queue         |
 
     @tdd_expected_fail
-    Examples: today's way: the list is written back as it was read, and more
+    Examples: naive: the list is written back as it was read, and more
       | A way of adding | a way of adding |
       | A shared list   | a shared list   |
 
@@ -44,11 +44,11 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | a queue |
 
     @tdd_expected_fail
-    Examples: today's way: LPOP takes the item with the worker
+    Examples: naive: LPOP takes the item with the worker
       | a queue                |
       | a list that is popped  |
 
-  Scenario Outline: <A queue> has one result of an item that a slow and a quick worker have worked on
+  Scenario Outline: <A queue> has one result of an item that a slow and a quick worker have processed
     Given an item in <a queue>
     When its worker stands still past its lease, another one works on it, and both complete it
     Then there is one result, that of the second, and the first was told
@@ -57,16 +57,16 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | A queue | a queue |
 
     @tdd_expected_fail
-    Examples: today's way: whoever comes is believed
+    Examples: naive: any worker's result is accepted
       | A queue              | a queue              |
       | A queue with a timer | a queue with a timer |
 
   Scenario: A claim is kept for as long as it is open, however short its lease
     Given an item in a queue
     When a worker with a lease of 3 seconds works on it for 100 seconds
-    Then nobody else could have it, and it was complete in its first attempt
+    Then no other caller could have it, and it was complete in its first attempt
 
-  Scenario: A claim that was dropped without an end is renewed no more
+  Scenario: A claim that was dropped without being ended is no longer renewed
     Given an item in a queue
     When a worker with a lease of 3 seconds forgets its claim
     Then another one gets it, 30 seconds later at most
@@ -74,9 +74,9 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
   Scenario: A claim may be given a longer lease
     Given an item in a queue
     When a worker with a lease of 3 seconds extends it to 60, and stands still for 50
-    Then nobody else could have it, and it was complete in its first attempt
+    Then no other caller could have it, and it was complete in its first attempt
 
-  Scenario Outline: Who has lost an item is told by <method>, and by every method after that
+  Scenario Outline: After a claim is lost, <method> raises, and so does every later method
     Given an item in a queue
     When a worker has lost it to another one, and calls <method>
     Then LeaseLostError is raised, and by the next call again
@@ -89,7 +89,7 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | release  |
       | extend   |
 
-  Scenario Outline: An exception that cannot say what it is fails its attempt like any other, <where>
+  Scenario Outline: An exception whose str() raises fails its attempt like any other, <where>
     Given an item in a queue
     When its only attempt fails <where> with an exception whose __str__ raises RuntimeError
     Then the exception is what came out, and the item is a dead letter that names it and says so
@@ -99,22 +99,22 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | in its block     |
       | as it says so    |
 
-  Scenario: Who was slow, but has lost nothing to anybody, completes it all the same
+  Scenario: A slow worker whose item was not claimed again completes it all the same
     Given an item in a queue
     When its worker stands still past its lease, and completes it
-    Then there is one result, and nobody was told anything
+    Then there is one result, and no error was raised
 
   Scenario: While the server is away a claim stays open, and can be completed when it is back
     Given an item in a queue
     When the server goes, and its worker completes it in vain, and again 10 seconds later
-    Then there is one result, and nobody was told anything
+    Then there is one result, and no error was raised
 
-  Scenario: A claim that outlives its state is refused, and beats no more
+  Scenario: A claim that outlives its state is refused, and its heartbeat ends
     Given an item in a queue
     When its worker completes it after its state was closed
     Then it is told StateClosedError, and another one gets it, 30 seconds later at most
 
-  Scenario: A claim that cannot be completed while its state is closed beats no more
+  Scenario: The heartbeat of a claim that cannot be completed while its state is closed ends
     Given an item in a queue
     When the server goes while its worker completes it, and the state is closed meanwhile
     Then it is told StateUnavailableError, and another one gets it, 30 seconds later at most
@@ -122,12 +122,12 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
   Scenario: A claim is ended on the loop of its state
     Given an item in a queue
     When its worker completes it on another loop
-    Then it is told WrongThreadError, and nobody else gets it before it is complete
+    Then it is told WrongThreadError, and no other worker gets it before it is complete
 
   Scenario: Extending a claim while it is completed does no harm
     Given an item in a queue
     When one task extends its claim, and another one completes it meanwhile
-    Then there is one result, and nobody was told anything
+    Then there is one result, and no error was raised
 
   Scenario: A renewal that takes long is not joined by another one
     Given an item in a queue
@@ -139,19 +139,19 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
     When its completion is cancelled while a renewal ends, which takes 1 second
     Then the claim is open, was renewed again in time, and can be completed
 
-  Scenario: What is given back for who is cancelled goes at once to who waits for it here
+  Scenario: An item given back by a cancelled claim goes at once to a worker that waits in this process
     Given an item in a queue
     When a task is cancelled while the server gives it the item, and another one waits for an item
     Then the other one has it, in attempt 1, as soon as it was given back
 
-  Scenario: What was claimed for who is cancelled is given back though the server is gone for a while
+  Scenario: An item claimed for a cancelled call is given back though the server is gone for a while
     Given an item in a queue
     When a task is cancelled while the server gives it the item, and then is gone for a while
     Then the item waits again, in attempt 1
 
   # -- attempts ------------------------------------------------------------------------------------
 
-  Scenario: What fails is tried again when it is due, until its attempts are used up
+  Scenario: A failed item is retried when it is due, until its attempts are used up
     Given an item in a queue, with 3 attempts
     When each attempt fails with an error, and asks for a retry in 5 seconds
     Then there were 3 attempts, 5 seconds apart
@@ -159,7 +159,7 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
     When the dead letters are put back
     Then it is attempt 1 again
 
-  Scenario: What cannot succeed need not be tried again
+  Scenario: An item can be failed for good
     Given an item in a queue, with 3 attempts
     When its first attempt fails for good
     Then it is a dead letter, after 1 attempt
@@ -182,7 +182,7 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | leaves it     | has released it           | waits for its attempt 1             |
       | leaves it     | has completed it          | is complete                         |
 
-  Scenario Outline: An error in the block goes on, and notes that the claim could not be ended, <as>
+  Scenario Outline: An error in the block propagates, with a note that the claim could not be ended, <as>
     Given an item in a queue
     When a block around its claim raises an error, <as>
     Then the error is raised, with a note about the claim
@@ -192,7 +192,7 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | after the item was lost         |
       | which the server does not take  |
 
-  Scenario: Of two tasks that end a claim at once, one does, and the other is told
+  Scenario: Of two tasks that end a claim at once, one succeeds, and the other gets an error
     Given an item in a queue
     When two tasks complete the same claim at once
     Then one of them gets UsageError, and the item is complete
@@ -209,12 +209,12 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
 
   # -- order, waiting ------------------------------------------------------------------------------
 
-  Scenario: Priorities, not-before times and threads decide what comes next
+  Scenario: Priorities, due times and threads decide what is claimed next
     Given a queue with items of all kinds
     When a worker takes what it can get, second by second
     Then the items came in this order: urgent, first, a1, second, a2, late
 
-  Scenario Outline: Who waits for an item gets it <when> it is <there>
+  Scenario Outline: A waiting worker gets an item <when> it is <there>
     Given an empty queue
     When a worker waits 20 seconds, and 10 seconds later an item <comes>
     Then it was claimed <when> it is there
@@ -226,25 +226,25 @@ Feature: Work is added once, claimed by one at a time, and completed exactly onc
       | within 0.3 seconds  | due                 | that was delayed falls due      |
       | at once             | put back here       | is put back by the same process |
 
-  Scenario: Who waits for an item that does not come gets None
+  Scenario: A worker that waits in vain for an item gets None
     Given an empty queue
     When a worker waits 20 seconds
     Then it got None after 20 seconds
 
-  Scenario: Who waits for an item is told when the state is closed
+  Scenario: Waiting for an item raises when the state is closed
     Given an empty queue
-    When a worker waits for ever, and the state is closed
-    Then the worker gets StateClosedError at once
+    When a worker waits forever, and the state is closed
+    Then StateClosedError is raised at once
 
   # -- what is known -------------------------------------------------------------------------------
 
-  Scenario: Stats, results and claims tell what is going on
+  Scenario: Statistics, results and claims show the state of a queue
     Given a queue with items in every state
     Then its stats, its results and a claim tell so
 
-  Scenario Outline: However much there is to <do>, others of the loop have their turn meanwhile
+  Scenario Outline: However much there is to <do>, other tasks of the loop get their turns meanwhile
     Given a queue with 1,200 dead tasks and 1,200 completed ones
-    When somebody counts the turns that he has while state.<call> is carried out
+    When a task counts its turns while state.<call> is carried out
     Then he has had 2 at least
 
     Examples:

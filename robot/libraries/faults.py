@@ -61,7 +61,7 @@ class Told:
 class Pipe:
     """The reading end of a named pipe. Confined to one thread.
 
-    Open for writing too, so that it does not end when for once nobody else has it open.
+    Open for writing too, so that it does not end when no other process has it open.
     """
 
     def __init__(self, path: str) -> None:

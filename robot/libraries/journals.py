@@ -54,7 +54,7 @@ class journals:
         done = subprocess.run(
             [sys.executable, "-m", "rxlanggraph", "status", journal, "--json"],
             cwd=folder,
-            env=_environment(),
+            env=_environment(measured=False),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

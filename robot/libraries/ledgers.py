@@ -87,7 +87,7 @@ async def _account(state: State, items: int, told: Told) -> dict[str, Any]:
     }
 
 
-def effects_of_todays_ways(store: Store, items: int) -> dict[str, dict[str, int]]:
+def effects_of_naive_ways(store: Store, items: int) -> dict[str, dict[str, int]]:
     """Return how many items of each list have no effect in the end, and how many have several."""
 
     async def count(state: State) -> dict[str, dict[str, int]]:

@@ -49,7 +49,7 @@ class Stream:
         self._reader.start()
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError):  # EIO: a terminal that nobody has open any more
+        with contextlib.suppress(OSError):  # EIO: a terminal that is closed
             while part := os.read(self._descriptor, 65536):
                 with self._changed:
                     self._data += part
@@ -85,7 +85,7 @@ class Stream:
     def wait_for_end(self, deadline: float) -> None:
         self._reader.join(max(0.0, deadline - monotonic()))
         if self._reader.is_alive():
-            raise AssertionError("it has ended, but somebody still holds its output open")
+            raise AssertionError("it has ended, but another process still holds its output open")
 
 
 class Running:
@@ -155,17 +155,24 @@ class processes:
     ) -> Running:
         """Start one of the small programs beside these suites.
 
-        With ``measured=False`` without coverage, which slows down what works hard.
+        With ``measured=False`` without coverage, which slows down imports, and what works hard.
         """
         line = [sys.executable, str(PROGRAMS / name), *arguments]
         return self._start(line, reads=reads, measured=measured)
 
-    def start_command(self, *arguments: str, reads: bool = True, cwd: str | None = None) -> Running:
+    def start_command(
+        self,
+        *arguments: str,
+        reads: bool = True,
+        cwd: str | None = None,
+        measured: bool = True,
+    ) -> Running:
         """Start ``rxlanggraph`` with a pipe as its standard input, which stays open.
 
-        With ``reads=False`` its standard output is not read until the test says so.
+        With ``reads=False`` its standard output is not read until the test says so; with
+        ``measured=False`` it is without coverage.
         """
-        return self._start([*_command(), *arguments], reads=reads, cwd=cwd)
+        return self._start([*_command(), *arguments], reads=reads, cwd=cwd, measured=measured)
 
     def start_on_a_terminal(self, *arguments: str) -> Running:
         """Start ``rxlanggraph`` with a terminal of its own as standard input and error."""

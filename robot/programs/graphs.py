@@ -77,7 +77,7 @@ async def gated(content: Any) -> Any:
     loop = asyncio.get_running_loop()
     opened = asyncio.Event()
     gate = os.open("gate", os.O_RDONLY | os.O_NONBLOCK)
-    loop.add_reader(gate, opened.set)  # nobody reads: once open, it is so for all
+    loop.add_reader(gate, opened.set)  # it is not read: once open, it is so for all
     try:
         await opened.wait()
     finally:
@@ -93,7 +93,7 @@ async def endless(content: Any) -> Any:
 
 
 def stuck(content: Any) -> Any:
-    """Nothing, ever, in a thread that nobody can cancel."""
+    """Nothing, ever, in a thread that cannot be cancelled."""
     starts_on(content)
     threading.Event().wait()
 

@@ -92,7 +92,7 @@ def stuck_closed() -> None:
 
 
 def own_cleanup() -> None:
-    """A run whose own clean-up matters: it must be done before the process is gone."""
+    """A run whose own cleanup matters: it must be done before the process is gone."""
     begun = threading.Event()
 
     async def careful(_: object) -> None:

@@ -29,7 +29,7 @@ def threads_left() -> list[str]:
 
 
 class Meter:
-    """How many nodes have begun and not ended, their own clean-up included. Any thread."""
+    """How many nodes have begun and not ended, their own cleanup included. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -57,7 +57,7 @@ class Obedient(BaseAgent):
             say(f"{self.name} begins {told}")
             return await getattr(self, f"do_{task}")(words)
         except asyncio.CancelledError:
-            for _ in range(20):  # a clean-up of its own, which takes some turns of the loop
+            for _ in range(20):  # a cleanup of its own, which takes some turns of the loop
                 await asyncio.sleep(0)
             say(f"{self.name} gives up {told}")
             raise
@@ -77,13 +77,13 @@ class Obedient(BaseAgent):
         await asyncio.Event().wait()
 
     async def do_persist(self, _: str) -> None:
-        """Go on for ever, whoever cancels it."""
+        """Go on forever, ignoring cancellation."""
         while True:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
 
     async def do_block(self, _: str) -> None:
-        """Block the loop for ever."""
+        """Block the loop forever."""
         while True:
             time.sleep(3600)  # noqa: ASYNC251 # as an agent does that knows no better
 

@@ -1,4 +1,4 @@
-"""The control of state_worker.py: work on two lists in today's ways, and tell of each step.
+"""The control of state_worker.py: work on two lists in naive ways, and tell of each step.
 
 Usage: state_naively.py URL PIPE
 

@@ -32,7 +32,7 @@ class Worker:
         self._begin_tally()
 
     def _begin_tally(self) -> None:
-        """Count from 0 under a new name, which nobody else writes."""
+        """Count from 0 under a new name, which no other process writes."""
         self._name = uuid4().hex
         self._entered = 0
 
@@ -85,7 +85,7 @@ class Worker:
 async def _take_time(claim: Claim) -> None:
     """Work for a lease, which heartbeats have to prolong, on what was claimed before.
 
-    So whoever had it, and was paused, comes back while somebody else has it.
+    So the paused holder comes back while another one has it.
     """
     if claim.attempt > 1:
         await asyncio.sleep(LEASE)

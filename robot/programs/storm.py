@@ -44,7 +44,7 @@ def drained() -> dict[str, Any]:
 
 
 def cleaned_up() -> dict[str, Any]:
-    """The clean-up comes while all threads go on submitting."""
+    """The cleanup comes while all threads go on submitting."""
     graph = build()
     futures: list[Future[Any]] = []
     before: list[Future[Any]] = []

@@ -13,7 +13,7 @@ class Teller:
     What was written is heard, whatever becomes of the process.
 
     Args:
-        path: Of a named pipe that somebody reads. When nobody does so any more, the next line ends
+        path: Of a named pipe that is read. Once it is no longer read, the next line ends
             the process.
     """
 

@@ -1,18 +1,18 @@
-"""rxlanggraph: streams of messages through LangGraph graphs, with nothing lost on the way.
+"""rxlanggraph: streams of messages through LangGraph graphs, without losing any.
 
 A map of the layers; each imports only from those above it.
 
-    errors, messages     what can go wrong; what flows in and out
-    validation           what arguments must be
-    concurrency          futures, threads, tasks and loops, about no message
+    errors, messages     exceptions; the items of streams
+    validation           argument checks
+    concurrency          futures, threads, tasks and loops, independent of messages
     rx                   Rx grammar under threads
-    actor                a state that is not shared: one writer, and messages to it
+    actor                StateActor: one writer, and commands to it
     state                values, locks and work that agents share, on a server or in memory
-    registry             who is in flight: open, closing, closed
+    registry             the tasks in flight: open, closing, closed
     bridge               one message on its way from a thread to the loop and back
-    agent                an actor: its state, its memory, its output, one run at a time
+    agent                agents: state, memory and output, one run at a time
     cli                  the command, thin over the bridge
-    testing              what you need to test pipelines of your own
+    testing              helpers for tests of your own pipelines
 """
 
 from rxlanggraph.bridge.bridge import RxPyLangGraphBridge

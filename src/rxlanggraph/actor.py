@@ -19,12 +19,13 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
-from types import MappingProxyType, TracebackType
-from typing import Any, Generic, Self, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from rxlanggraph.concurrency.closing import AsyncClosingContext, ClosingContext
 from rxlanggraph.concurrency.forking import announce, fork_safe_rlock, wrong_process
 from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.errors import (
@@ -42,7 +43,7 @@ _S = TypeVar("_S")
 _C = TypeVar("_C")
 
 
-class StateActor(Generic[_S, _C]):
+class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
     """A state with one writer: commands come from any thread or loop, and are applied in order.
 
     The thread of the actor, a daemon, starts with the first command or subscription and ends with
@@ -54,7 +55,7 @@ class StateActor(Generic[_S, _C]):
             use frozen dataclasses and bytes instead of plain ones and bytearrays.
         reducer: Takes the state and a command, and returns the next state; a plain function without
             side effects, neither async nor a generator. It sees the same frozen state as observers.
-        name: Name of the thread, for people.
+        name: Name of the thread.
 
     Raises:
         InvalidTypeError: ``reducer`` is not a plain function, or ``initial`` contains itself.
@@ -73,7 +74,7 @@ class StateActor(Generic[_S, _C]):
         # Empty while there is a thread. Popped by the call that starts it: a single step, which no
         # signal handler can interrupt; otherwise the handler would start a second thread.
         self._to_start = [self._actor_thread.run]
-        # A finalizer, so that the thread of a collected actor does not wait for ever.
+        # A finalizer, so that the thread of a collected actor does not wait forever.
         weakref.finalize(self, self._actor_thread.inbox.put, None).atexit = False
         announce(self)
 
@@ -132,7 +133,7 @@ class StateActor(Generic[_S, _C]):
         the future has the error. Cancelling the future before the command is applied withdraws the
         command.
 
-        On the actor's own thread (in a reducer, in an observer) the wait would last for ever: the
+        On the actor's own thread (in a reducer, in an observer) the wait would last forever: the
         future's own methods raise BlockingCallError there. Functions outside of it, such as
         ``concurrent.futures.wait``, cannot detect this.
 
@@ -205,32 +206,6 @@ class StateActor(Generic[_S, _C]):
             if not self._closed:
                 self._closed = True
                 self._actor_thread.inbox.put(None)
-
-    def __enter__(self) -> Self:
-        """Return the actor itself."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """`close`."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        """Return the actor itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """`aclose`."""
-        await self.aclose()
 
 
 def _check_reducer(reducer: object) -> None:

@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose.
+"""Every error that this package raises on purpose.
 
     RxLangGraphError
     ├── UsageError                          the call is wrong; change the code
@@ -14,13 +14,13 @@
     ├── LoopUnavailableError                (RuntimeError) broken elsewhere: no loop runs
     │   └── WrongProcessError               it runs in the process that this one was forked from
     ├── MissingExtraError                   (ImportError) not installed
-    ├── StateError                          shared state said no
-    │   ├── ContentionError                 others were faster, each time
+    ├── StateError                          shared state refused
+    │   ├── ContentionError                 the value changed at every attempt
     │   ├── LeaseLostError                  a lock or a claim is no longer yours
     │   │   └── StaleTokenError             a write under such a lock
     │   ├── LockTimeoutError                (TimeoutError) held by another owner
     │   └── StateUnavailableError           (ConnectionError) broken elsewhere: the server is gone
-    ├── AgentError                          an agent said no
+    ├── AgentError                          an agent refused
     │   ├── AgentBusyError                  (RuntimeError) one run at a time
     │   ├── AgentMessageError               an MCP message that cannot be read
     │   ├── IllegalTransitionError          (RuntimeError) not from the state that it is in
@@ -122,7 +122,7 @@ class WrongProcessError(LoopUnavailableError):
 
 
 class StateError(RxLangGraphError):
-    """A call on shared state did not do what it was asked to do."""
+    """A call on shared state failed."""
 
 
 class ContentionError(StateError):
@@ -159,7 +159,7 @@ class MissingExtraError(RxLangGraphError, ImportError):
 
 
 class AgentError(RxLangGraphError):
-    """A call on an agent, or on a part of one, did not do what it was asked to do."""
+    """A call on an agent, or on a part of one, failed."""
 
 
 class AgentBusyError(AgentError, RuntimeError):
@@ -187,7 +187,7 @@ class RunTimeoutError(RunError, TimeoutError):
 
 
 class RunCancelledError(RunError):
-    """A run was cancelled: by its caller, by clean-up, or by its own graph."""
+    """A run was cancelled: by its caller, by cleanup, or by its own graph."""
 
 
 class RunRejectedError(RunError):

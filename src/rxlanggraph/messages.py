@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal, TypeGuard, get_args
 
@@ -30,28 +29,11 @@ _ERROR_OF: dict[str, type[RunError]] = {
 }
 
 
-def _reader(field: str) -> Any:
-    return property(attrgetter(f"_{field}"))
-
-
 class StreamMessage:
     """One item of a stream: a message for a graph, or the outcome of one run.
 
     Immutable, so any thread may read it without a lock; the ``content`` is whatever you put in.
     Equality compares every field; the hash is that of the ``id``. ``replace`` makes a changed copy.
-
-    Attributes:
-        content: The input of the graph, or in a result the graph's output (None without one).
-        thread_id: The conversation it belongs to. Messages of one thread are processed one after
-            another; messages without a thread are independent.
-        metadata: Anything to carry along. It is copied and read-only from then on; a result has
-            its source's metadata.
-        id: Unique, and sortable by creation (a UUIDv7, RFC 9562).
-        source: In a result, the message that it answers; if that is a result too, without a source
-            of its own, so that results that are fed back do not keep all earlier ones alive.
-        status: How the run ended. A message that is not a result has ``"ok"``.
-        error: The exception of a run that did not succeed, otherwise None.
-        duration: Seconds that the run took, from its start, not counting its wait to start.
     """
 
     # Read-only properties over slots rather than a frozen dataclass: that writes each field through
@@ -67,14 +49,6 @@ class StreamMessage:
         "_status",
         "_thread_id",
     )
-    content: Any = _reader("content")
-    thread_id: str | None = _reader("thread_id")
-    metadata: Mapping[str, Any] = _reader("metadata")
-    id: str = _reader("id")
-    source: StreamMessage | None = _reader("source")
-    status: Status = _reader("status")
-    error: BaseException | None = _reader("error")
-    duration: float | None = _reader("duration")
 
     def __init__(
         self,
@@ -118,6 +92,54 @@ class StreamMessage:
         self._status = status
         self._error = error
         self._duration = duration
+
+    @property
+    def content(self) -> Any:
+        """The input of the graph, or in a result the graph's output (None without one)."""
+        return self._content
+
+    @property
+    def thread_id(self) -> str | None:
+        """The conversation it belongs to.
+
+        Messages of one thread are processed one after another; messages without a thread are
+        independent.
+        """
+        return self._thread_id
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Anything to carry along; a copy, and read-only. A result has its source's metadata."""
+        return self._metadata
+
+    @property
+    def id(self) -> str:
+        """Unique, and sortable by creation (a UUIDv7, RFC 9562)."""
+        return self._id
+
+    @property
+    def source(self) -> StreamMessage | None:
+        """In a result, the message that it answers.
+
+        If that is a result too, then without a source of its own, so that results that are fed back
+        do not keep all earlier ones alive.
+        """
+        return self._source
+
+    @property
+    def status(self) -> Status:
+        """How the run ended. A message that is not a result has ``"ok"``."""
+        return self._status
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception of a run that did not succeed, otherwise None."""
+        return self._error
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that the run took, from its start, not counting its wait to start."""
+        return self._duration
 
     def _fields(self) -> dict[str, Any]:
         return {slot[1:]: getattr(self, slot) for slot in self.__slots__}
@@ -209,7 +231,7 @@ def answer_to(
     answer._thread_id = source._thread_id
     answer._metadata = source._metadata
     answer._id = str(uuid7())
-    answer._source = _without_source(source)
+    answer._source = source if source._source is None else source.replace(source=None)
     answer._status = status
     answer._error = error
     answer._duration = duration

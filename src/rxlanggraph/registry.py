@@ -102,9 +102,10 @@ class RegistryStatistics:
     peak_in_flight: int
 
 
-# A table entry: (task, id, name, thread_id, admitted at). A plain tuple: making a named one takes
-# five times as long, a tenth of a future's whole life in here.
-Entry: TypeAlias = "tuple[Trackable, int, str | None, str | None, float]"
+# What is known of a task: (id, name, thread_id, admitted at). A plain tuple: making a named one
+# takes five times as long, a tenth of a future's whole life in here. Without the task itself the
+# collector has nothing to follow in it, and leaves it out.
+Entry: TypeAlias = "tuple[int, str | None, str | None, float]"
 
 
 class TaskRegistry:
@@ -159,12 +160,12 @@ class TaskRegistry:
         """Track ``task`` until it is done. Adding it again while it is tracked has no effect.
 
         Any thread for a ``concurrent.futures.Future``; an ``asyncio`` task or future only on its
-        own loop, or before that loop runs. Never blocks. During the sweep of a clean-up, the task
+        own loop, or before that loop runs. Never blocks. During the sweep of a cleanup, the task
         is admitted and cancelled at once.
 
         Args:
             task: The future or task.
-            name: For people: shown in snapshots and reports.
+            name: Shown in snapshots and reports.
             thread_id: The conversation that it works on.
 
         Raises:
@@ -191,7 +192,7 @@ class TaskRegistry:
         Any thread; never blocks.
 
         Returns:
-            False during the sweep of a clean-up: the task must be cancelled at once.
+            False during the sweep of a cleanup: the task must be cancelled at once.
 
         Raises:
             RegistryClosedError: After `close`.
@@ -203,7 +204,7 @@ class TaskRegistry:
                 return True
             # Kept in a local: a handler that adds a task between two lines takes the next id.
             self._last_id = number = self._last_id + 1
-            entries[task] = (task, number, name, thread_id, now)
+            entries[task] = (number, name, thread_id, now)
             # Checked after the insertion: a handler that closes between two lines of this section
             # is noticed here (invariants 3 and 5).
             if self._closed:
@@ -294,13 +295,12 @@ class TaskRegistry:
         """Every task in flight, in order of admission.
 
         Any thread; never blocks. The table is copied under the lock, and the infos are made from
-        the copy, outside it (4). ``list`` makes every allocation that the collector counts before
+        the copy, outside it (4). ``copy`` makes every allocation that the collector counts before
         it reads the first entry, so that no finalizer can change the table half-way (5).
         """
         with self._lock:
-            entries = list(self._entries.values())
-        now = monotonic()
-        return tuple(info_of(entry, now) for entry in entries)
+            entries = self._entries.copy()
+        return _infos_of(entries)
 
     def _tasks(self) -> list[Trackable]:
         """The futures and tasks in flight themselves. Any thread; never blocks."""
@@ -333,9 +333,8 @@ class TaskRegistry:
         with self._lock:
             # The flag before the copy: an admission by a handler in between is refused.
             self._closed = True
-            entries = list(self._entries.values())
-        now = monotonic()
-        return tuple(info_of(entry, now) for entry in entries)
+            entries = self._entries.copy()
+        return _infos_of(entries)
 
     def cancel_all(self) -> int:
         """Ask every task in flight to cancel. Cancelled is not ended: wait for them afterwards.
@@ -454,9 +453,14 @@ class TaskRegistry:
                 self._idle_waiters.remove(wake)
 
 
-def info_of(entry: Entry, now: float) -> TaskInfo:
-    """Make the info of ``entry`` at the time ``now``. Any thread; without the registry's lock."""
-    task, number, name, thread_id, since = entry
+def _infos_of(entries: dict[Trackable, Entry]) -> tuple[TaskInfo, ...]:
+    now = monotonic()
+    return tuple(info_of(task, entry, now) for task, entry in entries.items())
+
+
+def info_of(task: Trackable, entry: Entry, now: float) -> TaskInfo:
+    """Make the info of ``task`` at the time ``now``. Any thread; without the registry's lock."""
+    number, name, thread_id, since = entry
     return TaskInfo(number, name, thread_id, now - since, _state_of(task))
 
 

@@ -1,17 +1,44 @@
-"""Argument checks: one for each kind of argument, with the same wording everywhere."""
+"""Argument checks: one for each kind of argument, with the same wording everywhere.
+
+Any thread may call them; none blocks. What goes to a server has to suit every server, and its
+checks tell a wrong type (`InvalidTypeError`) from a wrong value (`InvalidArgumentError`).
+"""
 
 from __future__ import annotations
 
 import math
-from reprlib import repr as shortened
+import reprlib
+from collections.abc import Iterable
 
-from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["check_name", "check_seconds", "check_timeout", "check_whole"]
+__all__ = [
+    "check_attempts",
+    "check_duration",
+    "check_function",
+    "check_identifier",
+    "check_identifiers",
+    "check_integer",
+    "check_name",
+    "check_seconds",
+    "check_timeout",
+    "check_token",
+    "check_wait",
+    "check_whole",
+    "shortened",
+]
+
+# So that a key fits into an index of every backend, whatever its characters take in UTF-8.
+_LONGEST_IDENTIFIER = 512
+# A hundred years: every server can add it to its clock.
+_LONGEST_DURATION = 100 * 366 * 86400.0
+
+
+# -- what stays in the process ---------------------------------------------------------------------
 
 
 def check_name(argument: str, value: object) -> None:
-    """Check that ``value`` is a non-empty string. Any thread; never blocks.
+    """Check that ``value`` is a non-empty string.
 
     Raises:
         InvalidArgumentError: It is something else.
@@ -23,7 +50,7 @@ def check_name(argument: str, value: object) -> None:
 
 
 def check_whole(argument: str, value: object, *, least: int) -> None:
-    """Check that ``value`` is a whole number, at least ``least``. Any thread; never blocks.
+    """Check that ``value`` is a whole number, at least ``least``.
 
     Raises:
         InvalidArgumentError: It is something else.
@@ -35,27 +62,179 @@ def check_whole(argument: str, value: object, *, least: int) -> None:
 
 
 def check_seconds(argument: str, value: object) -> None:
-    """Check that ``value`` is a number of seconds, at least 0. Any thread; never blocks.
+    """Check that ``value`` is a number of seconds, at least 0.
 
     Raises:
         InvalidArgumentError: It is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    seconds = _number(value)
+    if seconds is None or not 0 <= seconds < math.inf:
         raise InvalidArgumentError(
             f"{argument} must be a number of seconds from 0, not {shortened(value)}"
         )
 
 
 def check_timeout(timeout: object, argument: str = "timeout") -> float:
-    """Check that ``timeout`` is a number of seconds above 0, and return it. Any thread.
+    """Check that ``timeout`` is a number of seconds above 0, and return it.
 
     ``math.inf`` is allowed: no limit.
 
     Raises:
         InvalidArgumentError: It is something else.
     """
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+    seconds = _number(timeout)
+    if seconds is None or not seconds > 0:
         raise InvalidArgumentError(
             f"{argument} must be a number of seconds above 0, not {shortened(timeout)}"
         )
-    return float(timeout)
+    return seconds
+
+
+def check_function(argument: str, value: object) -> None:
+    """Check that ``value`` is callable.
+
+    Raises:
+        InvalidTypeError: It is not.
+    """
+    if not callable(value):
+        raise InvalidTypeError(f"{argument} must be a function, not {shortened(value)}")
+
+
+# -- what goes to a server -------------------------------------------------------------------------
+
+
+def check_identifier(argument: str, value: object) -> str:
+    """Return ``value``, a key, an id, or the name of a queue, a worker or a thread, if it is valid.
+
+    Raises:
+        InvalidTypeError: It is not a string.
+        InvalidArgumentError: It is empty, too long, or has characters that not all servers accept.
+    """
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"{argument} must be a string, not {shortened(value)}")
+    if not 1 <= len(value) <= _LONGEST_IDENTIFIER:
+        raise InvalidArgumentError(
+            f"{argument} must have 1 to {_LONGEST_IDENTIFIER} characters, not {len(value)}"
+        )
+    if "\0" in value or not (value.isascii() or _encodable(value)):
+        raise InvalidArgumentError(
+            f"{argument} must be text without NUL and lone surrogates, not {shortened(value)}"
+        )
+    return value
+
+
+def check_identifiers(argument: str, values: object) -> frozenset[str]:
+    """Return ``values`` as a set, if they are a collection of valid identifiers, perhaps empty.
+
+    Raises:
+        InvalidTypeError: It is one string, or not a collection, or contains other types than
+            strings.
+        InvalidArgumentError: One of them is not a valid identifier.
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidTypeError(f"{argument} must be a list of strings, not {shortened(values)}")
+    return frozenset(check_identifier(f"each of {argument}", value) for value in values)
+
+
+def check_integer(argument: str, value: object, bits: int = 64) -> int:
+    """Return ``value`` if it is a whole number of at most so many bits, including its sign.
+
+    Raises:
+        InvalidTypeError: It is not an integer (a bool is not one).
+        InvalidArgumentError: It is too large.
+    """
+    if type(value) is not int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InvalidTypeError(f"{argument} must be an integer, not {shortened(value)}")
+        value = int(value)
+    if value.bit_length() >= bits and value != -(1 << (bits - 1)):
+        raise InvalidArgumentError(f"{argument} must fit into {bits} bits, not {shortened(value)}")
+    return value
+
+
+def check_attempts(argument: str, value: object) -> int:
+    """Return ``value`` if it is a number of attempts: 1 or more.
+
+    Raises:
+        InvalidTypeError: It is not an integer.
+        InvalidArgumentError: It is less than 1, or too large.
+    """
+    number = check_integer(argument, value, bits=32)
+    if number < 1:
+        raise InvalidArgumentError(f"{argument} must be 1 or more, not {number}")
+    return number
+
+
+def check_token(token: object) -> int | None:
+    """Return the number of a fencing token: of a lease, of a claim, or itself; None for None.
+
+    Raises:
+        InvalidTypeError: It is none of these.
+        InvalidArgumentError: It is too large.
+    """
+    return None if token is None else check_integer("token", getattr(token, "token", token))
+
+
+def check_duration(argument: str, value: object, *, zero: bool = False) -> float:
+    """Return ``value`` if it is a duration: more than 0 (or 0 with ``zero``), 100 years at most.
+
+    Raises:
+        InvalidTypeError: It is not a number.
+        InvalidArgumentError: It is out of range.
+    """
+    seconds = _number_or_type_error(argument, value)
+    if not 0 <= seconds <= _LONGEST_DURATION or (seconds == 0 and not zero):
+        least = "0 or more" if zero else "more than 0"
+        raise InvalidArgumentError(
+            f"{argument} must be {least} seconds, and less than 100 years, not {shortened(value)}"
+        )
+    return seconds
+
+
+def check_wait(value: object) -> float:
+    """Return how long to wait: 0 or more, infinity allowed.
+
+    Raises:
+        InvalidTypeError: It is not a number.
+        InvalidArgumentError: It is negative or NaN.
+    """
+    seconds = _number_or_type_error("wait", value)
+    if not seconds >= 0:
+        raise InvalidArgumentError(f"wait must be 0 or more seconds, not {shortened(value)}")
+    return seconds
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def shortened(value: object) -> str:
+    """Return a short text that shows ``value`` in an error message; its type if it has no text."""
+    try:
+        return reprlib.repr(value)
+    except Exception:  # of an integer with thousands of digits, say
+        return f"an object of type {type(value).__name__}"
+
+
+def _number(value: object) -> float | None:
+    """Return a number, infinite if it is too large for a float; None if it is something else."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _number_or_type_error(argument: str, value: object) -> float:
+    seconds = _number(value)
+    if seconds is None:
+        raise InvalidTypeError(f"{argument} must be a number of seconds, not {shortened(value)}")
+    return seconds
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

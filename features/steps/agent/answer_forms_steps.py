@@ -114,11 +114,11 @@ CALLS = {
         "",
         invalid_tool_calls=[{"name": "look", "args": '{"at":', "id": "1", "error": "cut off"}],
     ),
-    "nobody makes": AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}]),
+    "nothing executes": AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}]),
 }
 WRITTEN = {  # as OpenAI has them
     "cannot be read": {"id": "1", "function": {"name": "look", "arguments": '{"at":'}},
-    "nobody makes": {"id": "1", "function": {"name": "look", "arguments": "{}"}},
+    "nothing executes": {"id": "1", "function": {"name": "look", "arguments": "{}"}},
 }
 
 

@@ -40,8 +40,8 @@ def contents(agent: BaseAgent) -> list[Any]:
     return [message.content for message in agent.memory.get_messages()]
 
 
-@when("it is run, and somebody else adds a message meanwhile")
-def step_it_is_run_and_somebody_else_adds_a_message_meanwhile(context: Context) -> None:
+@when("it is run, and another task adds a message meanwhile")
+def step_it_is_run_and_another_task_adds_a_message_meanwhile(context: Context) -> None:
     agent = context.agent
     context.told = thread(call_from, "tasks", 1, lambda _: agent.run("request"))
     agent.log.wait_for(2)
@@ -98,8 +98,8 @@ def step_it_is_asked_request(context: Context, request: str) -> None:
     context.answer = run(context.agent.run(request))
 
 
-@when('it is run with "{request}" while somebody watches')
-def step_it_is_run_with_request_while_somebody_watches(context: Context, request: str) -> None:
+@when('it is run with "{request}" with an observer')
+def step_it_is_run_with_request_with_an_observer(context: Context, request: str) -> None:
     context.states, context.outputs = [], []
     context.agent.state_changes.subscribe(context.states.append)
     context.agent.outputs.subscribe(context.outputs.append)
@@ -192,7 +192,9 @@ def step_an_agent_is_made_with_what(context: Context, what: str) -> None:
         context.error = error
 
 
-@then('the agent is refused with {error:w}: "{text}"')
-def step_the_agent_is_refused_with_error_text(context: Context, error: str, text: str) -> None:
+@then('the {what:w} is refused with {error:w}: "{text}"')
+def step_the_what_is_refused_with_error_text(
+    context: Context, what: str, error: str, text: str
+) -> None:
     assert type(context.error).__name__ == error, repr(context.error)
     assert text in str(context.error), context.error

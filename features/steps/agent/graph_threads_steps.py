@@ -179,7 +179,7 @@ def it_is_cancelled_while_its_answer_waits(context: Context) -> None:
 
     async def fill(asked: Asked) -> None:
         queue: OutputQueue[Any] = asked.agents[-1].output_queue
-        asked.reader = queue.stream()  # as long as somebody reads, what is left is kept
+        asked.reader = queue.stream()  # while there is a reader, unread items are kept
         queue.put_nowait("left")
 
     context.doings += [use_tool, fill, cancel_at_the_end]

@@ -78,8 +78,8 @@ def step_a_thread_is_sent_count_requests_each_to_another_agent(
     run(main())
 
 
-@when("somebody has {change}, and the thread is sent another request")
-def step_somebody_has_change_and_the_thread_is_sent_another_request(
+@when("other code has {change}, and the thread is sent another request")
+def step_other_code_has_change_and_the_thread_is_sent_another(
     context: Context, change: str
 ) -> None:
     (agent,) = context.talking.agents

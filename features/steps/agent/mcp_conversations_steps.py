@@ -197,12 +197,6 @@ def other_user_asks(context: Context, text: str) -> None:
     talk(context, "over HTTP", asking)
 
 
-@then('the call fails with "{text}"')
-def call_fails(context: Context, text: str) -> None:
-    assert context.result.is_error, context.result
-    assert text in text_in(context.result), context.result
-
-
 # -- bounded and retired ---------------------------------------------------------------------------
 
 
@@ -312,7 +306,8 @@ def is_quiet(context: Context, seconds: int) -> None:
 @then("there is no such conversation any more")
 def is_gone(context: Context) -> None:
     assert text_in(context.kept) == "tea, milk", context.kept
-    call_fails(context, "there is no such conversation")
+    assert context.result.is_error, context.result
+    assert "there is no such conversation" in text_in(context.result), context.result
     assert not context.conversations
 
 

@@ -101,7 +101,7 @@ def server_listens(context: Context, address: str) -> None:
 
 @given("serve_http allows the hosts {hosts}")
 def server_allows_hosts(context: Context, hosts: str) -> None:
-    served(context, host="0.0.0.0", allowed_hosts=[] if hosts == "nobody" else hosts.split(", "))
+    served(context, host="0.0.0.0", allowed_hosts=[] if hosts == "no host" else hosts.split(", "))
 
 
 @given("serve_http allows no origins by name")

@@ -166,8 +166,8 @@ def step_the_tool_answers_answer(context: Context, answer: str) -> None:
     assert ANSWERS[answer](text_in(context.result)), context.result
 
 
-@then('the tool fails with "{text}"')
-def step_the_tool_fails_with_text(context: Context, text: str) -> None:
+@then('the call fails with "{text}"')
+def step_the_call_fails_with_text(context: Context, text: str) -> None:
     assert context.result.is_error, context.result
     assert text in text_in(context.result), context.result
 
@@ -266,8 +266,8 @@ def step_the_client_cancels_a_call_once_its_run_is_on(context: Context) -> None:
     talk(context, cancelling)
 
 
-@then("the run was cancelled once, and its clean-up came to its end")
-def step_the_run_was_cancelled_once_and_its_clean_up_came_to_its(context: Context) -> None:
+@then("the run was cancelled once, and its cleanup came to its end")
+def step_the_run_was_cancelled_once_and_its_cleanup_came_to_its_end(context: Context) -> None:
     work = context.result
     assert (work.cancelled, work.cleaned_up) == (1, 1), vars(work)
     assert work.told == ["begin hang", "end hang", "begin hello", "end hello"], work.told
@@ -345,8 +345,8 @@ def step_serving_is_called_on_a_loop(context: Context, serving: str) -> None:
     asyncio.run(main())
 
 
-@when("serve_http is called with the port of somebody else")
-def step_serve_http_is_called_with_the_port_of_somebody_else(context: Context) -> None:
+@when("serve_http is called with a port that is in use")
+def step_serve_http_is_called_with_a_port_that_is_in_use(context: Context) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         noting(context, lambda: mcp_module.serve_http(BaseAgent("plain"), port=port))
@@ -398,8 +398,3 @@ def run_in_a_new_interpreter(context: Context, code: str) -> None:
         timeout=60,
         check=False,
     )
-
-
-@then("that import succeeds")
-def step_that_import_succeeds(context: Context) -> None:
-    assert context.done.returncode == 0, context.done.stderr

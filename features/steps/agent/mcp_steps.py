@@ -144,7 +144,7 @@ def step_another_baseagent_is_sent_message(context: Context, message: str) -> No
 def step_the_sender_has_a_runtimeouterror_after_seconds_virtual(
     context: Context, seconds: int
 ) -> None:
-    (name,) = context.got or ["nobody has an answer after an hour"]
+    (name,) = context.got or ["no caller has an answer after an hour"]
     check_got(context, name, errors.RunTimeoutError, seconds)
 
 

@@ -200,7 +200,7 @@ async def an_earlier_end(queue: OutputQueue[Any]) -> None:
 STATES: dict[str, Callable[[OutputQueue[Any]], Coroutine[Any, Any, None]]] = {
     "one item left": one_left,
     "one item left, another got": one_left_another_got,
-    "nothing left, and nobody has met the end": nobody,
+    "nothing left, and no consumer has met the end": nobody,
     "nothing left, and a stream was closed as it waited": a_closed_stream,
     "nothing left, and a broadcast has met the end": a_broadcast,
     "nothing left, and a getter has met the end": a_getter,

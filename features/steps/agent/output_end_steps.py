@@ -327,7 +327,7 @@ def step_getters_are_cancelled_after_0_to_most_turns_each_with_an(
 @then("all items were got, each once, or are there")
 def step_all_items_were_got_each_once_or_are_there(context: Context) -> None:
     got = list(context.rest)
-    assert got, "nobody got anything: the scenario shows nothing"
+    assert got, "no consumer got anything: the scenario shows nothing"
     with suppress(asyncio.QueueEmpty):
         while True:
             got.append(context.queue.get_nowait())
@@ -416,8 +416,8 @@ def step_a_loop_is_closed_on_which_one_waits_for_an_item_and(context: Context) -
     context.add_cleanup(forget)
 
 
-@then("what is put is got by somebody else, and whoever puts has room")
-def step_what_is_put_is_got_by_somebody_else_and_whoever_puts_has(context: Context) -> None:
+@then("another consumer gets the item that is put, and putters have room")
+def step_another_consumer_gets_the_item_that_is_put_and_putters_have(context: Context) -> None:
     async def main() -> None:
         somebody = await waiting(context.queue.get())
         context.queue.put_nowait("item")

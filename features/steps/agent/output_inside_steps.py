@@ -84,8 +84,8 @@ def step_a_way_comes_in_at_each_place_of_inside_and_uses_the_output(
     )
 
 
-@then("each time every item was got once, and everyone was ended")
-def step_each_time_every_item_was_got_once_and_everyone_was_ended(context: Context) -> None:
+@then("each time every item was got once, and every consumer was ended")
+def step_each_time_every_item_was_got_once_and_every_consumer_was(context: Context) -> None:
     assert context.places > 10, context.places
 
 

@@ -15,7 +15,7 @@ from support.bridge.streams import Subscriber
 from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT, in_threads, thread
 
-# -- what nobody reads -----------------------------------------------------------------------------
+# -- unread output ---------------------------------------------------------------------------------
 
 
 @when("{runs:d} runs put an item each")
@@ -67,7 +67,7 @@ def poll(context: Context) -> None:
         thread(context.queue.get_nowait).result(LIMIT)
 
 
-SOMEBODY: dict[str, Callable[[Context], object]] = {
+CONDITIONS: dict[str, Callable[[Context], object]] = {
     "a task has got one and lives": got_in_a_task(lives=True),
     "a task has got one and has ended": got_in_a_task(lives=False),
     "a stream is open, and not yet read": lambda context: context.queue.stream(),
@@ -79,12 +79,12 @@ SOMEBODY: dict[str, Callable[[Context], object]] = {
 }
 
 
-@when("a run puts 3 items while {somebody}, and the next one begins")
-def step_a_run_puts_3_items_while_somebody_and_the_next_one_begins(
-    context: Context, somebody: str
+@when("a run puts 3 items while {condition}, and the next one begins")
+def step_a_run_puts_3_items_while_condition_and_the_next_one_begins(
+    context: Context, condition: str
 ) -> None:
     queue = context.queue
-    context.somebody = SOMEBODY[somebody](context)
+    context.condition = CONDITIONS[condition](context)
     for item in range(3):
         queue.put_nowait(item)
     queue.end()

@@ -29,12 +29,12 @@ from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT
 from support.controls import output_naive
 
-# Whoever is expected is waited for until it comes: no verdict depends on how busy the machine is.
+# An expected consumer is waited for until it comes: no verdict depends on how busy the machine is.
 KINDS: dict[str, Callable[[], Any]] = {
     "an output queue": lambda: OutputQueue(fairness_timeout=LIMIT),
     "a bounded output queue": lambda: OutputQueue(2, fairness_timeout=LIMIT),
     "an asyncio.Queue": output_naive.PlainQueue,
-    "a queue that serves whoever is first": output_naive.FirstComeQueue,
+    "a queue that serves the first request": output_naive.FirstComeQueue,
     "a queue that is looked at": output_naive.CheckedQueue,
     "a queue with a flag": output_naive.FlaggedQueue,
     "a queue that hands items over": output_naive.HandingQueue,
@@ -257,7 +257,7 @@ def step_one_of_them_asks_on_and_the_other_does_not(context: Context) -> None:
 @then("it waits until 1 second after the other was served")
 def step_it_waits_until_1_second_after_the_other_was_served(context: Context) -> None:
     rounds, one = context.rounds, context.one
-    assert rounds.next() is one, "in a new round everybody has a turn"
+    assert rounds.next() is one, "in a new round every consumer has a turn"
     rounds.enqueue(one, one)
     for now in (0.0, 0.5, 0.99):
         context.now = now
@@ -267,8 +267,8 @@ def step_it_waits_until_1_second_after_the_other_was_served(context: Context) ->
     assert rounds.next() is one
 
 
-@then("from then on it waits for nobody")
-def step_from_then_on_it_waits_for_nobody(context: Context) -> None:
+@then("from then on it waits for no consumer")
+def step_from_then_on_it_waits_for_no_consumer(context: Context) -> None:
     for _ in range(5):
         context.rounds.enqueue(context.one, context.one)
         assert context.rounds.next() is context.one
@@ -289,7 +289,7 @@ def step_one_comes_back_after_first_seconds_and_then_after_no_time(
 
 
 def waits_within(rounds: RoundRobin[Any], consumer: Any, *, asks: int) -> bool:
-    """Whether it has to wait for somebody, if it asks so often."""
+    """Whether it has to wait for another consumer, if it asks so often."""
     for _ in range(asks):
         rounds.enqueue(consumer, consumer)
         if rounds.next() is None:
@@ -318,7 +318,7 @@ def step_one_asks_again_and_again_and_before_each_of_its_turns(
             rounds.enqueue(new, new)
         waited = 0
         while rounds.next() is not one:
-            context.now += 1.0  # nobody who came once comes again
+            context.now += 1.0  # no consumer comes a second time
             waited += 1
             assert waited <= 2 * count_ + 1, "it starves"
         context.waits.append(waited)

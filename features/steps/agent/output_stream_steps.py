@@ -201,8 +201,8 @@ def step_a_task_is_cancelled_that_reads_a_stream(context: Context) -> None:
     run(main())
 
 
-@then("nobody waits for the queue, and the next item is there to be taken")
-def step_nobody_waits_for_the_queue_and_the_next_item_is_there_to(context: Context) -> None:
+@then("no getter waits for the queue, and the next item is still in it")
+def step_no_getter_waits_for_the_queue_and_the_next_item_is_still_in(context: Context) -> None:
     context.queue.put_nowait("item")
     assert context.queue.get_nowait() == "item"
 

@@ -233,8 +233,8 @@ def step_the_graph_has_counted_the_requests_of_each_thread_1_2_and(context: Cont
 # -- agents that ask their pool --------------------------------------------------------------------
 
 
-@given("a pool whose agents ask each other, and wait for ever")
-def step_a_pool_whose_agents_ask_each_other_and_wait_for_ever(context: Context) -> None:
+@given("a pool whose agents ask each other, and wait forever")
+def step_a_pool_whose_agents_ask_each_other_and_wait_forever(context: Context) -> None:
     context.asked = Asked()
 
 

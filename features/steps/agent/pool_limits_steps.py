@@ -440,9 +440,3 @@ def a_pool_is_made_that_keeps_so_many_in_a_store(context: Context, count: int) -
         AgentPool(Telling, persistence=InMemoryStore(), max_memories=count)
     except Exception as error:
         context.error = error
-
-
-@then('the pool is refused with {error:w}: "{text}"')
-def the_pool_is_refused(context: Context, error: str, text: str) -> None:
-    assert type(context.error).__name__ == error, context.error
-    assert text in str(context.error)

@@ -66,7 +66,7 @@ def step_each_time_the_next_run_is_answered(context: Context) -> None:
             task = asyncio.create_task(agent.run("request"))
             await go_on(turns)
             task.cancel()
-            # At once: whoever comes finds it free as soon as the cancelled one has ended.
+            # At once: the next caller finds it free as soon as the cancelled one has ended.
             await asyncio.wait([task])
             assert await agent.run("request") is not None
 
@@ -128,8 +128,8 @@ def step_the_caller_gets_a_lookuperror(context: Context) -> None:
     assert type(context.answer) is LookupError, context.answer
 
 
-@then("the caller gets a time-out")
-def step_the_caller_gets_a_time_out(context: Context) -> None:
+@then("the caller gets a timeout")
+def step_the_caller_gets_a_timeout(context: Context) -> None:
     assert type(context.answer) is RunTimeoutError, context.answer
     assert "did not end within 0.05 s" in str(context.answer)
 

@@ -25,7 +25,7 @@ register_type(StateKind=parse_kind)
 
 
 def clock_of(times: str) -> Callable[[], float]:
-    """A clock that says each of ``times``, and the last one for ever."""
+    """A clock that says each of ``times``, and the last one forever."""
     numbers = [float(time) for time in times.split(",")]
     return itertools.chain(numbers, itertools.repeat(numbers[-1])).__next__
 
@@ -100,7 +100,7 @@ async def nest_both(machine: Any) -> list[bool]:
         asyncio.create_task(nest(machine, *order, inside))
         for order in ((RUNNING, THINKING), (THINKING, RUNNING))
     ]
-    # Nothing else is on this loop: who has not finished after so many turns waits for ever.
+    # Nothing else is on this loop: who has not finished after so many turns waits forever.
     for turn in turns():
         await turn
     finished = [task.done() for task in tasks]

@@ -99,8 +99,8 @@ def step_the_memory_has_the_turns_of_these_two_alone_and_the_log(context: Contex
     assert any("_answer" in str(warning) for warning in context.warnings), context.warnings
 
 
-@when("its caller cancels it during that clean-up")
-def step_its_caller_cancels_it_during_that_clean_up(context: Context) -> None:
+@when("its caller cancels it during that cleanup")
+def step_its_caller_cancels_it_during_that_cleanup(context: Context) -> None:
     agent = context.agent
 
     async def main() -> None:
@@ -113,8 +113,8 @@ def step_its_caller_cancels_it_during_that_clean_up(context: Context) -> None:
     run(main())
 
 
-@then("the clean-up has come to its end before the caller hears of it")
-def step_the_clean_up_has_come_to_its_end_before_the_caller_hears(context: Context) -> None:
+@then("the cleanup has come to its end before the caller hears of it")
+def step_the_cleanup_has_come_to_its_end_before_the_caller_hears_of(context: Context) -> None:
     assert isinstance(context.answer, LookupError), context.answer
     assert context.cleaned
 

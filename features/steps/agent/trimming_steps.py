@@ -60,8 +60,8 @@ def step_count_messages_of_the_user_are_added_one_by_one(context: Context, count
     watch(context, [user(n) for n in range(count)])
 
 
-@when("{count:d} calls are added that nobody answers")
-def step_count_calls_are_added_that_nobody_answers(context: Context, count: int) -> None:
+@when("{count:d} calls are added without results")
+def step_count_calls_are_added_without_results(context: Context, count: int) -> None:
     watch(context, [calling(f"c{n}", content=str(n)) for n in range(count)])
 
 

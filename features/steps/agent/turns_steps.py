@@ -106,8 +106,8 @@ def step_a_task_that_a_turn_has_left_behind_looks(context: Context) -> None:
     run(main())
 
 
-@then("it saw what everyone sees")
-def step_it_saw_what_everyone_sees(context: Context) -> None:
+@then("it saw what other code sees")
+def step_it_saw_what_other_code_sees(context: Context) -> None:
     assert context.seen == context.memory.get_messages()
     assert texts(context.seen) == ["of the turn", "of others"]
 

@@ -26,7 +26,7 @@ HELLO: Any = {"value": 7}
 def on(context: Context, where: str, coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run ``coroutine`` on the loop that ``where`` names, and return what it does."""
 
-    # No timer on the loop itself bounds it: that would wake a loop that nobody else has woken.
+    # No timer on the loop itself bounds it: that would wake a loop that nothing else has woken.
     if where != "the bridge's":
         return on_another(coroutine, debug=where == "a debugged")
     if context.lent is not None:

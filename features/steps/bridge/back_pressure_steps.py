@@ -133,7 +133,7 @@ class Turnstile:
         for _ in range(int(LIMIT / 0.001)):
             if admission._gates:
                 return len(self.sent)
-            pause.wait(0.001)  # nobody tells when a thread begins to wait
+            pause.wait(0.001)  # there is no notice when a thread begins to wait
         raise AssertionError("the source does not wait")
 
 
@@ -263,7 +263,7 @@ def interrupted_just_when(context: Context, happens: str) -> None:
 def room_for_one_again(context: Context) -> None:
     assert context.admission.acquire(a_run(), may_block=False)
     assert not context.admission.acquire(a_run(), may_block=False)
-    assert not context.admission._turned_away, "an error is kept for nobody"
+    assert not context.admission._turned_away, "an error is kept without need"
 
 
 @then("two more are let through at once")

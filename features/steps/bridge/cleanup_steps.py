@@ -74,8 +74,8 @@ def step_the_bridge_is_cleaned_up_with_seconds_s_to_wait(context: Context, secon
     context.report = context.bridge.cleanup_tasks(seconds)
 
 
-@when("it ends just as a clean-up looks where it is")
-def step_it_ends_as_a_clean_up_looks(context: Context) -> None:
+@when("it ends just as a cleanup looks where it is")
+def step_it_ends_just_as_a_cleanup_looks_where_it_is(context: Context) -> None:
     context.work.began.wait_for(1)
 
     def end_first(*arguments: Any) -> Any:
@@ -123,7 +123,7 @@ def step_the_registry_becomes_idle(context: Context) -> None:
     assert context.bridge.registry.wait_idle(3), context.bridge.registry.snapshot()
 
 
-@when("runs are on of which one completes, one fails and one is cancelled in a clean-up")
+@when("runs are on of which one completes, one fails and one is cancelled in a cleanup")
 def step_runs_are_on_of_which_one_completes_one_fails_and_one_is(context: Context) -> None:
     began, went = Log(), Gate()
 
@@ -133,7 +133,7 @@ def step_runs_are_on_of_which_one_completes_one_fails_and_one_is(context: Contex
             try:
                 await context.work.gate.wait_async()
             finally:
-                went.open()  # the others end while the clean-up waits
+                went.open()  # the others end while the cleanup waits
         await asyncio.to_thread(went.wait)
         if content == "fails":
             raise ValueError(content)
@@ -158,8 +158,8 @@ def step_runs_are_on_of_which_one_completes_one_fails_and_one_is(context: Contex
 # -- arrivals --------------------------------------------------------------------------------------
 
 
-@when("a run's own clean-up sends 10 messages to an async function")
-def step_a_runs_own_clean_up_sends_10_messages_to_an_async_function(context: Context) -> None:
+@when("a run's own cleanup sends 10 messages to an async function")
+def step_a_runs_own_cleanup_sends_10_messages_to_an_async_function(context: Context) -> None:
     context.seen = []
 
     async def run(_: object) -> None:
@@ -205,7 +205,7 @@ def step_count_threads_send_messages_without_a_pause_and_the_bridge(
     for turn in range(20):
         known = [future for batch in sent.wait_for(turn + 1) for future in batch]
         report = context.bridge.cleanup_tasks(LIMIT)
-        # In flight now is only what came after the clean-up had ended.
+        # In flight now is only what came after the cleanup had ended.
         registry = context.bridge.registry
         context.left += [future for future in known if future in registry or not future.done()]
         context.left += report.stuck
@@ -213,8 +213,8 @@ def step_count_threads_send_messages_without_a_pause_and_the_bridge(
     context.futures += [future for futures in feeding.result(LIMIT) for future in futures]
 
 
-@then("no clean-up left a run behind that was admitted before it began")
-def step_no_clean_up_left_a_run_behind_that_was_admitted_before_it(context: Context) -> None:
+@then("no cleanup left a run behind that was admitted before it began")
+def step_no_cleanup_left_a_run_behind_that_was_admitted_before_it(context: Context) -> None:
     assert context.left == [], context.left[:3]
 
 

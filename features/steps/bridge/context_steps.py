@@ -91,7 +91,7 @@ def step_each_sync_node_has_seen_the_contextvar_of_its_submitter(context: Contex
 
 
 class Belonging:
-    """What somebody has in a contextvar."""
+    """The value that a caller has in a contextvar."""
 
 
 owned: contextvars.ContextVar[Belonging] = contextvars.ContextVar("owned")
@@ -155,8 +155,8 @@ USES = {
 }
 
 
-@when("somebody with a contextvar is the first to use {thread}, and somebody else the next")
-def step_somebody_with_a_contextvar_is_the_first_to_use_thread_and(
+@when("a caller with a contextvar is the first to use {thread}, and another caller the next")
+def step_a_caller_with_a_contextvar_is_the_first_to_use_thread_and(
     context: Context, thread: str
 ) -> None:
     context.forgotten = threading.Event()

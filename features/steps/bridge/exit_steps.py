@@ -1,4 +1,4 @@
-"""Bridges that nobody closes: dropped by their program, or by its end."""
+"""Bridges that are not closed: dropped by their program, or by its end."""
 
 from __future__ import annotations
 

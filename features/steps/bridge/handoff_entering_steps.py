@@ -4,48 +4,38 @@ import subprocess
 import sys
 from pathlib import Path
 
-from behave import given, then, when
+from behave import given, register_type, then, when
 from behave.runner import Context
+from parse_type import TypeBuilder
 
 from support.bridge.bridge_inside import enter_bridge
 from support.cli.command import DEADLINE, environment
+from support.concurrency.entering import Way
+
+register_type(
+    Used=TypeBuilder.make_enum({"in use": True, "yet unused": False}),
+    WayIn=TypeBuilder.make_choice(["signal handler", "finalizer"]),
+)
 
 
-@given("a bridge that is in use")
-def step_a_bridge_that_is_in_use(context: Context) -> None:
-    context.used = True
+@given("a bridge that is {used:Used}")
+def step_a_bridge_that_is_used(context: Context, used: bool) -> None:
+    context.used = used
 
 
-@given("a bridge that is yet unused")
-def step_a_bridge_that_is_yet_unused(context: Context) -> None:
-    context.used = False
-
-
-@when("in the middle of {inside} a signal handler {does}, place by place")
-def step_in_the_middle_of_inside_a_signal_handler_does_place_by(
-    context: Context, inside: str, does: str
+@when("in the middle of {inside} a {way:WayIn} {does}, place by place")
+def step_in_the_middle_of_inside_a_way_in_does_place_by_place(
+    context: Context, inside: str, way: Way, does: str
 ) -> None:
-    context.places = enter_bridge("signal handler", does, inside, used=context.used)
-
-
-@when("in the middle of {inside} a finalizer {does}, place by place")
-def step_in_the_middle_of_inside_a_finalizer_does_place_by_place(
-    context: Context, inside: str, does: str
-) -> None:
-    context.places = enter_bridge("finalizer", does, inside, used=context.used)
-
-
-@then("each time every future was resolved, and one loop at most was made, and ended")
-def step_each_time_every_future_was_resolved_and_one_loop_at_most(context: Context) -> None:
-    assert context.places > 20, context.places
+    context.places = enter_bridge(way, does, inside, used=context.used)
 
 
 @when("a signal handler raises {exception} at each place of {inside}")
 def step_a_signal_handler_raises_at_each_place(
     context: Context, exception: str, inside: str
 ) -> None:
-    # In a process of its own, unmeasured: Python 3.12 crashes where one tracer takes over from
-    # another that has raised.
+    # In a process of its own, which coverage does not measure: Python 3.12 crashes where one tracer
+    # takes over from another that has raised.
     done = subprocess.run(
         [
             sys.executable,
@@ -56,7 +46,7 @@ def step_a_signal_handler_raises_at_each_place(
             str(context.used),
         ],
         cwd=Path(__file__).parents[2],
-        env=environment(measured=False),
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=DEADLINE,
@@ -66,6 +56,7 @@ def step_a_signal_handler_raises_at_each_place(
     context.places = int(done.stdout)
 
 
+@then("each time every future was resolved, and one loop at most was made, and ended")
 @then("each time the registry became idle, and the bridge answered the next message")
-def step_each_time_the_registry_became_idle(context: Context) -> None:
+def step_each_time_all_was_well(context: Context) -> None:
     assert context.places > 20, context.places

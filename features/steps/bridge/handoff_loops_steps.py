@@ -34,7 +34,7 @@ def listen(context: Context) -> None:
 def complaints(context: Context) -> list[str]:
     if context.leaks is None:
         context.leaks = context.check.find()
-    # The tasks of a loop that somebody stopped are up to that somebody.
+    # The tasks of a loop that other code stopped are that code's business.
     told = (str(leak) for leak in context.leaks if leak.kind != "task")
     return [leak for leak in told if "Task was destroyed" not in leak]
 
@@ -82,7 +82,7 @@ def on_own_loop_that_stops_meanwhile(context: Context) -> None:
     enter = engine.registry.enter
 
     def stop_and_enter(*run: Any) -> bool:
-        # Whoever resolves what a loop leaves behind has been here before the run is.
+        # The thread that resolves what a loop leaves behind has been here before the run is.
         loop.call_soon_threadsafe(loop.stop)
         engine.host.stopped.result(PATIENCE)
         entered: bool = enter(*run)
@@ -165,13 +165,13 @@ def step_its_future_is_resolved_even_if_only_when_that_loop_is(context: Context)
     assert context.future.done()
 
 
-@then("nobody complains")
-def step_nobody_complains(context: Context) -> None:
+@then("asyncio reports nothing")
+def step_asyncio_reports_nothing(context: Context) -> None:
     assert not complaints(context), complaints(context)
 
 
-@then("nothing is left in the registry, and nobody complains")
-def step_nothing_is_left_in_the_registry_and_nobody_complains(context: Context) -> None:
+@then("nothing is left in the registry, and asyncio reports nothing")
+def step_nothing_is_left_in_the_registry_and_asyncio_reports_nothing(context: Context) -> None:
     registry = context.bridge.registry
     assert registry.wait_idle(PATIENCE), registry.snapshot()
     context.bridge.close()

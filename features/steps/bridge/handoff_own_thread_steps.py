@@ -17,12 +17,12 @@ from support.bridge import work
 from support.concurrency.tasks import PATIENCE, forever, in_thread
 
 
-async def wait_for_ever(_content: Any) -> None:
+async def wait_forever(_content: Any) -> None:
     await forever()
 
 
 def another(bridge: RxPyLangGraphBridge) -> Any:
-    return bridge.create_future_task(wait_for_ever, "another")
+    return bridge.create_future_task(wait_forever, "another")
 
 
 async def done(bridge: RxPyLangGraphBridge) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import pickle
 import traceback
+import weakref
+from contextvars import copy_context
 from typing import Any
 
 from behave import then, when
@@ -104,6 +106,24 @@ def the_last_run_with_options(context: Context, kind: str, outcome: str, options
 @when('the last result of "{kind}" {outcome}, with errors="{errors}"')
 def the_last_result(context: Context, kind: str, outcome: str, errors: str) -> None:
     _look(context, kind, outcome, errors, "")
+
+
+@when("an async function leaves a copy of its context behind")
+def an_async_function_leaves_its_context(context: Context) -> None:
+    async def function(_: Any) -> None:
+        context.outliving = copy_context()
+
+    run = context.bridge.create_future_task(function, StreamMessage("hello"))
+    context.run = weakref.ref(run)
+    run.result(LIMIT)
+    assert context.bridge.registry.wait_idle(LIMIT)
+
+
+@then("its run is freed while that copy remains")
+def its_run_is_freed(context: Context) -> None:
+    gc.collect()  # this is about what is kept, not about when it is freed
+    assert context.outliving is not None
+    assert context.run() is None
 
 
 @when("a graph of {kind} fails without a bridge")

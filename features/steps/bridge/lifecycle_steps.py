@@ -180,7 +180,7 @@ def step_a_run_leaves_a_stream_half_read(context: Context) -> None:
     async def read(numbers: AsyncIterator[int]) -> int:
         return await anext(numbers)
 
-    context.stream = stream()  # kept: one that nobody has any more ends before
+    context.stream = stream()  # kept: one without references ends before
     context.bridge.create_future_task(read, context.stream).result(LIMIT)
     assert not context.cleaned_up
 
@@ -269,15 +269,15 @@ def step_one_of_its_runs_calls_call(context: Context, call: str) -> None:
         assert "close(0" in call or "cleanup_tasks(0" in call
 
 
-@when("somebody stops the loop")
-def step_somebody_stops_the_loop(context: Context) -> None:
+@when("other code stops the loop")
+def step_other_code_stops_the_loop(context: Context) -> None:
     context.work.began.wait_for(3)
     loop = context.bridge._engine.host.loop
     loop.call_soon_threadsafe(loop.stop)
 
 
-@when("a loop that runs for ever is adopted, given a waiting graph, and stopped")
-def step_a_loop_that_runs_for_ever_is_adopted_given_a_waiting_graph(context: Context) -> None:
+@when("a loop that runs forever is adopted, given a waiting graph, and stopped")
+def step_a_loop_that_runs_forever_is_adopted_given_a_waiting_graph(context: Context) -> None:
     loop = asyncio.new_event_loop()
     context.add_cleanup(end_tasks_and_close, loop)
     running = thread(loop.run_forever)
@@ -301,8 +301,8 @@ def step_the_adopted_loops_program_ends(context: Context) -> None:
     context.lent.end()
 
 
-@when("somebody cancels all tasks of the loop, which goes on")
-def step_cancel_all_tasks(context: Context) -> None:
+@when("other code cancels all tasks of the loop, which keeps running")
+def step_other_code_cancels_all_tasks_of_the_loop_which_keeps(context: Context) -> None:
     context.work.began.wait_for(1)
 
     async def cancel_all() -> None:

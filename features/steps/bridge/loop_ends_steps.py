@@ -15,7 +15,7 @@ from rxlanggraph.errors import LoopUnavailableError
 from support.bridge.bridges import listen
 from support.bridge.raising_places import echo
 from support.bridge.streams import Subscriber
-from support.concurrency.waiting import LIMIT, Log, thread
+from support.concurrency.waiting import LIMIT, Gate, Log, thread
 
 
 @when("the adopted loop ends over a run that cleans up and one that waits for its slot")
@@ -49,6 +49,45 @@ def step_the_second_one_never_began(context: Context) -> None:
     assert list(context.begun) == [0], list(context.begun)
     result = context.futures[1].result(LIMIT)
     assert isinstance(result.error, LoopUnavailableError), result
+
+
+@when("asyncio.run ends over a sync function that still needs the loop to return")
+def step_asyncio_run_ends_over_a_sync_function(context: Context) -> None:
+    begun, ending = Gate(), Gate()
+    context.turns = 0
+
+    def need_the_loop(loop: asyncio.AbstractEventLoop) -> None:
+        begun.open()
+        ending.wait()
+        for _ in range(20):  # more than the turns in which asyncio itself ends the loop
+            turned = Gate()
+            loop.call_soon_threadsafe(turned.open)
+            turned.wait()
+            context.turns += 1
+
+    async def host() -> None:
+        loop = asyncio.get_running_loop()
+        context.bridge = RxPyLangGraphBridge(loop)
+        context.bridge.create_future_task(need_the_loop, loop)
+        await begun.wait_async()
+
+        async def notice() -> None:
+            try:
+                await loop.create_future()
+            finally:
+                ending.open()
+
+        context.noticing = asyncio.create_task(notice())
+        await asyncio.sleep(0)
+
+    asyncio.run(host())
+    context.left = len(context.bridge.registry)
+    context.bridge.close()
+
+
+@then("that function got what it needed, and the registry is empty")
+def step_that_function_got_what_it_needed(context: Context) -> None:
+    assert (context.turns, context.left) == (20, 0)
 
 
 @when('the adopted loop ends over a stream with errors="skip" that waits behind another run')

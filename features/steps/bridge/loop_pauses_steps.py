@@ -68,7 +68,7 @@ def step_program_and_bridge_with_options(context: Context, host: str, options: s
 
 @given(
     "a program that runs its loop by {host:Host}, and a bridge that adopts it, "
-    "whose loop nobody looks at"
+    "whose loop is not watched"
 )
 def step_program_and_bridge_unwatched(context: Context, host: str) -> None:
     make_bridge(context, host, look_every=3600)
@@ -528,8 +528,8 @@ def step_run_until_end_is_asked_for(context: Context) -> None:
     context.report = closing.result(LIMIT)
 
 
-@when("the loop stops with a run in flight, and a clean-up without a limit")
-def step_stop_and_clean_up(context: Context) -> None:
+@when("the loop stops with a run in flight, and a cleanup without a limit")
+def step_the_loop_stops_with_a_run_in_flight_and_a_cleanup_without_a(context: Context) -> None:
     stop_with(context, "a waiting graph")
     context.report = thread(context.bridge.cleanup_tasks, None).result(LIMIT)
 
@@ -564,11 +564,6 @@ def step_ended_and_closed(context: Context) -> None:
 def step_loop_as_it_was(context: Context) -> None:
     assert "run_in_executor" not in vars(context.host.loop), vars(context.host.loop)
     assert not asyncio.all_tasks(context.host.loop), asyncio.all_tasks(context.host.loop)
-
-
-@when("the bridge is closed in the pause")
-def step_close_in_pause(context: Context) -> None:
-    context.report = context.bridge.close()
 
 
 @then("its report is empty, and it has no thread")

@@ -24,8 +24,8 @@ def step_it_cleans_up_and_another_message_arrives_meanwhile(context: Context) ->
     context.report = cleaning()
 
 
-@then("nothing runs once the clean-up has returned")
-def step_nothing_runs_once_the_clean_up_has_returned(context: Context) -> None:
+@then("nothing runs once the cleanup has returned")
+def step_nothing_runs_once_the_cleanup_has_returned(context: Context) -> None:
     assert not context.runs.running, context.runs.running
     assert len(context.bridge.registry) == 0
 
@@ -63,7 +63,7 @@ class Counted:
             self.running -= 1
 
 
-@when("{threads:d} threads create {count:d} tasks each while {cleanups:d} clean-ups go on")
+@when("{threads:d} threads create {count:d} tasks each while {cleanups:d} cleanups go on")
 def step_threads_threads_create_count_tasks_each_while_cleanups(
     context: Context, threads: int, count: int, cleanups: int
 ) -> None:
@@ -96,8 +96,8 @@ def step_each_task_was_answered_or_cancelled_and_counted_as_such(context: Contex
     assert seen.succeeded == len(context.futures) - cancelled, seen
 
 
-@then("nothing runs once one last clean-up has returned")
-def step_nothing_runs_once_one_last_clean_up_has_returned(context: Context) -> None:
+@then("nothing runs once one last cleanup has returned")
+def step_nothing_runs_once_one_last_cleanup_has_returned(context: Context) -> None:
     context.bridge.cleanup_tasks(PATIENCE)
     assert context.runs.running == 0
     assert len(context.bridge.registry) == 0

@@ -211,7 +211,7 @@ def seen(_: object) -> Any:
     return {"value": (tenant.get(None), span.span_id)}
 
 
-@when("somebody with {what} sends from {where}")
+@when("a sender with {what} sends from {where}")
 def somebody_sends(context: Context, what: str, where: str) -> None:
     graph = one_node(seen)
 
@@ -282,13 +282,13 @@ def each_had_its_context(context: Context) -> None:
         assert heard == f"tenant-{value}", (heard, result)
 
 
-@when("somebody with a context variable sends a message, and hears of {what}")
+@when("a sender with a context variable sends a message, and is notified of {what}")
 def somebody_hears_of(context: Context, what: str) -> None:
     work, message, options = context.work, HELLO, {"timeout": 0.02}
     graph: Any = work.wait
-    if what == "the time-out of a blocked thread":
+    if what == "the timeout of a blocked thread":
         graph = work.block
-    elif what == "the time-out of a stuck attempt":
+    elif what == "the timeout of a stuck attempt":
         graph, options = work.swallow, {"timeout": 0.02, "retry": 1}
     elif what == "a failed result that came through":
         message = StreamMessage(1, status="error", error=LookupError("not this one"))
@@ -300,7 +300,7 @@ def somebody_hears_of(context: Context, what: str) -> None:
         subject.on_next(message)
 
 
-@then("who hears of it has that context variable")
+@then("the notified code has that context variable")
 def who_hears_has_that_context_variable(context: Context) -> None:
     ((status, heard),) = context.got.wait_for(1)
     assert status in {"timed_out", "error"} and heard == "acme", (status, heard)

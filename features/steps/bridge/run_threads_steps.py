@@ -8,14 +8,14 @@ from typing import Any
 from uuid import UUID
 
 import reactivex as rx
-from behave import given, then, when
+from behave import then, when
 from behave.runner import Context
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.base import RunnableBinding
 from reactivex import operators as ops
 
 from rxlanggraph import StreamMessage
-from support.bridge.graphs import count_of, counter
+from support.bridge.graphs import count_of
 from support.bridge.streams import Subscriber
 from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT
@@ -26,11 +26,6 @@ HELLO: dict[str, Any] = {"value": 1}
 def on(thread_id: Any) -> dict[str, Any]:
     """LangGraph's way to name a thread."""
     return {"configurable": {"thread_id": thread_id}}
-
-
-@given("a counting graph with a checkpointer")
-def a_counting_graph(context: Context) -> None:
-    context.graph = counter()
 
 
 @when('{count:d} messages at once go by plain "ainvoke" to the graph bound to the thread "{name}"')

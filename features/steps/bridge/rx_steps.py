@@ -161,7 +161,18 @@ def step_a_message_goes_through_invoke_with_a_thread_id_function(context: Contex
     def choose(_: object) -> str:
         raise ValueError("no thread")
 
-    through(context, messages(1), context.work.answer, thread_id=choose)
+    context.source = Subject[int]()
+    through(context, context.source, context.work.answer, thread_id=choose)
+    context.error = None
+    try:
+        context.source.on_next(1)
+    except Exception as error:
+        context.error = error
+
+
+@then("the source was told nothing")
+def step_the_source_was_told_nothing(context: Context) -> None:
+    assert context.error is None, context.error
 
 
 # -- order and bounds ------------------------------------------------------------------------------

@@ -116,8 +116,8 @@ def step_its_report_has_nothing_stuck(context: Context) -> None:
     assert report.stuck == (), str(report)
 
 
-@then("each clean-up returned, and the bridge answers the next message")
-def step_each_clean_up_returned_and_the_bridge_answers_the_next(context: Context) -> None:
+@then("each cleanup returned, and the bridge answers the next message")
+def step_each_cleanup_returned_and_the_bridge_answers_the_next(context: Context) -> None:
     assert len(context.reports) == 20
     send(context, "an async function", [1])
     assert context.futures[-1].result(LIMIT).status == "ok"

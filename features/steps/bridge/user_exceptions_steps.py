@@ -192,8 +192,8 @@ def step_the_main_thread_cleans_up_runs_that_interrupt(context: Context) -> None
         context.error = error
 
 
-@then("the KeyboardInterrupt comes out of the clean-up, and all 3 are cancelled")
-def step_the_keyboard_interrupt_comes_out_of_the_clean_up(context: Context) -> None:
+@then("the KeyboardInterrupt comes out of the cleanup, and all 3 are cancelled")
+def step_the_keyboardinterrupt_comes_out_of_the_cleanup_and_all_3(context: Context) -> None:
     assert isinstance(context.error, KeyboardInterrupt)
     assert all(run.cancelled() for run in context.futures), context.futures
     assert context.bridge.registry.wait_idle(LIMIT)

@@ -7,7 +7,7 @@ import unittest
 from typing import Any
 from unittest import mock
 
-from behave import then, when
+from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import RxPyLangGraphBridge
@@ -15,6 +15,7 @@ from rxlanggraph.cli.journal import progress, retry
 from rxlanggraph.cli.journal.model import IngestProgress
 from rxlanggraph.cli.journal.progress import ProgressMonitor, RunProgress
 from rxlanggraph.cli.journal.retry import JournalRetry
+from rxlanggraph.cli.journal.writer import JournalWriter
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import QueueStats, State, SyncState, Task
 from support.cli import command
@@ -71,9 +72,9 @@ def step_three_callers_wait_for_the_journal_while_its_server_is(
         there.run(outage())
 
 
-@then("it is said {times:d} times that it gives no answer")
+@then("it is said {times:d} times that it does not answer")
 def step_it_is_said_times_times_that_it_gives_no_answer(context: Context, times: int) -> None:
-    text = "the journal gives no answer; trying again for 60 s"
+    text = "the journal does not answer; trying again for 60 s"
     assert context.said == [text] * times, context.said
 
 
@@ -165,6 +166,12 @@ def step_it_was_checked_how_the_graph_is_to_run(context: Context, times: int) ->
     assert context.checks == times, context.checks
 
 
+@given("the writer is not told what is answered here")
+def step_the_writer_is_not_told_what_is_answered_here(context: Context) -> None:
+    """As if other processes had answered it."""
+    patch(context, JournalWriter, "note_answered", lambda _, __: None)
+
+
 @when('I run "{line}", and what is looked for is noted')
 def step_run_and_note_what_is_looked_for(context: Context, line: str) -> None:
     look = SyncState.results
@@ -189,3 +196,11 @@ def step_each_time_no_more_were_looked_for(context: Context, few: int) -> None:
     for asked, found in context.looks:
         assert asked <= max(few, 2 * before), context.looks
         before = found
+
+
+@then("the {count:d} answers were looked for no more than {times:d} times")
+def step_the_answers_were_looked_for_no_more_than_times_times(
+    context: Context, count: int, times: int
+) -> None:
+    assert sum(found for _, found in context.looks) == count, context.looks
+    assert sum(asked for asked, _ in context.looks) <= times, context.looks

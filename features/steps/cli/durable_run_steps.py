@@ -87,7 +87,7 @@ def given_refusing_journal(context: Context) -> None:
     context.patched.start()
 
 
-@given("the journal gives no answer when one is to be kept")
+@given("the journal does not answer when one is to be kept")
 def step_the_journal_gives_no_answer_when_one_is_to_be_kept(context: Context) -> None:
     async def unanswered(claim: Claim, result: Any) -> None:
         raise StateUnavailableError("the server has gone")
@@ -113,7 +113,7 @@ def step_a_defect_in_part(context: Context, part: str) -> None:
         "taking over the input": (reader, "task_of"),
         "working": (workers, "result_record"),
         "looking how far it is": (progress, "read_progress"),
-        "writing": (writer, "thread_or_problem"),
+        "writing": (writer.JournalWriter, "_fill"),
     }[part]
     context.patched = mock.patch.object(owner, name, side_effect=RuntimeError("unexpected"))
     context.patched.start()
@@ -198,8 +198,8 @@ def step_the_naive_way_is_killed_in_the_middle_of_its_second_record(context: Con
     durable.go_on_naively([1, 2, 3, 4], output, killed_at=None)
 
 
-@given('somebody else writes "{name}"')
-def step_somebody_else_writes_name(context: Context, name: str) -> None:
+@given('another process writes "{name}"')
+def step_another_process_writes_name(context: Context, name: str) -> None:
     file = (context.folder / name).open("ab")
     context.add_cleanup(file.close)
     fcntl.flock(file, fcntl.LOCK_EX)
@@ -234,8 +234,8 @@ def step_i_run_line_and_name_grows_meanwhile(context: Context, line: str, name: 
     context.ended = command.run_here(line, context.folder, context.stdin)
 
 
-@given("somebody puts back what has failed while the last record is written")
-def step_somebody_puts_back_what_has_failed_while_the_last_record(context: Context) -> None:
+@given("the failures are requeued while the last record is written")
+def step_the_failures_are_requeued_while_the_last_record_is_written(context: Context) -> None:
     write, written = Output.write, []
     states: list[SyncState] = []
     get = SyncState.get

@@ -36,8 +36,8 @@ def sqlite_file(path: Path, mode: str) -> None:
 
 
 OTHERS = {
-    "somebody's SQLite file": lambda path: sqlite_file(path, "DELETE"),
-    "somebody's SQLite file in WAL": lambda path: sqlite_file(path, "WAL"),
+    "another program's SQLite file": lambda path: sqlite_file(path, "DELETE"),
+    "another program's SQLite file in WAL": lambda path: sqlite_file(path, "WAL"),
     "an empty file": Path.touch,
     "no file": lambda _: None,
 }

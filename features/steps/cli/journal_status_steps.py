@@ -17,7 +17,7 @@ from rxlanggraph.state.backends.sql.backend import SqlBackend
 from support.cli import command
 from support.concurrency.patching import patch
 
-# Seconds: over before anybody looks.
+# Seconds: over before the first look.
 SHORT = 0.001
 
 
@@ -39,7 +39,7 @@ def record_of(line: int) -> str:
 def lines_have_failed(context: Context, failed: int, name: str, dead: int) -> None:
     async def fail(state: State) -> None:
         lines = (InputLine(number, "1", 0, 1, None) for number in range(3, failed + dead + 3))
-        tasks = [task_of(line, None, "jsonl") for line in lines]
+        tasks = [task_of(line, "jsonl") for line in lines]
         await state.add_tasks(QUEUE, tasks, max_attempts=1)
         await asyncio.gather(*[fail_next(state) for _ in range(failed)])
         for _ in range(dead):

@@ -15,7 +15,7 @@ from support.concurrency.patching import patch
 
 HASTY = (
     "import sys; from rxlanggraph.cli import main; from rxlanggraph.cli.pipeline import job;"
-    "job._CANCEL_SECONDS = job._CLOSE_SECONDS = 0.1; sys.exit(main())"
+    "job._CANCEL_SECONDS = job.CLOSE_SECONDS = 0.1; sys.exit(main())"
 )
 # Slow: nothing that it is asked for ends before the gate opens.
 SLOW_DISK = """
@@ -25,16 +25,16 @@ from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 
 query = SqliteSession.query
 
-def query_slowly(self, *arguments):
+def query_slowly(self, *arguments, **named):
     print("started", file=sys.stderr, flush=True)
     with open("gate") as gate:
         gate.read()
-    return query(self, *arguments)
+    return query(self, *arguments, **named)
 
 SqliteSession.query = query_slowly
 sys.exit(main())
 """
-# A line that waits is seen by nobody outside.
+# A line that waits cannot be seen from outside.
 TELLING = """
 import sys
 from rxlanggraph.cli import main

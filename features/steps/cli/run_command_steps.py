@@ -311,7 +311,7 @@ def step_the_bound_text_is_reached_with_failures_failures_among(
 
 
 class Waits(threading.Event):
-    """An event that is never set, and remembers how long somebody waited for it."""
+    """An event that is never set, and remembers for how long it was waited for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -354,7 +354,6 @@ def reader_of(context: Context, numbers: Any, window: int) -> InputReader:
         source,
         LineTracker(),
         window=window,
-        thread_key=None,
         rate=None,
         on_invalid=context.failures.append,
         on_failure=context.failures.append,

@@ -21,8 +21,8 @@ STEPS = {
         "it is not written",
     ],
     "fails an assertion, a hook failing after it": ["it fails an assertion"],
-    "fails an assertion, a clean-up failing after it": [
-        "its clean-up will fail",
+    "fails an assertion, a cleanup failing after it": [
+        "its cleanup will fail",
         "it fails an assertion",
     ],
 }

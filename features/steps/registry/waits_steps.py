@@ -38,15 +38,15 @@ class TimedLock:
         pass
 
 
-@when("a thread waits for it without a time-out")
+@when("a thread waits for it without a timeout")
 def wait_without_a_timeout(context: Context) -> None:
     context.lock = TimedLock()
     patch(context, registry_module, "threading", SimpleNamespace(Lock=lambda: context.lock))
     assert context.registry.wait_idle()
 
 
-@then("it would have waited for ever")
-def it_would_have_waited_for_ever(context: Context) -> None:
+@then("it would have waited forever")
+def it_would_have_waited_forever(context: Context) -> None:
     assert context.lock.timeouts[-1] == -1, context.lock.timeouts
 
 

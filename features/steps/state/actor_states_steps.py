@@ -44,8 +44,8 @@ def plain(state: Any) -> Any:
     return [plain(value) for value in state] if isinstance(state, tuple) else copy.copy(state)
 
 
-@when("somebody tries to {change}")
-def step_somebody_tries_to_change(context: Context, change: str) -> None:
+@when("a reader tries to {change}")
+def step_a_reader_tries_to_change(context: Context, change: str) -> None:
     context.before, context.error = plain(context.actor.state), None
     try:
         ATTEMPTS[change](context.actor.state)
@@ -113,8 +113,8 @@ def step_its_snapshot_is_that_dataclass_and_the_named_tuple_has_its(context: Con
 # -- states ----------------------------------------------------------------------------------------
 
 
-@when("somebody subscribes before, and somebody else after 3 commands, and it is closed after 6")
-def step_somebody_subscribes_before_and_somebody_else_after_3(context: Context) -> None:
+@when("one observer subscribes before, and another after 3 commands, and it is closed after 6")
+def step_one_observer_subscribes_before_and_another_after_3_commands(context: Context) -> None:
     context.told = [Told(), Told()]
     for told in context.told:
         told.subscribe_to(context.actor)
@@ -133,8 +133,8 @@ def step_the_first_was_told_7_states_the_second_4_in_order_and_both(context: Con
     assert first.complete.is_open and second.complete.is_open
 
 
-@when("somebody disposes of states {where}")
-def step_somebody_disposes_of_states_where(context: Context, where: str) -> None:
+@when("an observer disposes of states {where}")
+def step_an_observer_disposes_of_states_where(context: Context, where: str) -> None:
     context.told = Told()
     if where == "in a thread":
         subscription = context.told.subscribe_to(context.actor)
@@ -287,8 +287,8 @@ def step_the_actor_still_ends(context: Context) -> None:
     assert context.actor.state == ("busy",)
 
 
-@when("its last command is applied, and everybody forgets it")
-def step_its_last_command_is_applied_and_everybody_forgets_it(context: Context) -> None:
+@when("its last command is applied, and all references to it are dropped")
+def step_its_last_command_is_applied_and_all_references_to_it_are(context: Context) -> None:
     context.actor.ask("last").result(PATIENCE)
     context.thread, known = context.actor._actor_thread.thread, weakref.ref(context.actor)
     context.actor = None

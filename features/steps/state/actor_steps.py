@@ -262,7 +262,7 @@ def step_an_actor_whose_reducer_asks_itself_and_calls_method(context: Context, m
         return state + 1
 
     async def awaiting(asked: Any) -> None:
-        # Without the guard it would wait for ever, and the scenario with it.
+        # Without the guard it would wait forever, and the scenario with it.
         async with asyncio.timeout(PATIENCE):
             await asked
 

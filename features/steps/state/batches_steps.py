@@ -16,6 +16,7 @@ from support.state.claims_cancelled import cancel_after_turns, cancel_while, can
 from support.state.sql_batches import (
     Told,
     claim_again,
+    claim_beside_a_sweep,
     claim_beside_another,
     claim_by,
     claim_while_locked,
@@ -187,15 +188,15 @@ def step_times_increments_are_made_at_the_same_time_and_one_of_a(
     (*_, context.ended), context.counter = run(count_beside(context.url, times, "\ud800"))
 
 
-@when("{times:d} increments are made at the same time while somebody else writes for a while")
-def step_times_increments_are_made_at_the_same_time_while_somebody(
+@when("{times:d} increments are made at the same time while another connection writes for a while")
+def step_times_increments_are_made_at_the_same_time_while_another(
     context: Context, times: int
 ) -> None:
     context.counter = run(count_while_locked(context.url, times, reads=3))
 
 
-@when("{workers:d} workers claim at the same time while somebody else has the file")
-def step_workers_workers_claim_at_the_same_time_while_somebody_else(
+@when("{workers:d} workers claim at the same time while another connection has the file")
+def step_workers_workers_claim_at_the_same_time_while_another(
     context: Context, workers: int
 ) -> None:
     context.claimed = run(claim_while_locked(context.url, workers))
@@ -213,6 +214,11 @@ def step_tasks_tasks_are_overdue_and_whenever_a_claim_has_looked(
     context: Context, tasks: int
 ) -> None:
     context.claimed = claim_beside_another(context.url, tasks)
+
+
+@when("the only task is overdue, and a claim comes while another session is sweeping it")
+def step_a_claim_comes_while_another_session_is_sweeping(context: Context) -> None:
+    context.claimed = run(claim_beside_a_sweep(context.url))
 
 
 @then("the claim has a task")

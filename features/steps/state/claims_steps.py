@@ -45,8 +45,8 @@ def step_a_worker_with_a_lease_of_3_seconds_extends_it_to_60_and(context: Contex
     world(context).run(work())
 
 
-@then("nobody else could have it, and it was complete in its first attempt")
-def step_nobody_else_could_have_it_and_it_was_complete_in_its_first(context: Context) -> None:
+@then("no other caller could have it, and it was complete in its first attempt")
+def step_no_other_caller_could_have_it_and_it_was_complete_in_its(context: Context) -> None:
     assert not any(context.taken), context.taken
     results = world(context).run(context.state.results("q"))
     assert list(results.values()) == [1], results
@@ -142,8 +142,8 @@ def step_the_server_goes_and_its_worker_completes_it_in_vain_and(context: Contex
     world(context).run(work())
 
 
-@then("there is one result, and nobody was told anything")
-def step_there_is_one_result_and_nobody_was_told_anything(context: Context) -> None:
+@then("there is one result, and no error was raised")
+def step_there_is_one_result_and_no_error_was_raised(context: Context) -> None:
     results = world(context).run(context.state.results("q"))
     assert list(results.values()) == ["second"], results
 
@@ -199,8 +199,8 @@ def step_its_worker_completes_it_on_another_loop(context: Context) -> None:
     context.error = run(raised(context.claim.complete()))
 
 
-@then("it is told WrongThreadError, and nobody else gets it before it is complete")
-def step_it_is_told_wrongthreaderror_and_nobody_else_gets_it_before(context: Context) -> None:
+@then("it is told WrongThreadError, and no other worker gets it before it is complete")
+def step_it_is_told_wrongthreaderror_and_no_other_worker_gets_it(context: Context) -> None:
     async def complete() -> None:
         await asyncio.sleep(30)
         assert await context.other.claim_task("q") is None

@@ -11,7 +11,6 @@ from behave.runner import Context
 from support.linearizability import history_runs, linear_trials
 from support.linearizability.linear_models import count, model_of
 from support.linearizability.linearizability import Operation, keys_not_linearizable, linearization
-from support.servers import servers
 from support.servers.postgres_server import Server as PostgresServer
 from support.servers.valkey_server import KEPT, LocalValkey
 
@@ -71,11 +70,6 @@ def step_there_are_more_than_number_of_either_kind(context: Context, number: int
 
 
 # -- the stores ------------------------------------------------------------------------------------
-
-
-@given("the address of a store in {backend}")
-def step_the_address_of_a_store_in_backend(context: Context, backend: str) -> None:
-    context.url = servers.fresh_url(context, backend)
 
 
 @given("a Valkey server that can be killed")

@@ -79,19 +79,19 @@ async def waiting(context: Context, state: State, wait: float) -> None:
     context.took = world(context).clock.now - began
 
 
-@when("it is held, and another {whoever} waits {seconds:g} seconds for it")
-def step_it_is_held_and_another_whoever_waits_seconds_seconds_for(
-    context: Context, whoever: str, seconds: float
+@when("it is held, and another {waiter} waits {seconds:g} seconds for it")
+def step_it_is_held_and_another_waiter_waits_seconds_seconds_for_it(
+    context: Context, waiter: str, seconds: float
 ) -> None:
     async def wait() -> None:
         async with hold(context.state):
-            await waiting(context, context.state if whoever == "task" else context.other, seconds)
+            await waiting(context, context.state if waiter == "task" else context.other, seconds)
 
     world(context).run(wait())
 
 
-@when("it is held, one task waits for ever, and another waits 2.5 seconds")
-def step_it_is_held_one_task_waits_for_ever_and_another_waits_2_5(context: Context) -> None:
+@when("it is held, one task waits forever, and another waits 2.5 seconds")
+def step_it_is_held_one_task_waits_forever_and_another_waits_2_5(context: Context) -> None:
     async def wait() -> None:
         async with hold(context.other):
             first = asyncio.ensure_future(hold(context.state).__aenter__())

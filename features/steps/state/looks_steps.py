@@ -17,7 +17,7 @@ def full_looks_count_as_slow(context: Context) -> None:
     patch(context, fast_path, "_TIMES_SLOWER", 0)
 
 
-@when("{count:d} tasks were claimed while somebody else's transaction is open")
+@when("{count:d} tasks were claimed while another client's transaction is open")
 def tasks_were_claimed(context: Context, count: int) -> None:
     async def fill() -> None:
         async with opened(context.url) as backend:

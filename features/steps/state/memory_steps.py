@@ -82,7 +82,7 @@ def step_count_keys_in_memory_are_written_for_an_hour_and_then(
 ) -> None:
     there = world(context)
     state = there.open()
-    ttls = {"for ever": None, "for a second": 1.0}
+    ttls = {"forever": None, "for a second": 1.0}
 
     async def write() -> list[Any]:
         await state.set("another", 0, ttl=7200.0)

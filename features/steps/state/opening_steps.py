@@ -212,8 +212,8 @@ def step_the_opening_of_an_sqlite_file_is_cancelled_how_and_then(
     run(cancel())
 
 
-@then("somebody has waited for that, and the thread of the file has ended quietly")
-def step_somebody_has_waited_for_that_and_the_thread_of_the_file(context: Context) -> None:
+@then("its end was waited for, and the thread of the file has ended quietly")
+def step_its_end_was_waited_for_and_the_thread_of_the_file_has_ended(context: Context) -> None:
     assert context.waiting
     (thread,) = context.threads
     thread.join(PATIENCE)

@@ -77,7 +77,7 @@ def open_there(context: Context) -> None:
         context.error = run(open_at(context.url))
 
 
-@when("a state is opened there while somebody else has that session")
+@when("a state is opened there while another client has that session")
 def open_without_session(context: Context) -> None:
     context.error = run(pooled.error_with_no_session(context.url))
 

@@ -115,8 +115,8 @@ def step_way_increments_a_counter_and_trouble(context: Context, way: str, troubl
     context.counter = run(redis_connections.count_once(context.url, way, trouble))
 
 
-@when("{way} sets a value, its answer is lost, and somebody else sets it before it is sent again")
-def step_way_sets_a_value_its_answer_is_lost_and_somebody_else_sets(
+@when("{way} sets a value, its answer is lost, and another client sets it before it is sent again")
+def step_way_sets_a_value_its_answer_is_lost_and_another_client_sets(
     context: Context, way: str
 ) -> None:
     context.value = run(redis_connections.set_meanwhile(context.url, way))
@@ -150,10 +150,8 @@ def step_a_worker_claims_a_task_from_way_and_is_gone(context: Context, way: str)
     context.claim = run(redis_connections.claim_and_go(context.url, way))
 
 
-@when("{tasks:d} tasks are purged, and somebody else looks at them meanwhile")
-def step_tasks_tasks_are_purged_and_somebody_else_looks_at_them(
-    context: Context, tasks: int
-) -> None:
+@when("{tasks:d} tasks are purged, and another client reads them meanwhile")
+def step_tasks_tasks_are_purged_and_another_client_reads_them(context: Context, tasks: int) -> None:
     context.left, context.purged = run(redis_connections.purge_in_steps(context.url, tasks))
 
 
@@ -311,8 +309,8 @@ def step_the_counter_is_expected(context: Context, expected: int) -> None:
     assert context.counter == expected, context.counter
 
 
-@then("the value is that of somebody else")
-def step_the_value_is_that_of_somebody_else(context: Context) -> None:
+@then("the value is that of the other client")
+def step_the_value_is_that_of_the_other_client(context: Context) -> None:
     assert context.value == "2", context.value
 
 
@@ -340,8 +338,8 @@ def step_closing_was_cancelled_and_no_connection_was_ever_left_open(context: Con
     assert context.cancelled > 1, context.cancelled  # had one been left open, it would have raised
 
 
-@then("somebody else can claim it")
-def step_somebody_else_can_claim_it(context: Context) -> None:
+@then("another worker can claim it")
+def step_another_worker_can_claim_it(context: Context) -> None:
     assert context.claim is not None
 
 

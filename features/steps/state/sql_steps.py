@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+import asyncio
+import logging
 import tempfile
+import threading
+from collections import Counter
 from pathlib import Path
 
 from behave import given, then, when
 from behave.runner import Context
 
 import rxlanggraph.errors
-from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.errors import StateClosedError, StateUnavailableError
 from rxlanggraph.state import open_state
 from rxlanggraph.state.backends.sql.postgresql import pool as postgresql_pool
+from rxlanggraph.state.backends.sql.sqlite import thread as sqlite_thread
 from support.concurrency.patching import patch
 from support.concurrency.tasks import run
-from support.servers import postgres_server, servers, sql_servers
-from support.state import sql_files, sql_ways
+from support.servers import postgres_server, sql_servers
+from support.state import sql_files, sql_threads, sql_ways
 from support.state.sql_claims import (
     claim_beside_late,
     claim_from_tables_made_anew,
@@ -42,11 +47,6 @@ def path_of(url: str) -> Path:
 
 
 # -- given -----------------------------------------------------------------------------------------
-
-
-@given("an empty database in {backend}")
-def step_an_empty_database_in_backend(context: Context, backend: str) -> None:
-    context.url = servers.fresh_url(context, backend)
 
 
 @given("the tables in it are of a version to come")
@@ -116,8 +116,8 @@ def step_package_is_not_installed_and_a_state_is_opened_at_url(
 # -- when: SQLite ----------------------------------------------------------------------------------
 
 
-@when("somebody else writes for a while, and a write and {reads:d} reads are made")
-def step_somebody_else_writes_for_a_while_and_a_write_and_reads(
+@when("another connection writes for a while, and a write and {reads:d} reads are made")
+def step_another_connection_writes_for_a_while_and_a_write_and_reads(
     context: Context, reads: int
 ) -> None:
     context.read, context.waited, context.counter = run(
@@ -125,13 +125,13 @@ def step_somebody_else_writes_for_a_while_and_a_write_and_reads(
     )
 
 
-@when("somebody else has the file for good, and a write is made")
-def step_somebody_else_has_the_file_for_good_and_a_write_is_made(context: Context) -> None:
+@when("another connection has the file for good, and a write is made")
+def step_another_connection_has_the_file_for_good_and_a_write_is(context: Context) -> None:
     context.ended, context.counter = run(sql_files.write_while_locked(context.url))
 
 
-@when("somebody else writes for a while, and a write is cancelled that waits for it")
-def step_somebody_else_writes_for_a_while_and_a_write_is_cancelled(context: Context) -> None:
+@when("another connection writes for a while, and a write is cancelled that waits for it")
+def step_another_connection_writes_for_a_while_and_a_write_is(context: Context) -> None:
     context.cancelled, context.counter = run(sql_files.cancel_while_locked(context.url))
 
 
@@ -157,6 +157,84 @@ def step_a_large_value_becomes_rubbish_on_the_disk_and_3_keys(context: Context) 
 @when("a process counts to 1, and leaves the state open on a loop that it closes")
 def step_a_process_counts_to_1_and_leaves_the_state_open_on_a_loop(context: Context) -> None:
     context.said = abandon(context.url)
+
+
+@given("closing waits for {seconds:g} seconds")
+def step_closing_waits_for_seconds(context: Context, seconds: float) -> None:
+    patch(context, sqlite_thread, "_PATIENCE", seconds)
+
+
+@when("{calls:d} increments are made at the same time, and the database is closed {how} meanwhile")
+def step_increments_are_made_and_the_database_is_closed_meanwhile(
+    context: Context, calls: int, how: str
+) -> None:
+    context.outcomes = run(sql_threads.close_beside_calls(context.url, calls, how))
+
+
+@then("each was answered, cancelled with the closing, or told that the state was closed")
+def step_each_was_answered_cancelled_or_told_that_it_was_closed(context: Context) -> None:
+    for outcome in context.outcomes:
+        assert isinstance(outcome, int | StateClosedError | asyncio.CancelledError), outcome
+
+
+@then("those that were answered are counted, and at most those cancelled besides")
+def step_those_that_were_answered_are_counted(context: Context) -> None:
+    kinds = Counter(map(type, context.outcomes))
+    counted = run(sql_threads.count_again(context.url)) - 1
+    assert kinds[int] <= counted <= kinds[int] + kinds[asyncio.CancelledError], (kinds, counted)
+    assert kinds[int] + kinds[asyncio.CancelledError] > 0, kinds
+
+
+@when("SQLite is closed while the disk does not answer to a write, and then it answers")
+def step_sqlite_is_closed_while_the_disk_does_not_answer(context: Context) -> None:
+    records: list[logging.LogRecord] = []
+    patch(context, sqlite_thread._logger, "handle", records.append)
+    context.has_waited, context.counter = run(sql_threads.close_while_held(context.url))
+    context.logged = [record.getMessage() for record in records]
+
+
+@then("closing has ended before the disk answered, and that is logged")
+def step_closing_has_ended_before_the_disk_answered(context: Context) -> None:
+    assert not context.has_waited
+    assert len(context.logged) == 1 and "still not closed" in context.logged[0], context.logged
+
+
+@then("the write was answered, and no thread of the file is left")
+def step_the_write_was_answered_and_no_thread_is_left(context: Context) -> None:
+    assert context.counter == 1, context.counter
+    sql_threads.join_threads()
+
+
+@when("a loop is closed while the disk does not answer to a write, and then it answers")
+def step_a_loop_is_closed_while_the_disk_does_not_answer(context: Context) -> None:
+    context.complaints = []
+    patch(context, threading, "excepthook", context.complaints.append)
+    sql_threads.close_loop_in_call(context.url)
+
+
+@when("a database is left open on a loop that is closed, and dropped")
+def step_a_database_is_left_open_on_a_loop_that_is_closed(context: Context) -> None:
+    context.complaints = []
+    patch(context, threading, "excepthook", context.complaints.append)
+    context.warnings = sql_threads.drop(context.url)
+
+
+@then("no thread of the file is left")
+@then("no thread of the file is left, and none has complained")
+def step_no_thread_of_the_file_is_left(context: Context) -> None:
+    sql_threads.join_threads()
+    assert not getattr(context, "complaints", []), context.complaints
+
+
+@then("the next increment has come to {count:d}")
+def step_the_next_increment_has_come_to(context: Context, count: int) -> None:
+    assert run(sql_threads.count_again(context.url)) == count
+
+
+@then("Python has warned of it with a ResourceWarning: {what}")
+def step_python_has_warned_of_it_with_a_resourcewarning(context: Context, what: str) -> None:
+    told = [each for each in context.warnings if what in each]
+    assert len(told) == 1 and told[0].startswith("ResourceWarning"), context.warnings
 
 
 # -- when: both ------------------------------------------------------------------------------------
@@ -199,24 +277,22 @@ def step_calls_increments_are_made_at_once(context: Context, calls: int) -> None
     context.counter, context.connections = run(sql_servers.count_at_once(context.url, calls))
 
 
-@when("{calls:d} increments are cancelled that wait for somebody else's lock")
-def step_calls_increments_are_cancelled_that_wait_for_somebody(
-    context: Context, calls: int
-) -> None:
+@when("{calls:d} increments are cancelled that wait for another client's lock")
+def step_calls_increments_are_cancelled_that_wait_for_another(context: Context, calls: int) -> None:
     context.cancelled, context.waiting, context.counter = run(
         sql_servers.cancel_in_line(context.url, calls)
     )
 
 
-@when("somebody else holds the first of two tasks, and {way} claims one")
-def step_somebody_else_holds_the_first_of_two_tasks_and_way_claims(
+@when("another client holds the first of two tasks, and {way} claims one")
+def step_another_client_holds_the_first_of_two_tasks_and_way_claims(
     context: Context, way: str
 ) -> None:
     context.claimed = run(sql_servers.claim_beside(context.url, way))
 
 
-@when("{way} and somebody else write two keys in opposite orders, each holding one")
-def step_way_and_somebody_else_write_two_keys_in_opposite_orders(
+@when("{way} and another client write two keys in opposite orders, each holding one")
+def step_way_and_another_client_write_two_keys_in_opposite_orders(
     context: Context, way: str
 ) -> None:
     context.value = run(sql_servers.meet_in_deadlock(context.url, way))
@@ -376,7 +452,7 @@ def step_each_of_the_3_was_claimed_once(context: Context) -> None:
 
 
 @when(
-    "4 workers claim 2 tasks at the same time, and the server gives no answer to the look for more"
+    "4 workers claim 2 tasks at the same time, and the server does not answer to the look for more"
 )
 def step_4_workers_claim_2_tasks_at_the_same_time_and_the_server(context: Context) -> None:
     context.claimed = run(claim_without_second_look(context.url))

@@ -239,8 +239,8 @@ def step_a_thread_is_interrupted_that_waits_for_an_item(context: Context) -> Non
     context.waits = waits
 
 
-@then("KeyboardInterrupt is raised, and nobody waits for an item any more")
-def step_keyboardinterrupt_is_raised_and_nobody_waits_for_an_item(context: Context) -> None:
+@then("KeyboardInterrupt is raised, and no call waits for an item")
+def step_keyboardinterrupt_is_raised_and_no_call_waits_for_an_item(context: Context) -> None:
     async def ended() -> None:
         await asyncio.wait(context.waits)
 

@@ -16,18 +16,18 @@ from support.state.state_world import raised, together, world
 # -- optimistic ------------------------------------------------------------------------------------
 
 
-@given("a shared state, in which somebody is always faster")
-def step_a_shared_state_in_which_somebody_is_always_faster(context: Context) -> None:
+@given("a shared state, in which another writer is always faster")
+def step_a_shared_state_in_which_another_writer_is_always_faster(context: Context) -> None:
     meddle(context, 1000)
 
 
-@given("a shared state, in which somebody is faster twice")
-def step_a_shared_state_in_which_somebody_is_faster_twice(context: Context) -> None:
+@given("a shared state, in which another writer is faster twice")
+def step_a_shared_state_in_which_another_writer_is_faster_twice(context: Context) -> None:
     meddle(context, 2)
 
 
 def meddle(context: Context, times: int) -> None:
-    """Have somebody else write "k" after each of the first ``times`` reads: 1, 2, 3..."""
+    """Have another writer write "k" after each of the first ``times`` reads: 1, 2, 3..."""
     context.state, other = world(context).open(), world(context).open()
     server = world(context).server(context.state)
     read, numbers = server.read, iter(range(1, times + 1))
@@ -166,8 +166,8 @@ def step_everything_was_written_in_one_step(context: Context) -> None:
     assert context.counted == 4, "a set before, two reads, and the commit"
 
 
-@when("somebody changes a value that a transaction has read")
-def step_somebody_changes_a_value_that_a_transaction_has_read(context: Context) -> None:
+@when("another writer changes a value that a transaction has read")
+def step_another_writer_changes_a_value_that_a_transaction_has_read(context: Context) -> None:
     async def change() -> None:
         async with context.state.transaction() as transaction:
             await transaction.get("k")

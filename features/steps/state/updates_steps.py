@@ -62,7 +62,7 @@ def step_its_value_is_value_and_the_functions_were_called_times(
 
 @then("its value is {value:d}, and it was read once")
 def step_its_value_is_value_and_it_was_read_once(context: Context, value: int) -> None:
-    # Once by the first of them; and at the end by whoever looks.
+    # Once by the first of them; and at the end by this step.
     assert (context.value, len(context.reads)) == (value, 2), (context.value, context.reads)
 
 
@@ -360,7 +360,7 @@ def step_of_two_that_wait_for_a_turn_the_first_is_cancelled_when_it(
     run(main())
 
 
-@then("the turn of the second has come, with {what} left to it, and then it is anybody's")
+@then("the turn of the second has come, with {what} left to it, and then it is free")
 def step_the_turn_of_the_second_has_come_with_what_left_to_it_and(
     context: Context, what: str
 ) -> None:

@@ -36,8 +36,8 @@ def watch(state: State, seen: Seen, interval: float = 0.2) -> Any:
     return watched.subscribe(seen.on_next, seen.on_error, seen.on_completed)
 
 
-@when("somebody watches a key that is 1, and it is set to 2, deleted, and set to 3")
-def step_somebody_watches_a_key_that_is_1_and_it_is_set_to_2(context: Context) -> None:
+@when("an observer watches a key that is 1, and it is set to 2, deleted, and set to 3")
+def step_an_observer_watches_a_key_that_is_1_and_it_is_set_to_2(context: Context) -> None:
     context.seen = Seen()
 
     async def go_on() -> None:
@@ -64,8 +64,8 @@ def step_the_values_1_2_3_were_seen_with_growing_versions_in_no(context: Context
     assert world(context).clock.now == context.began
 
 
-@when("somebody watches a key every 0.5 seconds that another process sets")
-def step_somebody_watches_a_key_every_0_5_seconds_that_another(context: Context) -> None:
+@when("an observer watches a key every 0.5 seconds that another process sets")
+def step_an_observer_watches_a_key_every_0_5_seconds_that_another(context: Context) -> None:
     context.seen = Seen()
     other = world(context).open()
 
@@ -130,8 +130,8 @@ def step_a_watched_key_is_disposed_of_how(context: Context, how: str) -> None:
     there.run(go_on())
 
 
-@then("nothing was seen after that, and nobody watches")
-def step_nothing_was_seen_after_that_and_nobody_watches(context: Context) -> None:
+@then("nothing was seen after that, and no observer is left")
+def step_nothing_was_seen_after_that_and_no_observer_is_left(context: Context) -> None:
     assert len(context.seen.values) == context.counted <= 1, context.seen.values
     assert context.left == [], context.left
 

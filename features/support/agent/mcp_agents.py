@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 SECRET = "the password is swordfish"
-MODES = {"today": "auto", "2025": "legacy"}
+MODES = {"2026": "auto", "2025": "legacy"}
 IMAGE = {"type": "image", "data": "AAAA", "mime_type": "image/png"}
 
 
@@ -51,7 +51,7 @@ class Work:
             return await self._do(request)
         except asyncio.CancelledError:
             self.cancelled += 1
-            for _ in range(5):  # a clean-up that takes some turns of the loop
+            for _ in range(5):  # a cleanup that takes some turns of the loop
                 await asyncio.sleep(0)
             self.cleaned_up += 1
             raise
@@ -141,7 +141,7 @@ class Stubborn(Obedient):
 
 
 class Naive:
-    """Today's way: a lock over the run, and no deadline."""
+    """The naive way: a lock over the run, and no deadline."""
 
     def __init__(self, timeout: float) -> None:
         self.work = Work()
@@ -174,7 +174,7 @@ class Mail:
         self.got[name] = (answer, now())
 
     async def wait_answered(self) -> None:
-        """Wait for all answers, for an hour; then nobody waits any longer."""
+        """Wait for all answers, for an hour at most."""
         await asyncio.wait(self.senders.values(), timeout=3600)
         for sender in self.senders.values():
             sender.cancel()
@@ -182,7 +182,7 @@ class Mail:
 
 
 def made_tools(*agents: BaseAgent) -> MCPServer[Any]:
-    """Today's way: the SDK awaits the run itself."""
+    """The naive way: the SDK awaits the run itself."""
     server: MCPServer[Any] = MCPServer("naive")
     for agent in agents:
         server.add_tool(_awaiting(agent), name=agent.name)

@@ -117,7 +117,7 @@ FORMS: dict[str, Callable[[], Any]] = {
     "a mapping of something else": lambda: {"temperature": 12},
     "a text that is a number": lambda: {"text": 5},
     "text beside a number": lambda: ["hello", 5],
-    # What would take for ever:
+    # What would take forever:
     "a list that holds itself": lambda: holding_itself(list),
     "a mapping that holds itself": lambda: holding_itself(dict),
     "ten times ten lists, 14 deep": lambda: nested("hello", 14, width=10),

@@ -126,7 +126,7 @@ def naive_overlapping() -> None:
         return lambda: agent.run_in(state)
 
     together(be("RUNNING"), be("THINKING"))
-    assert agent.state == "IDLE", f"nobody works, and it is {agent.state}"
+    assert agent.state == "IDLE", f"no block is open, and it is {agent.state}"
 
 
 # -- output ----------------------------------------------------------------------------------------

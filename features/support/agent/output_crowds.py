@@ -74,7 +74,7 @@ async def read(stream: Any, got: list[Any]) -> None:
 
 
 def left(queue: Any) -> list[Any]:
-    """What nobody has taken; it is taken by that."""
+    """The items not taken yet; this takes them."""
     items: list[Any] = []
     with suppress(asyncio.QueueEmpty):
         while True:
@@ -204,7 +204,7 @@ class Storm:
         asyncio.run(main())
 
     def _closing_loop(self, chance: random.Random) -> None:
-        """Closed with getters on it that were cancelled by nobody, and now never will be."""
+        """Closed with getters on it that were not cancelled, and now never will be."""
         loop = asyncio.new_event_loop()
 
         async def one() -> None:

@@ -121,7 +121,7 @@ class Known:
         self.loop.close()
 
     def check(self) -> None:
-        """Everything that was put is got, once; then the run is over for everybody."""
+        """Everything that was put is got, once; then the run is over for every consumer."""
         queue, known = self.queue, self.queue._reservations
         queue.end()
         self.loop.run_until_complete(self._drain())

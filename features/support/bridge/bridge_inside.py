@@ -41,7 +41,7 @@ _MODULES = (
 )
 FILES = {str(module.__file__) for module in _MODULES}
 STREAM_FILES = {str(module.__file__) for module in (serialized_observer, invoke)}
-# Seconds that a clean-up waits. It waits in vain where its own thread, below the handler, holds
+# Seconds that a cleanup waits. It waits in vain where its own thread, below the handler, holds
 # what the loop needs to go on: there it only has to come back, and all has to end after that.
 _WAIT = 0.05
 
@@ -204,7 +204,7 @@ def raise_in_bridge(exception: type[BaseException], inside: str, *, used: bool) 
 
     try:
         # A coroutine or a loop is made and stored in two steps of the interpreter: an exception
-        # between them leaves one that nobody could close.
+        # between them leaves one that cannot be closed.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
             warnings.filterwarnings("ignore", "unclosed", ResourceWarning)

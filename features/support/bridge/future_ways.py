@@ -246,6 +246,25 @@ class Way:
         self.ok()
         return [*seen, joined()]
 
+    def wait_within_wait(self) -> Seen:
+        seen: Seen = []
+
+        class Entered(Future[Any]):
+            """Read by `wait` while it has all locks: there a signal handler may enter too."""
+
+            @property
+            def _state(_) -> str:
+                seen.append(len(wait([self.future], 0).not_done))
+                return "PENDING"
+
+            @_state.setter
+            def _state(_, state: str) -> None:
+                pass
+
+        seen.append(len(wait([self.future, Entered()], 0).not_done))
+        self.ok()
+        return [*seen, self.future.result(), len(wait([self.future], PATIENCE).done)]
+
     def completed(self) -> Seen:
         futures = [self.future, self.kind.make(), self.kind.make()]
         self.ok()
@@ -308,6 +327,7 @@ WAYS: dict[str, Callable[[Way], Seen]] = {
     "wait() for all": Way.wait_all,
     "wait() when the time is over": Way.wait_late,
     "wait() for a cancelled one": Way.wait_cancelled,
+    "wait() by a handler within wait()": Way.wait_within_wait,
     "as_completed()": Way.completed,
     "as_completed() when the time is over": Way.completed_late,
     "asyncio.wrap_future()": Way.wrapped,

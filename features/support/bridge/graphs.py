@@ -78,7 +78,7 @@ class Work:
 
     def __init__(self) -> None:
         self.gate = Gate()  # lets runs end
-        self.cleaning = Gate()  # lets runs that were cancelled end their own clean-up
+        self.cleaning = Gate()  # lets runs that were cancelled end their own cleanup
         self.began, self.ended, self.cleaned = Log(), Log(), Log()
         self.peak = 0
         self._now = 0

@@ -1,7 +1,7 @@
 """Small concurrent programs over the real registry and the real hand-off, and their controls.
 
 Each is run once for every interleaving that a search tries: it makes its own state, starts its
-threads, joins them, and asserts. A thread that waits for ever is found as a deadlock.
+threads, joins them, and asserts. A thread that waits forever is found as a deadlock.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def naive_cleaning_up() -> None:
 
 
 def check_cleaning_up(add: Callable[[Any], object], clean_up: Callable[[], object]) -> None:
-    """The late task comes before the first one ends, and so before the clean-up returns."""
+    """The late task comes before the first one ends, and so before the cleanup returns."""
     first, late = Stubborn(), Future[Any]()
     add(first)
 
@@ -150,7 +150,7 @@ def check_cleaning_up(add: Callable[[Any], object], clean_up: Callable[[], objec
         first.set_result(None)
 
     together(clean_up, arrive)
-    assert late.cancelled(), "a task outlived the clean-up"
+    assert late.cancelled(), "a task outlived the cleanup"
 
 
 def waiting() -> None:

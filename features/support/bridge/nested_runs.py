@@ -24,7 +24,7 @@ __all__ = ["CIRCLES", "SENDERS", "Forest", "parents", "pool_waits_for_itself"]
 
 Bridge = RxPyLangGraphBridge
 Node = Callable[[Any], Any]
-TIME = 2 * LIMIT  # of a wait that would never end; more than anybody waits for a scenario
+TIME = 2 * LIMIT  # of a wait that would never end; more than a scenario may take
 
 
 async def echo(content: Any) -> Any:
@@ -118,7 +118,7 @@ def _itself(bridge: Bridge) -> Future[Any]:
 
 
 def _each_other(bridge: Bridge) -> Future[Any]:
-    # One waits with a time-out that is not over before the other one is refused.
+    # One waits with a timeout that is not over before the other one is refused.
     first: Future[Any] = Future()
     second: Future[Any] = Future()
     waits = threading.Event()
@@ -142,14 +142,14 @@ def _each_other(bridge: Bridge) -> Future[Any]:
 
 
 def _when_waited_for() -> None:
-    """Return once somebody waits for the run that this is called in: who waits last is refused."""
+    """Return once the run that this is called in is waited for: the last to wait is refused."""
     run, pause = current_run(), threading.Event()
     assert run is not None
     for _ in range(int(LIMIT / 0.001)):
         if run._gates:
             return
-        pause.wait(0.001)  # nobody tells when a thread begins to wait
-    raise AssertionError(f"nobody waits for {run}")
+        pause.wait(0.001)  # there is no notice when a thread begins to wait
+    raise AssertionError(f"no run waits for {run}")
 
 
 def _grandchild(bridge: Bridge) -> Future[Any]:
@@ -235,7 +235,7 @@ def _room_behind_it(bridge: Bridge) -> Future[Any]:
         for _ in range(int(LIMIT / 0.001)):
             if backlog._gates and len(bridge.registry) == 1:
                 break
-            pause.wait(0.001)  # nobody tells when a thread begins to wait
+            pause.wait(0.001)  # there is no notice when a thread begins to wait
         return bridge.create_future_task(echo, 1).result().content
 
     return _fed(bridge, 20, bridge.invoke(node, ordered=True))
@@ -256,7 +256,7 @@ def _room_taken_by_results(bridge: Bridge) -> Future[Any]:
             begun = sum(isinstance(run, Run) and run.running() for run in bridge.registry.tasks())
             if refused.is_set() or (backlog._gates and begun == bridge.max_concurrency):
                 break
-            pause.wait(0.001)  # nobody tells when a thread begins to wait
+            pause.wait(0.001)  # there is no notice when a thread begins to wait
         try:
             return bridge.create_future_task(echo, 1).result().content
         finally:

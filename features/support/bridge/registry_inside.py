@@ -165,7 +165,7 @@ class Storm:
 
         class Garbage:
             def __init__(self, _: int) -> None:
-                # By chance, or the collections would come at the same few places for ever.
+                # By chance, or the collections would come at the same few places forever.
                 gc.set_threshold(chance.randint(3, 42))
                 self.itself = [self, *([] for _ in range(chance.randrange(8)))]
 
@@ -191,6 +191,7 @@ class Storm:
         task: Future[Any] = Future()
         self._registry.add(task)
         self._registry.snapshot()
+        self._registry.tasks()  # allocates under the lock what the collector counts
         self._registry.statistics()
         task.set_result(None)
         self.added += 1

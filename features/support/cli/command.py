@@ -95,16 +95,15 @@ def imported(name: str, module: ModuleType) -> Iterator[None]:
         del sys.modules[name]
 
 
-def environment(*, measured: bool = True) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """What a command in a process of its own finds: this interpreter's paths.
 
-    Args:
-        measured: Whether its coverage is measured, if that of this process is.
+    Its coverage is not measured, which takes longer than anything else that it does. That of
+    commands and programs in processes of their own is measured by Robot, once.
     """
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    if not measured:
-        for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
-            found.pop(name, None)
+    for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
+        found.pop(name, None)
     return found
 
 
@@ -138,7 +137,7 @@ def run_on_terminal(line: str, folder: Path) -> Ended:
 
 def _read_all(descriptor: int) -> str:
     text = b""
-    with contextlib.suppress(OSError):  # EIO: nobody has the other end any more
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
         while part := os.read(descriptor, 65536):
             text += part
     return text.decode()

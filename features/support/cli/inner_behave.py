@@ -44,7 +44,7 @@ def step_impl(context):
 def step_impl(context):
     raise StepNotImplementedError("later")
 
-@step("its clean-up will fail")
+@step("its cleanup will fail")
 def step_impl(context):
     context.add_cleanup(lambda: 1 / 0)
 """

@@ -150,7 +150,7 @@ def raise_everywhere(
 
     gc.disable()
     try:
-        # Not before each line: a with block begins to end on a line, where nobody looks for
+        # Not before each line: a with block begins to end on a line, where no check looks for
         # signals, and an exception there would leave its lock locked.
         return _come_in_everywhere(
             files,

@@ -18,7 +18,7 @@ from rxlanggraph import RxPyLangGraphBridge
 
 bridge = RxPyLangGraphBridge(max_concurrency=4)
 begun = threading.Event()
-for_ever = threading.Event()
+forever = threading.Event()
 
 async def answer(content):
     return content
@@ -37,7 +37,7 @@ async def clean_up(content):
 
 def block(content):
     begun.set()
-    for_ever.wait()
+    forever.wait()
 
 async def swallow(content):
     begun.set()
@@ -49,7 +49,7 @@ async def swallow(content):
 
 async def block_the_loop(content):
     begun.set()
-    for_ever.wait()
+    forever.wait()
 
 def graph_of(node):
     from typing import TypedDict
@@ -70,7 +70,7 @@ assert bridge.create_future_task(answer, 1).result(30).content == 1
 """,
     "runs in flight": SEND_AND_BEGIN.format("wait", 20),
     "graphs in flight": SEND_AND_BEGIN.format("graph_of(wait)", 20),
-    "a run with a clean-up of its own": SEND_AND_BEGIN.format("clean_up", 1),
+    "a run with a cleanup of its own": SEND_AND_BEGIN.format("clean_up", 1),
     "a sync function that never ends": SEND_AND_BEGIN.format("block", 20),
     "a sync node that never ends": SEND_AND_BEGIN.format("graph_of(block)", 20),
     "a run that swallows cancelling": SEND_AND_BEGIN.format("swallow", 20),
@@ -107,7 +107,7 @@ loop.run_until_complete(main())
 async def leave_behind(content):
     def block():
         begun.set()
-        for_ever.wait()
+        forever.wait()
     loop = asyncio.get_running_loop()
     contextvars.Context().run(loop.call_soon, loop.run_in_executor, None, block)
 

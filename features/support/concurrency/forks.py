@@ -395,7 +395,7 @@ def _run(program: str) -> subprocess.CompletedProcess[str]:
     options = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
     return subprocess.run(
         [sys.executable, *options, "-c", HEAD + program],
-        env=environment(measured=False),  # which would take minutes where threads switch so often
+        env=environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

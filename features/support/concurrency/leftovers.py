@@ -223,12 +223,12 @@ LEFT: dict[str, Callable[[Cleanup], object]] = {
     "a process never waited for": ended_process,
     "a task of a running loop": task,
     "a task of a loop that stopped": task_of_a_stopped_loop,
-    "a coroutine nobody awaited": coroutine,
+    "a coroutine never awaited": coroutine,
     "a coroutine dropped unawaited": dropped_coroutine,
     "an entry of a registry": entry,
     "an error that ended a thread": failing_thread,
     "an error inside a finalizer": failing_finalizer,
-    "an error of a task nobody asked": failing_task,
+    "an unretrieved error of a task": failing_task,
 }
 HARMLESS: dict[str, Callable[[Cleanup], object]] = {
     "a thread that is just ending": ending_thread,

@@ -38,7 +38,7 @@ def start(fn: Callable[[], Any]) -> Callable[[], Any]:
         except BaseException as error:
             future.set_exception(error)
 
-    # As somebody else: from Python 3.14 on a thread may begin in the context of who starts it.
+    # In another context: from Python 3.14 on a thread may begin in the context of its starter.
     thread = threading.Thread(target=Context().run, args=(work,), daemon=True)
     thread.start()
 

@@ -1,4 +1,4 @@
-"""How agents keep their state and their memory today: controls that show what our tests can see."""
+"""Naive ways to keep an agent's state and memory: controls that show that scenarios can fail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SavedState:
 
 
 class LockedState:
-    """A state is locked for as long as somebody is in it."""
+    """A state is locked for the whole of its block."""
 
     def __init__(self) -> None:
         self.state = AgentState.IDLE
@@ -55,7 +55,7 @@ class LockedState:
 
 
 class PublishedState:
-    """Changes are published through RxPY's Subject, by whoever makes them."""
+    """Changes are published through RxPY's Subject, in the thread that makes them."""
 
     def __init__(self) -> None:
         self.state = AgentState.IDLE

@@ -1,7 +1,7 @@
 """`@tdd_expected_fail`: a scenario that shows a defect must fail to count as passed.
 
 An assertion that fails is what the tag expects. An error, an undefined or pending step, a failing
-hook or clean-up stay red: they say nothing about the claim. A pass is red too: the defect is gone,
+hook or cleanup stay red: they say nothing about the claim. A pass is red too: the defect is gone,
 or the test can no longer see it.
 
 `Scenario.run` is wrapped because behave decides after the `after_scenario` hook: it has computed

@@ -1,4 +1,4 @@
-"""Today's ways, kept as controls: each shows that the scenario beside it can fail."""
+"""Naive ways, kept as controls: each shows that the scenario beside it can fail."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PlainSet:
 
 
 class CheckedLock:
-    """A plain lock that says so where its holder, coming again, would wait for ever."""
+    """A plain lock that says so where its holder, coming again, would wait forever."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -106,7 +106,7 @@ class LockedSet(PlainSet):
 
 
 class Bridge:
-    """Today's mapper for ``flat_map``: run_coroutine_threadsafe, a plain set, a clean-up."""
+    """The naive mapper for ``flat_map``: run_coroutine_threadsafe, a plain set, a cleanup."""
 
     def __init__(self) -> None:
         self.registry = PlainSet()
@@ -125,7 +125,7 @@ class Bridge:
         self.registry.cleanup()
 
     def stop(self) -> None:
-        """Stop the loop, as somebody else would: nobody is told."""
+        """Stop the loop, as other code would: without notice."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 

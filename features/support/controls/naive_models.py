@@ -209,7 +209,7 @@ class Stateful:
 
 
 class Output:
-    """Items, and a flag for the end; whoever looks before the flag is up waits to be woken."""
+    """Items, and a flag for the end; before the flag is up, a consumer waits to be woken."""
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()

@@ -1,4 +1,4 @@
-"""Today's ways to share state and work. Each is written as one finds it; each loses something.
+"""Naive ways to share state and work. Each is written as one finds it; each loses something.
 
 Between the reading and the writing of each there is one turn of the loop, as there is wherever
 something is awaited, or a thread's turn ends.

@@ -1,4 +1,4 @@
-"""How agents share out what they say today: controls that show what our tests can see."""
+"""Naive ways to share an agent's output: controls that show that scenarios can fail."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class FlaggedQueue:
 
 
 class HandingQueue:
-    """An item leaves the queue when it is handed to somebody who waits."""
+    """An item leaves the queue when it is handed to a waiting getter."""
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
@@ -128,7 +128,7 @@ class HandingQueue:
 
 
 class FirstComeQueue:
-    """What is there goes to whoever asks first, whatever others are about to ask."""
+    """Items go to the first request, whatever others are about to request."""
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()

@@ -84,7 +84,7 @@ class Client:
         try:
             answer = await self._or_cancel(getattr(self._state, name)(key, *arguments))
         except (StateUnavailableError, asyncio.CancelledError) as error:
-            # A reading that nobody has heard of says nothing, nor does what had no effect.
+            # A read without an answer says nothing, nor does what had no effect.
             if name != "get" and getattr(error, "in_doubt", True):
                 self.history.append(Operation(key, name, arguments, None, called))
             if isinstance(error, StateUnavailableError):

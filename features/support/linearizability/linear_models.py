@@ -18,8 +18,8 @@ class Register(NamedTuple):
 
     Attributes:
         value: None if there is no such key.
-        version: 0 if there is no such key; None if nobody has been told it yet.
-        highest: The highest version that anybody has been told: there is no way back.
+        version: 0 if there is no such key; None if no client knows it yet.
+        highest: The highest version that any client knows: there is no way back.
     """
 
     value: object = None
@@ -42,7 +42,7 @@ def register(state: Register, operation: Operation) -> Register | None:
         return _written(state, value, version)
     if operation.name == "compare_and_set":
         value, expected = operation.arguments
-        # Whom nobody has told a version cannot have named it either.
+        # A client that was told no version cannot have named it either.
         succeeds = state.version == expected
         after = _written(state, value, None) if succeeds else state
     else:

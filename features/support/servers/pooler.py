@@ -100,7 +100,7 @@ class Pooler(Between):
             finally:
                 if kept:
                     self._free.put_nowait(session)
-                else:  # nobody knows what it is in the middle of
+                else:  # it may be in the middle of anything
                     session[1].close()
                     self._free.put_nowait(await self._connect())
 

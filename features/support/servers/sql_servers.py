@@ -173,7 +173,7 @@ async def cancel_in_line(url: str, calls: int) -> tuple[bool, int, int]:
 
 
 async def claim_beside(url: str, way: str) -> str:
-    """Claim while somebody else holds the first of two tasks; return which one it was."""
+    """Claim while another client holds the first of two tasks; return which one it was."""
     async with opened(url) as backend:
         await add(backend, "first", "second")
         with plain(url) as other:
@@ -213,7 +213,7 @@ _HOLD = "SELECT pg_advisory_xact_lock(1920494187, hashtext('test/a') & 1023)"
 
 
 async def meet_in_deadlock(url: str, way: str) -> str | None:
-    """Write a and b while somebody else holds b and wants a; return what is under b then."""
+    """Write a and b while another client holds b and wants a; return what is under b then."""
     async with opened(url + _SOON) as backend:
         await backend.commit({"a": Write("0"), "b": Write("0")}, {})
         with plain(url) as other, plain(url) as observer:

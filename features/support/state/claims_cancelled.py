@@ -18,7 +18,7 @@ from support.servers.sql_servers import ACTIVITY, WAITING, until
 from support.state.sql_batches import pass_turns
 from support.state.sql_ways import plain
 
-__all__ = ["cancel_after_turns", "cancel_while", "cancel_while_closing"]
+__all__ = ["cancel_after_turns", "cancel_while", "cancel_while_closing", "gate_after"]
 
 WORKERS = 3
 # By then it is thousands of turns.
@@ -28,7 +28,7 @@ ROUNDS = 120
 _Held = Callable[[State, Callable[[], Any]], AbstractAsyncContextManager[None]]
 
 
-class _Gate:
+class Gate:
     """Lets the thread of SQLite through, when it is told to."""
 
     def __init__(self) -> None:
@@ -47,13 +47,13 @@ class _Gate:
 
 
 @contextmanager
-def _gate_after(beginning: str) -> Iterator[_Gate]:
+def gate_after(beginning: str) -> Iterator[Gate]:
     """Hold the thread of SQLite where it has just run a statement that begins like this."""
-    query, gate = SqliteSession.query, _Gate()
+    query, gate = SqliteSession.query, Gate()
 
-    def held(session: SqliteSession, statement: str, *values: Any) -> Any:
-        rows = query(session, statement, *values)
-        if statement.startswith(beginning):
+    def held(session: SqliteSession, statement: str, *values: Any, **named: Any) -> Any:
+        rows = query(session, statement, *values, **named)
+        if statement.lstrip().startswith(beginning):
             gate.pass_through()
         return rows
 
@@ -69,7 +69,7 @@ _CLAIM = "UPDATE rxlanggraph_tasks SET state = 'claimed'"
 
 @asynccontextmanager
 async def _elsewhere(state: State, claim: Callable[[], Any]) -> AsyncIterator[None]:
-    with _gate_after("SELECT") as gate:
+    with gate_after("SELECT") as gate:
         reading = asyncio.ensure_future(state.get("key"))
         await gate.reached()
         claim()
@@ -80,7 +80,7 @@ async def _elsewhere(state: State, claim: Callable[[], Any]) -> AsyncIterator[No
 
 @asynccontextmanager
 async def _claiming(state: State, claim: Callable[[], Any]) -> AsyncIterator[None]:
-    with _gate_after(_CLAIM) as gate:
+    with gate_after(_CLAIM) as gate:
         claim()
         await gate.reached()
         yield
@@ -89,7 +89,7 @@ async def _claiming(state: State, claim: Callable[[], Any]) -> AsyncIterator[Non
 @asynccontextmanager
 async def _waiting(state: State, claim: Callable[[], Any]) -> AsyncIterator[None]:
     # One goes ahead, alone; so the others wait for it, and are a batch then.
-    with _gate_after("INSERT") as gate:
+    with gate_after("INSERT") as gate:
         ahead = asyncio.ensure_future(state.increment_counter("count"))
         await gate.reached()
         claim()
@@ -100,7 +100,7 @@ async def _waiting(state: State, claim: Callable[[], Any]) -> AsyncIterator[None
 
 @asynccontextmanager
 async def _together(state: State, claim: Callable[[], Any]) -> AsyncIterator[None]:
-    with _gate_after(_CLAIM) as gate:
+    with gate_after(_CLAIM) as gate:
         async with _waiting(state, claim):
             await pass_turns()
         await gate.reached()

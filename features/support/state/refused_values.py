@@ -31,7 +31,7 @@ def _in_postgresql(url: str) -> None:
 
 def _in_valkey(url: str) -> None:
     with redis.Redis.from_url(url) as client:
-        client.set(f"{{{NAMESPACE}}}:value:{FORBIDDEN}", "of somebody else")
+        client.set(f"{{{NAMESPACE}}}:value:{FORBIDDEN}", "of another client")
 
 
 FORBID: Final[dict[str, Callable[[str], None]]] = {

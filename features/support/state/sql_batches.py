@@ -11,6 +11,7 @@ from unittest import mock
 
 from rxlanggraph.state.backend import ClaimedTask, NewTask
 from rxlanggraph.state.backends.sql.batcher import Batcher
+from rxlanggraph.state.backends.sql.postgresql.fast_path import QueueFastPath
 from rxlanggraph.state.backends.sql.sqlite.database import SESSION
 from rxlanggraph.state.backends.sql.sqlite.file import path_of
 from rxlanggraph.state.backends.sql.sqlite.session import Call, SqliteSession
@@ -19,6 +20,7 @@ from support.state.sql_ways import add, opened, plain, value_of
 __all__ = [
     "Told",
     "claim_again",
+    "claim_beside_a_sweep",
     "claim_beside_another",
     "claim_by",
     "claim_while_locked",
@@ -108,7 +110,7 @@ async def count_beside(url: str, times: int, *keys: str) -> tuple[list[object], 
 
 
 async def count_while_locked(url: str, times: int, reads: int) -> int:
-    """What increments come to at whose begin somebody else has the file, for so many reads."""
+    """What increments come to at whose begin another connection has the file, for so many reads."""
     async with opened(url) as backend:
         with plain(url) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -135,7 +137,7 @@ async def claim_by(
 
 
 async def claim_while_locked(url: str, workers: int) -> list[ClaimedTask | None]:
-    """What workers get from an empty queue while somebody else has the file."""
+    """What workers get from an empty queue while another connection has the file."""
     async with opened(url) as backend:
         with plain(url) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -151,7 +153,7 @@ def claim_beside_another(url: str, tasks: int) -> Sequence[Any]:
     with sessions(url, 2) as (one, other):
         do(one, "prepare")
         columns = (*map(str, range(tasks)),), ["1"] * tasks, [None] * tasks, [0] * tasks
-        # Due, and not ready before somebody sweeps.
+        # Due, and not ready before a sweep.
         more = [1e-6] * tasks, [None] * tasks, [5] * tasks
         do(one, "tasks_add", "test", "queue", *columns, *more)
         query = one.query
@@ -164,6 +166,28 @@ def claim_beside_another(url: str, tasks: int) -> Sequence[Any]:
 
         with mock.patch.object(one, "query", look):
             return do(one, "task_claim", *arguments)
+
+
+async def claim_beside_a_sweep(url: str) -> Sequence[ClaimedTask]:
+    """What is claimed while another session of PostgreSQL is sweeping the only task."""
+    async with opened(url) as backend:
+        await add(backend, "0")
+        assert await backend.task_claim("queue", "worker", 1e-6) is not None
+        swept, sweep = asyncio.Event(), QueueFastPath._sweep
+
+        async def note(queue: QueueFastPath, *call: Any) -> Sequence[Any]:
+            rows = await sweep(queue, *call)
+            swept.set()
+            return rows
+
+        with plain(url) as other, mock.patch.object(QueueFastPath, "_sweep", note):
+            other.execute("BEGIN")
+            other.execute("SELECT rxlanggraph_sweep(id, rxlanggraph_now()) FROM rxlanggraph_queues")
+            claim = asyncio.ensure_future(backend.task_claim("queue", "worker", 60.0))
+            await swept.wait()
+            other.execute("COMMIT")
+            task = await claim
+        return [] if task is None else [task]
 
 
 @contextmanager
@@ -180,7 +204,7 @@ def sessions(url: str, count: int) -> Iterator[list[SqliteSession]]:
 
 
 def do(session: SqliteSession, procedure: str, *arguments: Any) -> Sequence[Any]:
-    (outcome,) = session.execute("calls", [Call(procedure, arguments)])
+    (outcome,) = session.do([Call(procedure, arguments)])
     assert not isinstance(outcome, Exception), outcome
     return outcome
 
@@ -188,7 +212,10 @@ def do(session: SqliteSession, procedure: str, *arguments: Any) -> Sequence[Any]
 async def claim_again(url: str, tasks: int) -> list[list[ClaimedTask]]:
     """What is claimed at the same time with leases that end at once, and then again."""
     async with opened(url) as backend:
-        await add(backend, *map(str, range(tasks)))
+        # Where the calls do not come together, the first task is claimed again and again: more
+        # often than once for each call it cannot be.
+        new = [NewTask(f"{n}", f"{n}", None, 0, 0.0, None, 2 * tasks) for n in range(tasks)]
+        await backend.tasks_add("queue", new)
         rounds = []
         for lease in (1e-6, 60.0):
             calls = [backend.task_claim("queue", "worker", lease) for _ in range(tasks)]

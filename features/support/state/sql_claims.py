@@ -162,7 +162,7 @@ async def claim_without_second_look(url: str) -> list[str | BaseException | None
     """Let four claim at the same time what are two tasks, with the statements alone."""
 
     async def away(*_: Any) -> Any:
-        raise StateUnavailableError("the server gives no answer", in_doubt=False)
+        raise StateUnavailableError("the server does not answer", in_doubt=False)
 
     async with opened(url) as backend:
         late = Late(url, backend)

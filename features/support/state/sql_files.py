@@ -52,7 +52,7 @@ async def write_while_locked(url: str) -> tuple[BaseException | int, int]:
 async def write_read_only(url: str) -> Exception | None:
     """What a write ends with on a connection that may only read."""
     async with open_state(url) as state:
-        await state.backend._database.call("read", "PRAGMA query_only = ON", ())
+        await state.backend._database.call("read", "PRAGMA query_only = ON", {})
         return await ended_with(state.set("n", 1))
 
 

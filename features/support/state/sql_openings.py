@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from rxlanggraph.state import State, open_state
-from rxlanggraph.state.backends.sql import schema as tables
+from rxlanggraph.state.backends.sql.schema import VERSION
 from support.concurrency.tasks import PATIENCE
 from support.state.sql_ways import NAMESPACE, plain
 
@@ -89,7 +89,7 @@ def abandon(url: str) -> str | None:
 async def prepare_as_of_tomorrow(url: str) -> None:
     await open_at(url)
     with plain(url) as connection:
-        connection.execute(f"UPDATE {tables.schema.name} SET version = {tables.VERSION + 1}")
+        connection.execute(f"UPDATE rxlanggraph_schema SET version = {VERSION + 1}")
 
 
 async def _write_under_token(state: State, number: int, ttl: float | None = None) -> None:

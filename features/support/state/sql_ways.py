@@ -30,7 +30,7 @@ async def opened(url: str) -> AsyncIterator[Backend]:
 
 @contextmanager
 def plain(url: str) -> Iterator[Any]:
-    """A connection of somebody else's, each statement of which is a transaction."""
+    """Another client's connection, each statement of which is a transaction."""
     connection: Any
     if url.startswith("sqlite"):
         connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)

@@ -16,9 +16,9 @@ __all__ = ["LoopThread", "caught", "home_of"]
 
 
 class LoopThread:
-    """A loop that runs in a thread until it is closed, or stopped by somebody else.
+    """A loop that runs in a thread until it is closed, or stopped by other code.
 
-    After Ctrl-C it runs on, as for a clean-up.
+    After Ctrl-C it runs on, as for a cleanup.
     """
 
     def __init__(self) -> None:

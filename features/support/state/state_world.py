@@ -37,7 +37,7 @@ class _Selector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> Any:
         events = super().select(0)
         if not events:
-            assert timeout is not None, "everybody waits, for nothing that will ever happen"
+            assert timeout is not None, "all tasks wait, for nothing that will ever happen"
             self._clock.now += max(0.0, timeout)
         return events
 

@@ -1,16 +1,16 @@
-"""Agents that hold under concurrency: their state, their memory, what they say, one run at a time.
+"""Agents for concurrent callers: a state, a memory and an output each, and one run at a time.
 
 A map; each imports only from those above it.
 
-    conversation         what is said to an agent, and what it remembers
-    state_machine        what it is doing
-    output               what it says, shared out among those who listen
+    conversation         messages, and the memory of them
+    state_machine        the state of an agent
+    output               its output, shared among consumers
     run_lock             one run at a time
-    run                  one run: what it has started, and what it says
-    responder            what answers for it: a model, a function, a graph
+    run                  one run: its messages, tasks and output
+    responder            what answers: a model, a function, a graph
     agent                the agent
-    pool                 an agent for each thread of a stream, its memory kept
-    mcp                  agents as tools of an MCP server; of the extra ``mcp``
+    pool                 one agent per thread of a stream, with saved memories
+    mcp                  agents as tools of an MCP server (extra ``mcp``)
 """
 
 from rxlanggraph.agent.agent import BaseAgent

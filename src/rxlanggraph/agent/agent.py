@@ -60,10 +60,10 @@ class BaseAgent:
     its memory and answers None.
 
     Args:
-        name: For people, and the ``thread_id`` of a graph with a checkpointer.
+        name: Shown in errors and logs; the ``thread_id`` of a graph with a checkpointer.
         llm: A LangChain chat model, a Runnable, or an async function over the messages.
         graph: A compiled LangGraph graph; of messages if its state has a ``messages`` key.
-        description: What it is good at: shown where the agent is offered as a tool.
+        description: Of the tool, where the agent is offered as one.
         max_steps: How often `step` is called in one run at most.
         timeout: Seconds for a run, including its wait for earlier runs; ``math.inf`` for no limit.
         memory: A memory to start with, or one with limits; None makes an unlimited one.

@@ -95,8 +95,8 @@ class AgentPool:
         max_memories: How many memories are kept in this process; the least recently used are
             dropped, and their threads begin anew. None for 10,000; what ``persistence`` keeps is
             not limited here.
-        name: For people, and where it is offered as a tool.
-        description: What its agents are good at: shown where the pool is offered as a tool.
+        name: Shown in errors and logs; the name of the tool, where it is offered as one.
+        description: Of the tool, where the pool is offered as one.
 
     Raises:
         InvalidArgumentError: ``max_agents`` or ``max_memories`` is less than 1, the latter is given

@@ -1,4 +1,4 @@
-"""Responders: what answers for an agent, a chat model, a Runnable, an async function or a graph."""
+"""Responders: the chat model, Runnable, async function or graph that answers for an agent."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ class _Stateless:
     of_messages = True
 
     async def begin_anew(self, asked: Question) -> None:
-        """Do nothing: there is no own memory."""
+        """Do nothing: this responder has no memory of its own."""
 
     async def forget(self, thread_id: str) -> None:
-        """Do nothing: there is no own memory."""
+        """Do nothing: this responder has no memory of its own."""
 
 
 class _Model(_Stateless):
@@ -134,7 +134,7 @@ class _Function(_Stateless):
         reply = self._function(asked.messages)
         if not inspect.isawaitable(reply):
             raise InvalidTypeError(
-                f"{self._function!r} is no async function: it returned {reply!r}; a sync one "
+                f"{self._function!r} is not an async function: it returned {reply!r}; a sync one "
                 "would block the loop, so wrap it with asyncio.to_thread"
             )
         return _reply(await reply)
@@ -179,8 +179,8 @@ def _check_calls(reply: BaseMessage) -> None:
     if reply.tool_calls:
         names = ", ".join(call["name"] for call in reply.tool_calls)
         raise AgentError(
-            f"the model asks for tools ({names}), and there is nobody to call them: give the agent "
-            "a graph that does, such as langchain.agents.create_agent(), or a step of its own"
+            f"the model asks for tools ({names}), which the agent does not call: give it a graph "
+            "that does, such as langchain.agents.create_agent(), or a step of its own"
         )
 
 
@@ -365,8 +365,8 @@ def _begun(messages: Sequence[Message]) -> int:
 def _uninterrupted(state: Any) -> Any:
     if isinstance(state, Mapping) and "__interrupt__" in state:
         raise AgentError(
-            f"the graph waits for an answer to {state['__interrupt__']!r}, and an agent cannot "
-            "give it: use the graph itself where somebody is asked"
+            f"the graph waits for an answer to {state['__interrupt__']!r}, which an agent cannot "
+            "give: invoke the graph without an agent, and resume it with Command(resume=...)"
         )
     return state
 
@@ -375,5 +375,5 @@ def _check_ended(state: StateSnapshot) -> None:
     if state.next:
         raise AgentError(
             f"the graph has stopped before {', '.join(map(repr, state.next))}, and an agent cannot "
-            "have it go on: use the graph itself where somebody does"
+            "continue it: invoke the graph without an agent"
         )

@@ -3,8 +3,8 @@
 What breaks without it: a run that fails leaves half a turn in the memory, and tasks that go on
 writing; one that resists cancellation keeps its caller beyond every deadline; an agent that is
 called by its own step, directly or through others, waits for itself. And a caller that runs an
-agent and reads its output reads what earlier runs have left there, and leaves what it does not read
-to other consumers.
+agent and reads its output gets items that earlier runs have left there, and leaves its own unread
+items to other consumers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextvars import ContextVar
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.output.queue import OutputQueue
+from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 
@@ -272,7 +272,7 @@ def _look_at(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-class RunStream(AsyncIterator[Any]):
+class RunStream(AsyncClosingContext, AsyncIterator[Any]):
     """The items of one run; made by `BaseAgent.stream` with a request.
 
     The run begins with the first step, and all further steps have to be on the same loop. A step
@@ -333,19 +333,6 @@ class RunStream(AsyncIterator[Any]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-
-    async def __aenter__(self) -> Self:
-        """Return the stream itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        await self.aclose()
 
     def __del__(self) -> None:
         """Cancel the run of a stream that was dropped."""

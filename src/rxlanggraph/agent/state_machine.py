@@ -1,4 +1,4 @@
-"""StateMachine: what an agent is doing, as reported by everything that works for it.
+"""StateMachine: the state of an agent, as entered by all of its tasks and threads.
 
 What breaks without it: saving the state before an await and restoring it afterwards overwrites what
 other tasks have set meanwhile. Guarding it by an ``asyncio.Lock`` for the length of a block lets

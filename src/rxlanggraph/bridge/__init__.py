@@ -3,12 +3,12 @@
 A map; each imports only from those above it.
 
     configs              LangGraph's config of a run
-    tracebacks           what an exception keeps, and what of it is not needed
-    attempts             a retried run goes on from its checkpoint
-    adapters             what a run can work with
-    deadlocks            which run waits for which; circles are refused
+    tracebacks           a failed run's traceback, without the references it need not keep
+    attempts             a retried run continues from its checkpoint
+    adapters             what a run can execute
+    deadlocks            which run waits for which; cycles are refused
     run                  one message on its way through one graph, and its future
-    run_registry         the runs in flight, and the sweep of a clean-up
+    run_registry         the runs in flight, and the sweep of a cleanup
     admission            max_pending: how many may be admitted and not started
     inbox                any thread -> the loop
     scheduler            thread, group, slot: which run may start

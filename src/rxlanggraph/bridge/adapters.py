@@ -1,6 +1,6 @@
 """What a run can execute: compiled graphs, Runnables, async and sync functions.
 
-Recognised by their shape alone, so that importing this package does not import LangGraph.
+Recognized by their shape alone, so that importing this package does not import LangGraph.
 """
 
 from __future__ import annotations
@@ -181,5 +181,5 @@ class _Function(_Independent):
         try:
             return self._function(content, **given)
         except StopIteration as error:
-            # A future refuses a StopIteration, and code awaiting it would wait for ever.
+            # A future refuses a StopIteration, and code awaiting it would wait forever.
             raise RuntimeError(f"{self._function!r} raised StopIteration") from error

@@ -67,7 +67,7 @@ class RxPyLangGraphBridge:
         max_pending: How many messages may wait to start; None for no limit.
         overflow: What happens to a submitter beyond ``max_pending``. ``"block"``: it waits.
         timeout: Seconds for each run, from its start; None for no limit. See `create_future_task`.
-        name: Prefix of the threads' names, for people.
+        name: Prefix of the threads' names.
 
     Raises:
         InvalidArgumentError: A number is out of range, or a policy is unknown.
@@ -147,7 +147,7 @@ class RxPyLangGraphBridge:
         for ``flat_map``.
 
         Cancelling the future cancels the run, started or not. The future is resolved at once, while
-        the coroutine's own clean-up continues.
+        the coroutine's own cleanup continues.
 
         Args:
             graph: A compiled LangGraph graph, a Runnable, or an async or sync function of the
@@ -175,8 +175,8 @@ class RxPyLangGraphBridge:
 
         Returns:
             A ``concurrent.futures.Future`` of the result, a `StreamMessage`. It can also be
-            awaited,
-            on any asyncio loop: ``result = await bridge.create_future_task(graph, message)``.
+            awaited, on any asyncio loop:
+            ``result = await bridge.create_future_task(graph, message)``.
 
         Raises:
             BridgeClosedError: The bridge is closed.

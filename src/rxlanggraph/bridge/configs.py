@@ -2,7 +2,7 @@
 
 What breaks without it: a thread that only the config or the graph's ``with_config`` names is known
 to the checkpointer and not to the bridge, so runs of that thread overlap and lose each other's
-updates. Everything here is recognised by its shape alone: LangChain is not imported.
+updates. Everything here is recognized by its shape alone: LangChain is not imported.
 """
 
 from __future__ import annotations

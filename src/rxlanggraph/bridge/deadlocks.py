@@ -1,12 +1,12 @@
 """Deadlock detection: a wait that would close a cycle of runs waiting for runs is refused.
 
 What breaks without it: a node that sends a message to its own thread and waits for the answer, or
-parents that hold every slot and wait for children, hang for ever without any message.
+parents that hold every slot and wait for children, hang forever without any message.
 
 A run that waits continues when each run that it waits for has ended. A run that has begun ends,
 unless it waits itself. A run that has not begun does so when no run has to end before it on its
 thread, its group has room, and its bridge has a free slot; so it needs only that not all holders of
-these wait for ever. The largest set of waiting runs in which each needs the others is the deadlock.
+these wait forever. The largest set of waiting runs in which each needs the others is the deadlock.
 It arises when a wait begins, and is searched for then; or when a run takes room without waiting for
 it, ahead of those already waiting for room: see `review`.
 
@@ -124,7 +124,7 @@ def begin_wait(run: Waiter, target: Waiter | Room) -> None:
     """Record that ``run`` is about to wait for ``target``, until `end_wait`. Any thread.
 
     Raises:
-        DeadlockError: It would wait for ever.
+        DeadlockError: It would wait forever.
     """
     with _lock:
         _waits.setdefault(run, []).append(target)
@@ -177,7 +177,7 @@ def waiting(run: Waiter | None, target: Waiter | Room) -> Iterator[None]:
     """A block in which ``run``, if there is one, blocks its thread to wait for ``target``.
 
     Raises:
-        DeadlockError: The run, or the event loop of this thread, would wait for ever.
+        DeadlockError: The run, or the event loop of this thread, would wait forever.
     """
     loop = asyncio._get_running_loop()
     begun: list[Waiter] = []
@@ -251,7 +251,7 @@ def _slots_are_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
 
 
 def _reason(run: Waiter, target: Waiter | Room, stuck: set[Waiter]) -> str:
-    would, what = f"{run.label} would wait for ever", getattr(target, "label", "")
+    would, what = f"{run.label} would wait forever", getattr(target, "label", "")
     if hasattr(target, "crowd"):
         return (
             f"{would}: for room among those that wait for their start (max_pending), which there "
@@ -261,8 +261,8 @@ def _reason(run: Waiter, target: Waiter | Room, stuck: set[Waiter]) -> str:
         )
     if _loop_is_stuck(target, stuck) or isinstance(run, _StandingLoop):
         return (
-            f"{would}: for {what}, which ends only when an event loop goes on that stands still, "
-            "as somebody waits in its thread; 'await' there, instead of result() or exception()"
+            f"{would}: for {what}, which ends only when an event loop continues whose thread is "
+            "blocked by result() or exception(); use 'await' there instead"
         )
     if target.running():
         return (

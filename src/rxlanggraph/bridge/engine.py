@@ -122,15 +122,23 @@ class Engine:
             raise
         return run
 
-    def new_run(self, message: StreamMessage, options: RunOptions, owner: object) -> Run:
+    def new_run(
+        self,
+        message: StreamMessage,
+        options: RunOptions,
+        owner: object,
+        on_done: Callable[[Run], object] | None = None,
+    ) -> Run:
         """Make a run that sees the caller's contextvars. Any thread; never blocks.
 
         Args:
             message: The message to run on.
             options: The options of the run.
             owner: Kept alive by the run until it has ended: its bridge.
+            on_done: Its first done-callback. There from the start: of two runs of one thread, the
+                second could otherwise end before the first one's submitter has added its callback.
         """
-        run = Run(message, options, context_of_its_own(), self.inbox, owner)
+        run = Run(message, options, context_of_its_own(), self.inbox, owner, on_done=on_done)
         parent = current_run()
         if parent is not None and not parent.done():
             run.parent = parent
@@ -213,7 +221,7 @@ class Engine:
             if self._started:
                 return
             self.inbox.loop = self.host.start()
-            # A daemon thread would be cut off at exit in the middle of a run's own clean-up.
+            # A daemon thread would be cut off at exit in the middle of a run's own cleanup.
             atexit.register(self.exit)
             self._started = True
             if self.registry.state != "open":
@@ -465,7 +473,7 @@ class Engine:
                 self._retire(run, run.outcome("error", None, error, None))
             elif run.task is not None and not run.task.cancelling():
                 # The loop cancels all its tasks itself, except for those started since then in the
-                # place of a cancelled one. Cancelling a task twice would cut its clean-up short.
+                # place of a cancelled one. Cancelling a task twice would cut its cleanup short.
                 run.task.cancel()
 
     def loop_stopped(self, error: LoopUnavailableError) -> None:

@@ -1,10 +1,10 @@
 """RunExecutor: where sync functions and sync graph nodes of runs are executed.
 
 Why not a ``ThreadPoolExecutor``: its limit would be a second one beside ``max_concurrency`` and
-throttle below it (LangGraph's sync nodes use the loop's default executor: six threads on two
-cores); one run's fan-out would make every other run wait; it does not tell which runs still keep a
-thread busy after their cancellation; and the interpreter waits for its threads at exit, for ever if
-one is stuck.
+throttle below it (LangGraph's sync nodes use the loop's default executor, which has few threads);
+one run's fan-out would make every other run wait; it does not tell which runs still keep a thread
+busy after their cancellation; and the interpreter waits for its threads at exit, forever if one is
+stuck.
 
 Here each run has one thread for itself as soon as it needs one. Further threads come out of a
 number of spare ones, which the runs share in turn. As a run holds a slot until it has ended, there
@@ -190,7 +190,7 @@ class RunExecutor(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let the threads end as soon as they are idle; ``wait`` for those that are idle now.
 
-        Any thread. A busy thread is not waited for: it is a daemon, and the clean-up report names
+        Any thread. A busy thread is not waited for: it is a daemon, and the cleanup report names
         it if it works for a run.
         """
         with self._lock:

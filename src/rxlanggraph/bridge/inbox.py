@@ -17,7 +17,7 @@ Invariants kept here (numbers as in docs/design.md):
 
 The race that shaped ``_drain_due``: (a) a thread appends and sees that a drain is due; (b) that
 drain has just taken the last run and is about to record that none is due; (c) it does so, and the
-new run waits for ever. Hence both read and write under ``lock``, and the drain clears
+new run waits forever. Hence both read and write under ``lock``, and the drain clears
 ``_drain_due`` only in the critical section in which it found the queue empty.
 """
 
@@ -84,7 +84,7 @@ class LoopInbox:
     def submit(self, run: Run) -> None:
         """Register ``run`` and have the loop process it.
 
-        Any thread, also the loop's; never blocks. During the sweep of a clean-up, the run is
+        Any thread, also the loop's; never blocks. During the sweep of a cleanup, the run is
         cancelled at once and never starts.
 
         Raises:
@@ -97,7 +97,7 @@ class LoopInbox:
         if not welcome:
             run.cancel()
         elif not self.post(run):
-            # The loop stopped since the check, so its final clean-up may have missed this run.
+            # The loop stopped since the check, so its final cleanup may have missed this run.
             self._registry.leave(run, "failed")
             self._raise_refusal()
 

@@ -203,7 +203,7 @@ class OwnedLoop:
             # task that iterates over one it would look complete.
             _complete(loop, loop.shutdown_asyncgens())
         for task in asyncio.all_tasks(loop):
-            silence_pending_warning(task)  # named in the clean-up report
+            silence_pending_warning(task)  # named in the cleanup report
 
 
 class AdoptedLoop:

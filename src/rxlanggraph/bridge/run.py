@@ -127,6 +127,10 @@ class Run(SharedLockFuture[StreamMessage]):
 
     `cancel` resolves the future at once and asks the coroutine to stop; the run stays in the
     registry until it has really ended. May be used from any thread.
+
+    Where the stock future would wait forever, `result` and `exception` raise instead:
+    BlockingCallError on the loop that the run itself needs; DeadlockError in a run that this one
+    can only begin, or end, after.
     """
 
     def __init__(
@@ -136,8 +140,10 @@ class Run(SharedLockFuture[StreamMessage]):
         context: Context,
         crossing: _Crossing,
         owner: object,
+        *,
+        on_done: Callable[[Any], object] | None = None,
     ) -> None:
-        super().__init__(crossing.lock)
+        super().__init__(crossing.lock, on_done)
         # Written only here, before the run is handed over:
         self.message = message
         self.options = options
@@ -167,7 +173,7 @@ class Run(SharedLockFuture[StreamMessage]):
         """Cancel the run, started or not.
 
         Any thread; never blocks. The future is resolved at once; the coroutine is only asked to
-        stop, and its own clean-up continues: `RxPyLangGraphBridge.cleanup_tasks` waits for that.
+        stop, and its own cleanup continues: `RxPyLangGraphBridge.cleanup_tasks` waits for that.
 
         Returns:
             False if the run has already ended.
@@ -198,37 +204,6 @@ class Run(SharedLockFuture[StreamMessage]):
         """Whether its coroutine has started and not ended yet. Any thread; never blocks."""
         return self.phase is Phase.RUNNING
 
-    def result(self, timeout: float | None = None) -> StreamMessage:
-        """Wait for the result. Blocks; see ``concurrent.futures.Future.result``.
-
-        Raises:
-            BlockingCallError: Called on the loop that the run itself needs, before it was done.
-            DeadlockError: Called in a run that would wait for ever, because this one can only
-                begin, or end, after that one has ended.
-            TimeoutError: Not done within ``timeout`` seconds.
-            CancelledError: The run was cancelled.
-        """
-        if not self.done():
-            self._refuse_own_loop("result", timeout)
-        try:
-            return super().result(timeout)
-        finally:
-            del self  # as there
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the exception. Blocks; see ``concurrent.futures.Future.exception``.
-
-        Raises:
-            BlockingCallError: Called on the loop that the run itself needs, before it was done.
-            DeadlockError: Called in a run that would wait for ever, because this one can only
-                begin, or end, after that one has ended.
-            TimeoutError: Not done within ``timeout`` seconds.
-            CancelledError: The run was cancelled.
-        """
-        if not self.done():
-            self._refuse_own_loop("exception", timeout)
-        return super().exception(timeout)
-
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call ``fn`` with this future once it is done; at once if it is done already.
 
@@ -237,7 +212,7 @@ class Run(SharedLockFuture[StreamMessage]):
 
         Raises:
             DeadlockError: ``fn`` is the one of ``asyncio.wrap_future``, in a run that would wait
-                for ever: see `result`.
+                forever: see `Run`.
         """
         run = current_run()
         # asyncio waits for foreign futures in this way alone, `__await__` included.
@@ -247,12 +222,17 @@ class Run(SharedLockFuture[StreamMessage]):
         super().add_done_callback(fn)
 
     def _wait(self, timeout: float | None) -> None:
-        if self.done() or (timeout is not None and timeout <= 0):
+        if self._crossing.elsewhere is not None and not self.done():
+            self.abandon(self._crossing.elsewhere)  # in flight when the parent forked
+        run, running = current_run(), asyncio._get_running_loop()
+        now = self.done() or (timeout is not None and timeout <= 0)
+        if now or (run is None and running is None):
             super()._wait(timeout)
-            return
-        run = current_run()
-        if run is None and asyncio._get_running_loop() is None:
-            super()._wait(timeout)
+        elif running is not None and running is self._crossing.loop:
+            raise BlockingCallError(
+                f"waiting for {self.label} here would block the event loop that it needs; "
+                "use 'await future' there, or add_done_callback"
+            )
         else:
             with lock_released(self._lock), waiting(run, self):
                 super()._wait(timeout)
@@ -260,18 +240,6 @@ class Run(SharedLockFuture[StreamMessage]):
     def get_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that the run executes on. Any thread; never blocks."""
         return self._crossing.loop
-
-    def _refuse_own_loop(self, method: str, timeout: float | None) -> None:
-        if self._crossing.elsewhere is not None:
-            self.abandon(self._crossing.elsewhere)  # in flight when the parent forked
-            return
-        running = asyncio._get_running_loop()
-        if running is None or running is not self._crossing.loop or timeout == 0:
-            return
-        raise BlockingCallError(
-            f"{method}() would block the event loop that this run needs; "
-            "use 'await future' there, or add_done_callback"
-        )
 
     # -- for the deadlock detector -------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """RunRegistry: the registry of a bridge, whose engine reports itself when a run has ended.
 
 The engine does not watch its runs by callbacks, as `TaskRegistry.add` does: it enters a run, and
-removes it once its coroutine and its threads have ended. A clean-up is a sweep, during which every
+removes it once its coroutine and its threads have ended. A cleanup is a sweep, during which every
 arriving run is cancelled at once.
 """
 
@@ -89,10 +89,13 @@ class RunRegistry(TaskRegistry):
             if only_if_idle and (self._entries or self._leaving):
                 return None
             self._sweeps -= 1
-            now = monotonic()
-            entries = [*self._leaving.values(), *self._entries.values()]
+            leaving, entries = self._leaving.copy(), self._entries.copy()
             succeeded = self._ended["succeeded"] - begun.succeeded
             failed = self._ended["failed"] - begun.failed
             cancelled = self._ended["cancelled"] - begun.cancelled
-        remaining = tuple((entry[0], info_of(entry, now)) for entry in entries)
+        now = monotonic()
+        remaining = tuple(
+            (task, info_of(task, entry, now))
+            for task, entry in (*leaving.items(), *entries.items())
+        )
         return Sweep(succeeded, failed, cancelled, remaining)

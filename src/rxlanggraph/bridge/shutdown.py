@@ -1,4 +1,4 @@
-"""Clean-up: the steps, some of which wait, and the two ways to wait for them.
+"""Cleanup: the steps, some of which wait, and the two ways to wait for them.
 
 The steps are generators that yield how long to wait for an idle registry, so that the sync and the
 async form share one implementation.
@@ -45,10 +45,10 @@ class StuckRun:
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    """What became of everything that was in flight, or arrived, during a clean-up.
+    """What became of everything that was in flight, or arrived, during a cleanup.
 
     Attributes:
-        cancelled: Runs that ended cancelled, their own clean-up included.
+        cancelled: Runs that ended cancelled, their own cleanup included.
         completed: Runs that ended with a result before the cancellation reached them.
         failed: Runs that ended with an exception.
         stuck: Runs that are still going: they swallow the cancellation, or are in blocking code.

@@ -4,13 +4,13 @@ A map; each imports only from those above it.
 
     errors      what can stop a command, and its exit status
     stderr      messages on standard error
-    loading     from MODULE_OR_FILE:GRAPH to the graph
+    loading     the graph that MODULE_OR_FILE:GRAPH names
     formats     lines and records, JSON Lines and CSV
     pipeline    a run without a journal, from its reader to its summary
     journal     a run that survives being killed
     run         rxlanggraph run: options in, summary and exit status out
-    status      rxlanggraph status: how far the run of a journal is
-    demo        rxlanggraph demo: lost updates, and none
+    status      rxlanggraph status: the progress of a journal's run
+    demo        rxlanggraph demo: plain asyncio beside the bridge
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Continues the tree of `rxlanggraph.errors`:
         ├── TargetError            MODULE_OR_FILE:GRAPH does not name a graph
         ├── InputError             the input cannot be read, or is not CSV at all
         ├── OutputError            a record could not be written
-        ├── JournalError           the journal gives no answer
+        ├── JournalError           the journal does not answer
         └── JournalMismatchError   the journal is that of another run, or of none
 """
 
@@ -62,7 +62,7 @@ class OutputError(CommandError):
 
 
 class JournalError(CommandError):
-    """The journal gives no answer, or none any more, or refuses what is to be kept."""
+    """The journal does not answer, or no longer, or refuses what is to be kept."""
 
     status = ExitStatus.JOURNAL_FAILED
 

@@ -44,7 +44,7 @@ Exit status:
   2    wrong usage, no such graph, or an input that cannot be read
   3    halted by --halt
   4    a record could not be written: disk full, closed pipe
-  5    the journal gives no answer, or refuses to keep one
+  5    the journal does not answer, or refuses to store one
   130  ended by Ctrl-C: the first drains, the second cancels
   143  ended by SIGTERM, which drains
 """
@@ -65,7 +65,7 @@ def _parsed(
 
 
 def _bounded(_: click.Context, __: click.Parameter, runs: int) -> int:
-    """Refuse more runs than one process is good for, with a remedy, which a range does not give."""
+    """Refuse more runs than one process can handle, with a remedy, which a range does not give."""
     if runs > _MOST_RUNS:
         raise click.BadParameter(
             f"{runs:,} runs at a time are too many; give {_MOST_RUNS:,} at most, and for more let "
@@ -97,7 +97,7 @@ class _Seconds(click.FloatRange):
     metavar="FILE",
     default="-",
     show_default=True,
-    help="Results, one JSON line each; - is standard output. A file that is there is overwritten.",
+    help="Results, one JSON line each; - is standard output. An existing file is overwritten.",
 )
 @click.option(
     "--errors",
@@ -109,8 +109,8 @@ class _Seconds(click.FloatRange):
     "--format",
     "form",
     type=click.Choice(["jsonl", "csv"]),
-    help="Of the input. By default CSV for .csv, else JSON Lines. A CSV row is a message of "
-    "strings by column.",
+    help="Format of the input; by default CSV for .csv, else JSON Lines. A CSV row is a message "
+    "of strings by column.",
 )
 @click.option(
     "--thread-key",
@@ -132,14 +132,14 @@ class _Seconds(click.FloatRange):
     "--timeout",
     type=_Seconds(min=0, min_open=True, max=_LONGEST),
     metavar="SECONDS",
-    help="For each message. One that takes longer has failed (timed_out).",
+    help="Time limit of each message. One that takes longer has failed (timed_out).",
 )
 @click.option(
     "--retries",
     type=click.IntRange(min=0, max=_MOST),
     metavar="N",
     default=0,
-    help="How often to try a failed message again.",
+    help="How often to retry a failed message.",
 )
 @click.option("--ordered", is_flag=True, help="Results in the order of the input.")
 @click.option(
@@ -147,13 +147,13 @@ class _Seconds(click.FloatRange):
     callback=_parsed(FailureLimit.parse),
     metavar="N|P%",
     help="Stop after N failures, or when P per cent of the messages have failed, from the "
-    f"{MINIMUM_FOR_PERCENT}th on. Invalid lines count. What is in flight still ends.",
+    f"{MINIMUM_FOR_PERCENT}th on. Invalid lines count. Runs in flight still end.",
 )
 @click.option(
     "--rate",
     callback=_parsed(RateLimiter.parse),
     metavar="N/s",
-    help="Take in at most so many messages per second (/m: minute, /h: hour), evenly.",
+    help="Read at most N messages per second (/m: minute, /h: hour), evenly spaced.",
 )
 @click.option(
     "--journal",
@@ -196,7 +196,7 @@ class _Seconds(click.FloatRange):
     show_default=True,
     help="With --journal: worker crashes before a message is dead-lettered (status dead). Messages "
     "in flight beside the one that crashes the worker lose an attempt too: --resume-failed -j 1, "
-    "and --resume -j 1 after each crash, run one at a time, so that only the culprit is given up.",
+    "then --resume -j 1 after each crash, run them one at a time.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
 def run(
@@ -244,7 +244,7 @@ def _run_once(graph: Any, paths: IOPaths, options: JobOptions, *, quiet: bool) -
     assert paths.output is not None, "it can be left out with a journal alone"
     # The outputs come last: a mistake before must not empty a file that is there.
     with contextlib.ExitStack() as opened:
-        source = open_source(paths.input, paths.form)
+        source = open_source(paths.input, paths.form, thread_key=options.thread_key)
         opened.callback(source.stream.close)
         output = open_sink(paths.output, paths.stdout)
         opened.callback(output.close)
@@ -261,7 +261,7 @@ def _report(result: JobResult, paths: IOPaths, journal: str | None, *, quiet: bo
     if result.without_record:
         print_stderr(f"without a record: line {result.without_record} of {paths.input_name}")
     if journal is not None and result.status in _TO_RESUME:
-        print_stderr("what is answered is kept; go on with --resume")
+        print_stderr("what is answered is kept; continue with --resume")
     if not quiet:
         print_stderr(summary(result, paths.output_name, paths.errors))
 

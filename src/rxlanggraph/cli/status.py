@@ -1,4 +1,4 @@
-"""``rxlanggraph status``: how far the run of a journal is."""
+"""``rxlanggraph status``: the progress of a journal's run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["status"]
 
 
 @click.command(
-    epilog="Exit status: 0; 2 if it is not a journal; 5 if the journal gives no answer.",
+    epilog="Exit status: 0; 2 if it is not a journal; 5 if the journal does not answer.",
 )
 @click.argument("journal", metavar="JOURNAL")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def status(journal: str, *, as_json: bool) -> int:
-    """Show how far a run is, which worker has how much in flight, and what failed or is dead.
+    """Show a run's progress, the messages in flight by worker, and those failed or dead.
 
-    JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. What a dead
-    worker had counts as in flight until its lease expires.
+    JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. Messages of
+    a dead worker count as in flight until their leases expire.
     """
     # Databases take their time to import: nothing that --help has to wait for.
     from rxlanggraph.cli.journal.status_report import SHOWN, status_of, table_of  # noqa: PLC0415

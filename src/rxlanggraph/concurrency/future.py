@@ -97,16 +97,20 @@ class SharedLockFuture(Future[_T]):
 
     Args:
         lock: Shared by many futures. A leaf, held over a few assignments.
+        on_done: The first done-callback, if any.
     """
 
-    def __init__(self, lock: threading.RLock) -> None:
+    def __init__(
+        self, lock: threading.RLock, on_done: Callable[[Any], object] | None = None
+    ) -> None:
         # Not super().__init__(): see above. All fields are guarded by the lock; _progress is also
         # read without it: one reference, which only advances, and is the last to be written.
         self._lock = lock
         self._progress = _PENDING
         self._result: _T | None = None
         self._exception: BaseException | None = None
-        self._callbacks: list[Callable[[Any], object]] | None = None
+        self._callbacks: list[Callable[[Any], object]] | None
+        self._callbacks = None if on_done is None else [on_done]
         self._gates: list[threading.Lock] | None = None
         self._waiting: _Waiting | None = None
 

@@ -3,10 +3,9 @@
 Why eagerly, in place of a task that has just ended: a task that is scheduled takes its first step
 in the next iteration of the loop. If sixteen graphs end in one iteration and sixteen others start
 in the next, they free all their objects and then allocate them all. The collector counts
-allocations that are not balanced by a free, and does not count frees below zero: so it starts four
-times as often as when one coroutine ends and the next begins in the same step, and traverses the
-whole heap once per thousand messages. Measured on a one-node graph, 16 at once, Python 3.11: a
-seventh of all time.
+allocations that are not balanced by a free, and does not count frees below zero: so it starts more
+often than when one coroutine ends and the next begins in the same step (figures:
+docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -26,19 +25,22 @@ _T = TypeVar("_T")
 _IN_A_ROW = 64
 
 
-def start_eagerly(coroutine: Coroutine[Any, Any, _T], **options: Any) -> asyncio.Task[_T]:
+def start_eagerly(
+    coroutine: Coroutine[Any, Any, _T], *, name: str | None = None, context: Context | None = None
+) -> asyncio.Task[_T]:
     """Start ``coroutine`` as a task of the running loop, its first step at once if possible.
 
     Possible from Python 3.12 on; a loop with a task factory decides for itself.
 
     Args:
         coroutine: The coroutine to run.
-        options: As for ``loop.create_task``.
+        name: The task's name.
+        context: The context to run it in; None for a copy of the caller's.
     """
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
-        return asyncio.Task(coroutine, loop=loop, eager_start=True, **options)
-    return loop.create_task(coroutine, **options)
+        return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
+    return loop.create_task(coroutine, name=name, context=context)
 
 
 class EagerTaskStarter:
@@ -72,9 +74,11 @@ class EagerTaskStarter:
             in_place: On Python 3.11: take the first step before anything else that is due on the
                 loop, unless an earlier task's first step is due.
         """
-        loop = asyncio.get_running_loop()
-        if sys.version_info >= (3, 12) or loop.get_task_factory() is not None:
+        if sys.version_info >= (3, 12):
             return start_eagerly(coroutine, name=name, context=context)
+        loop = asyncio.get_running_loop()
+        if loop.get_task_factory() is not None:
+            return loop.create_task(coroutine, name=name, context=context)
         earlier, self._latest = self._latest, weakref.ref(coroutine)
         task = loop.create_task(coroutine, name=name, context=context)
         ready = getattr(loop, "_ready", None)

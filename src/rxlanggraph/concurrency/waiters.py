@@ -2,7 +2,7 @@
 
 What breaks without it: a future of asyncio belongs to the thread of its loop; resolving it from
 another thread does not wake the loop. And a waiter that is cancelled, or whose loop is closed, at
-the very moment it is selected takes the wake-up with it: all waiters behind it wait for ever.
+the very moment it is selected takes the wake-up with it: all waiters behind it wait forever.
 """
 
 from __future__ import annotations

@@ -72,47 +72,46 @@ class SerializedObserver(Generic[_T]):
         Raises:
             BaseException: Whatever the observer raised; then nothing follows.
         """
-        while True:
-            emitting = False
-            try:
+        emitting = False
+        try:
+            while True:
                 with self._lock:
+                    # Before the look into the queue: what a signal handler puts between these
+                    # lines, it emits by itself. Below `emitting = True` it leaves it to this loop.
+                    if emitting:
+                        self._emitting = emitting = False
                     if self._emitting or not self._notifications:
                         return
-                    # A handler that interrupts above this line emits by itself, and leaves nothing
-                    # queued; what it puts below this line is emitted here, or found in the next
-                    # round.
                     emitting = self._emitting = True
-                self._emit()
-            except BaseException:
-                self.stop()
-                raise
-            finally:
-                if emitting:
-                    with self._lock:
-                        self._emitting = False
+                    try:
+                        notify, value, context = self._notifications.popleft()
+                    except IndexError:  # a handler has emitted it
+                        continue
+                self._notify(notify, value, context)
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            if emitting:
+                with self._lock:
+                    self._emitting = False
 
-    def _emit(self) -> None:
-        while True:
-            with self._lock:
-                try:
-                    notify, value, context = self._notifications.popleft()
-                except IndexError:
-                    return
-            try:
-                if context is None:
-                    notify(value)
-                else:
-                    context.run(notify, value)
-            except Exception:
-                raise
-            except BaseException as error:
-                if notify == self._observer.on_next:
-                    self._end_with(error)
-                raise
+    def _notify(self, notify: Callable[[Any], None], value: Any, context: Context | None) -> None:
+        try:
+            if context is None:
+                notify(value)
+            else:
+                context.run(notify, value)
+        except Exception:
+            raise
+        except BaseException as error:
+            if notify == self._observer.on_next:
+                self._end_with(error)
+            raise
 
     def _end_with(self, error: BaseException) -> None:
         # RxPY's operators turn an Exception raised by a function into the end of their stream, and
-        # let anything else through: operators behind them would wait for an end for ever.
+        # let anything else through: operators behind them would wait for an end forever.
         try:
             # on_error is typed for Exception, but RxPY passes anything on.
             self._observer.on_error(error)  # type: ignore[arg-type]

@@ -9,21 +9,21 @@
 A map; each imports only from those above it.
 
     backend              the contract: what callers see, and what a backend must do
-    codec                JSON values, names and numbers: what may be stored
+    codec                JSON values: what may be stored
     addresses            URLs of servers, and what of them may be shown
-    retry                calls that are made again; calls that run to their end
-    polling              waiting for others: woken at once, or looking again
+    retry                repeated calls, and cancellation-shielded calls
+    polling              waiting for changes: by notification, or by polling
     update_queue         updates of one key, one after the other
-    single_use           context managers that are entered once
+    single_use           single-use context managers
     backends             in memory, in SQL, in Redis
-    client               one opened backend: calls, background tasks, the end
-    paging               what is read in pages and done in steps
+    client               one opened backend: calls, background tasks, closing
+    paging               reading in pages, working in steps
     leases               leases that are renewed
     watch                the versions of a key as an Observable
     transactions         optimistic updates
     keys                 values under keys
     locks                locks with fencing tokens
-    claims               one item of work in the hands of one worker
+    claims               one item of work, claimed by one worker
     queues               queues of work
     base                 the three parts as one state
     blocking             the same state for threads

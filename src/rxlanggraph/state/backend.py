@@ -11,7 +11,7 @@ Rules for every backend, cited by number below and in the conformance suite:
 2. **The server's clock.** Times to live, leases and delays are measured where the data is, never
    by comparing clocks of two callers. All durations are seconds, as floats.
 3. **One counter.** Versions of keys and tokens of locks and claims are drawn from one counter per
-   namespace which only grows, for ever: it survives deletion, expiry, release and restart. Of two
+   namespace which only grows, forever: it survives deletion, expiry, release and restart. Of two
    writes of one key the later one has the larger version; of two holders of one lock the later
    one has the larger token. Gaps are fine. (So nothing has to be kept of a key that is gone.)
 4. **Text in, text out.** Values, items, results and errors arrive as JSON text in ASCII; they are
@@ -38,7 +38,7 @@ Rules for every backend, cited by number below and in the conformance suite:
    pages: each handles at most `MOST_AT_ONCE` tasks, each is atomic by itself, other calls proceed
    between two of them, and a call after a crash finishes what was left. Callers name at most that
    many keys or ids in one call.
-10. **What has ended is forgotten.** Nothing is kept for ever of a key that is gone, of a lock whose
+10. **What has ended is forgotten.** Nothing is kept forever of a key that is gone, of a lock whose
     lease is over, or of a queue without tasks: a later write by any caller sweeps it away. A fence
     outlives its key by `FENCE_KEPT` seconds, and is then forgotten.
 """
@@ -156,7 +156,7 @@ class QueueStats:
         waiting: Due; those that wait for an earlier one of their thread included, and those whose
             worker let its lease expire.
         delayed: Not due yet.
-        claimed: In work, under a lease that holds.
+        claimed: In progress, under a valid lease.
         completed: Done, and not purged yet.
         dead: In the dead-letter queue.
         expired: Dead tasks whose last claim expired: no worker was left to report an error.
@@ -508,7 +508,7 @@ def stale_token(key: str, token: int | None, newest: int | None = None) -> Stale
 
 def not_an_integer(key: str, text: str | None = None) -> InvalidTypeError:
     """Return the error of an increment of something else; ``text`` is what is there, if known."""
-    return InvalidTypeError(f"{key!r} cannot be incremented, as it is no integer{_held(text)}")
+    return InvalidTypeError(f"{key!r} cannot be incremented, as it is not an integer{_held(text)}")
 
 
 def counter_overflow(key: str, text: str | None = None) -> InvalidArgumentError:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
-from typing import Self
 
+from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.state.backend import Backend
 from rxlanggraph.state.client import BackendClient
-from rxlanggraph.state.codec import check_attempts
 from rxlanggraph.state.keys import KeyOperations
 from rxlanggraph.state.locks import LockOperations
 from rxlanggraph.state.queues import QueueOperations
+from rxlanggraph.validation import check_attempts
 
 __all__ = ["BaseState"]
 
 
-class BaseState(KeyOperations, LockOperations, QueueOperations):
+class BaseState(AsyncClosingContext, KeyOperations, LockOperations, QueueOperations):
     """All of a `State` but its view for other threads.
 
     Made on a running event loop, to which it belongs; used there by any number of tasks at once.
@@ -59,16 +58,3 @@ class BaseState(KeyOperations, LockOperations, QueueOperations):
             WrongThreadError: This is not the loop that opened the state, which stays as it is.
         """
         await self._client.close()
-
-    async def __aenter__(self) -> Self:
-        """Return the state itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """`aclose`."""
-        await self.aclose()

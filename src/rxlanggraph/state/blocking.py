@@ -15,12 +15,12 @@ from rxlanggraph.concurrency.run_on_loop import enter_on_loop, run_on_loop
 from rxlanggraph.state.backend import COMPLETED, DeadLetter, QueueStats, TaskState, Versioned
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.claims import Claim
-from rxlanggraph.state.codec import check_function
 from rxlanggraph.state.locks import Lease
 from rxlanggraph.state.paging import Paged
 from rxlanggraph.state.queues import MOST_ITEMS
 from rxlanggraph.state.single_use import SingleUseContext
 from rxlanggraph.state.transactions import Conflict, Transaction, persist_blocking
+from rxlanggraph.validation import check_function
 
 __all__ = ["SyncClaim", "SyncState", "SyncTransaction"]
 

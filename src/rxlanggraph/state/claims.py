@@ -21,20 +21,21 @@ from rxlanggraph.errors import (
 )
 from rxlanggraph.state.backend import ClaimedTask
 from rxlanggraph.state.client import BackendClient
-from rxlanggraph.state.codec import check_seconds, decode, encode, error_value
+from rxlanggraph.state.codec import decode, encode, error_value
 from rxlanggraph.state.leases import Heartbeat
 from rxlanggraph.state.retry import run_shielded
+from rxlanggraph.validation import check_duration
 
 __all__ = ["Claim"]
 
 
 class Claim:
-    """One item in the hands of one worker; made by ``claim_task``.
+    """One item of work, claimed by one worker; made by ``claim_task``.
 
     While it is open, its lease is renewed in the background; `complete`, `fail` or `release` end
     it. ``async with claim:`` completes it at the end of the block, and fails it if an exception
     leaves the block, unless it was ended inside. Cancellation inside the block releases it: the
-    attempt does not count. A claim that is dropped without an end is no longer renewed.
+    attempt does not count. A claim that is dropped without being ended is no longer renewed.
 
     Used on the loop of its state; `lost` and the attributes from any thread.
 
@@ -122,7 +123,7 @@ class Claim:
             StateUnavailableError: The server does not answer; the claim stays open.
         """
         client, text = self._client, encode(error_value(error))
-        at_once = 0.0 if retry_in is None else check_seconds("retry_in", retry_in, zero=True)
+        at_once = 0.0 if retry_in is None else check_duration("retry_in", retry_in, zero=True)
         pause = None if final else at_once
         await self._finish(
             "failed",
@@ -156,7 +157,7 @@ class Claim:
             StateUnavailableError: The server does not answer.
         """
         self._check_open("extended")
-        seconds = None if lease is None else check_seconds("lease", lease)
+        seconds = None if lease is None else check_duration("lease", lease)
         if not await self._heartbeat.renew(self, seconds):
             self._check_open("extended")  # it may have ended meanwhile
             self._end = "lost"
@@ -221,6 +222,6 @@ class Claim:
     def _lost_error(self, what: str) -> LeaseLostError:
         return LeaseLostError(
             f"task {self.id} of {self.queue!r} was not {what}: the claim of {self.worker!r} "
-            f"(attempt {self.attempt}, token {self.token}) is no longer current; somebody else has "
-            "the task, or it is dead or gone"
+            f"(attempt {self.attempt}, token {self.token}) is no longer current; another worker "
+            "has the task, or it is dead or purged"
         )

@@ -13,20 +13,18 @@ from reactivex import Observable
 from rxlanggraph.errors import ContentionError
 from rxlanggraph.state.backend import StoredValue, Versioned, Write, WriteResult, as_immediate
 from rxlanggraph.state.client import BackendClient
-from rxlanggraph.state.codec import (
-    JSON_TYPES,
-    check_function,
-    check_integer,
-    check_name,
-    check_seconds,
-    check_token,
-    decode,
-    encode,
-)
+from rxlanggraph.state.codec import JSON_TYPES, decode, encode
 from rxlanggraph.state.single_use import SingleUseAsyncContext
 from rxlanggraph.state.transactions import Conflict, Transaction, persist
 from rxlanggraph.state.update_queue import UpdateQueue, UpdateSlot
 from rxlanggraph.state.watch import watch
+from rxlanggraph.validation import (
+    check_duration,
+    check_function,
+    check_identifier,
+    check_integer,
+    check_token,
+)
 
 __all__ = ["KeyOperations"]
 
@@ -56,7 +54,7 @@ class KeyOperations:
 
     async def get(self, key: str) -> Versioned:
         """Return the value of ``key`` and its version; None and 0 if there is none."""
-        check_name("key", key)
+        check_identifier("key", key)
         entry = await self._read(key)
         return Versioned(decode(entry.text), entry.version)
 
@@ -74,7 +72,7 @@ class KeyOperations:
         Raises:
             StaleTokenError: ``token`` is too old; nothing was written.
         """
-        check_name("key", key)
+        check_identifier("key", key)
         return (await self._write(key, encode(value), ttl, token)).after
 
     async def compare_and_set(
@@ -94,14 +92,14 @@ class KeyOperations:
         Raises:
             StaleTokenError: ``token`` is too old; nothing was written.
         """
-        check_name("key", key)
+        check_identifier("key", key)
         check_integer("expected_version", expected_version)
         return await self._replace(key, expected_version, encode(value), ttl, token) is not None
 
     async def set_if_not_exists(
         self, key: str, value: Any, ttl: float | None = 60, *, token: Any = None
     ) -> bool:
-        """Write ``value`` if there is no such key, for ``ttl`` seconds (None: for ever).
+        """Write ``value`` if there is no such key, for ``ttl`` seconds (None: forever).
 
         Returns:
             False if there is one: nothing was written.
@@ -109,7 +107,7 @@ class KeyOperations:
         Raises:
             StaleTokenError: ``token`` is too old; nothing was written.
         """
-        check_name("key", key)
+        check_identifier("key", key)
         return await self._replace(key, 0, encode(value), ttl, token) is not None
 
     async def delete(self, key: str, *, token: Any = None) -> bool:
@@ -118,7 +116,7 @@ class KeyOperations:
         Raises:
             StaleTokenError: ``token`` is too old; nothing was deleted.
         """
-        check_name("key", key)
+        check_identifier("key", key)
         return (await self._write(key, None, None, token)).before != 0
 
     async def increment_counter(self, key: str, by: int = 1, *, token: Any = None) -> int:
@@ -132,7 +130,7 @@ class KeyOperations:
             InvalidArgumentError: Also if the sum would not fit into 64 bits; nothing was changed.
             StaleTokenError: ``token`` is too old; nothing was changed.
         """
-        check_name("key", key)
+        check_identifier("key", key)
         by, number = check_integer("by", by), check_token(token)
         total = await self._client.call(self._client.backend.increment, key, by, number)
         self._client.notifier.notify(("key", key))
@@ -169,7 +167,7 @@ class KeyOperations:
                 written.
             StaleTokenError: ``token`` is too old; nothing was written.
         """
-        check_name("key", key)
+        check_identifier("key", key)
         check_function("fn", fn)
         self._client.check_open()
         slot = self._updates.begin(key) or await self._updates.wait(key)
@@ -267,8 +265,8 @@ class KeyOperations:
 
         It completes when the state is closed, and ends with the error if the server is gone.
         """
-        check_name("key", key)
-        return watch(self._client, key, check_seconds("interval", interval))
+        check_identifier("key", key)
+        return watch(self._client, key, check_duration("interval", interval))
 
     async def _read(self, key: str) -> StoredValue:
         if self._immediate is not None:
@@ -278,7 +276,7 @@ class KeyOperations:
         return entry
 
     async def _replace(self, key: str, version: int, text: str, ttl: Any, token: Any) -> int | None:
-        seconds = None if ttl is None else check_seconds("ttl", ttl)
+        seconds = None if ttl is None else check_duration("ttl", ttl)
         number = check_token(token)
         if self._immediate is not None:
             self._client.check_open()
@@ -292,7 +290,7 @@ class KeyOperations:
         return after
 
     async def _write(self, key: str, text: str | None, ttl: Any, token: Any) -> WriteResult:
-        seconds = None if ttl is None else check_seconds("ttl", ttl)
+        seconds = None if ttl is None else check_duration("ttl", ttl)
         change = Write(text, seconds, check_token(token))
         written = await self._client.call(self._client.backend.commit, {key: change}, {})
         assert written is not None, "nothing was checked"

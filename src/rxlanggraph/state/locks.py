@@ -12,11 +12,11 @@ from uuid_utils import uuid7
 
 from rxlanggraph.errors import ClosedError, LeaseLostError, LockTimeoutError, StateError
 from rxlanggraph.state.client import BackendClient
-from rxlanggraph.state.codec import check_name, check_seconds, check_wait
 from rxlanggraph.state.leases import Heartbeat
 from rxlanggraph.state.polling import PollSchedule
 from rxlanggraph.state.retry import run_shielded
 from rxlanggraph.state.single_use import SingleUseAsyncContext
+from rxlanggraph.validation import check_duration, check_identifier, check_wait
 
 __all__ = ["Lease", "LockOperations"]
 
@@ -112,9 +112,9 @@ class LockOperations:
             InvalidTypeError, InvalidArgumentError: An argument is invalid.
             UsageError: At the beginning of a second block.
         """
-        check_name("key", key)
+        check_identifier("key", key)
         patience = float("inf") if wait is None else check_wait(wait)
-        block = self._locked(key, check_seconds("ttl", ttl), patience)
+        block = self._locked(key, check_duration("ttl", ttl), patience)
         return SingleUseAsyncContext(f"state.lock({key!r})", block)
 
     @contextlib.asynccontextmanager
@@ -130,7 +130,7 @@ class LockOperations:
         if not await run_shielded(self._release(lease)):
             raise LeaseLostError(
                 f"the lock {key!r} (token {lease.token}) was lost before the end of its block; "
-                "somebody else may have held it meanwhile"
+                "another holder may have had it meanwhile"
             )
 
     async def _take(self, key: str, ttl: float, wait: float) -> Lease:

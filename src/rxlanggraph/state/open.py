@@ -17,9 +17,9 @@ from rxlanggraph.state.addresses import check_address
 from rxlanggraph.state.backend import Backend
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.blocking import SyncState
-from rxlanggraph.state.codec import check_attempts
 from rxlanggraph.state.retry import run_shielded
 from rxlanggraph.state.single_use import SingleUseAsyncContext, SingleUseContext
+from rxlanggraph.validation import check_attempts
 
 __all__ = ["State", "is_prepared", "open_state", "open_state_threadsafe"]
 
@@ -33,7 +33,7 @@ _MEMORY = _Adapter("rxlanggraph.state.backends.memory", None)
 _REDIS = _Adapter("rxlanggraph.state.backends.redis", "redis")
 _ADAPTERS = {
     "memory": _MEMORY,
-    "sqlite": _Adapter("rxlanggraph.state.backends.sql", "sql"),
+    "sqlite": _Adapter("rxlanggraph.state.backends.sql", None),
     "postgresql": _Adapter("rxlanggraph.state.backends.sql", "postgresql"),
     "redis": _REDIS,
     "rediss": _REDIS,
@@ -85,11 +85,11 @@ def open_state(
             not say.
 
     Raises:
-        InvalidArgumentError: The URL, the namespace or the number cannot be.
-        InvalidTypeError: The URL or the namespace is no string.
+        InvalidArgumentError: The URL, the namespace or the number is invalid.
+        InvalidTypeError: The URL or the namespace is not a string.
         MissingExtraError: At the beginning of the block: a package is not installed; the error
             names the extra that brings it.
-        StateUnavailableError: At the beginning of the block: the server gives no answer.
+        StateUnavailableError: At the beginning of the block: the server does not answer.
         UsageError: At the beginning of a second block.
     """
     for argument, text in (("url", url), ("namespace", namespace)):
@@ -156,7 +156,7 @@ def _missing_named(adapter: _Adapter, url: str) -> Iterator[None]:
 
 
 def _adapter(url: str) -> _Adapter:
-    # After a plus sign comes the driver, in SQLAlchemy's URLs.
+    # After a plus sign comes the driver, where the store of the URL allows one.
     adapter = _ADAPTERS.get(_scheme(url).partition("+")[0])
     if adapter is None:
         raise InvalidArgumentError(
@@ -184,11 +184,11 @@ class _Bridge(Protocol):
         """As that of `RxPyLangGraphBridge`."""
 
 
-Home: TypeAlias = "asyncio.AbstractEventLoop | _Bridge"
+LoopOrBridge: TypeAlias = "asyncio.AbstractEventLoop | _Bridge"
 
 
 def open_state_threadsafe(
-    home: Home, url: str, *, namespace: str = "rxlanggraph", max_attempts: int = 5
+    where: LoopOrBridge, url: str, *, namespace: str = "rxlanggraph", max_attempts: int = 5
 ) -> AbstractContextManager[State]:
     """Open shared state from a thread, on a loop that runs elsewhere, for the length of a block.
 
@@ -199,7 +199,7 @@ def open_state_threadsafe(
     the threads its ``sync``, and there is no second loop. Blocks; any thread but the loop's own.
 
     Args:
-        home: A running event loop, or an `RxPyLangGraphBridge`, whose loop is meant. Close the
+        where: A running event loop, or an `RxPyLangGraphBridge`, for its loop. Close the
             state before the bridge.
         url: As for `open_state`.
         namespace: As for `open_state`.
@@ -212,22 +212,22 @@ def open_state_threadsafe(
             `open_state`.
     """
     manager = open_state(url, namespace=namespace, max_attempts=max_attempts)
-    return SingleUseContext("open_state_threadsafe(...)", _opened_on(home, manager))
+    return SingleUseContext("open_state_threadsafe(...)", _opened_on(where, manager))
 
 
 @contextlib.contextmanager
-def _opened_on(home: Home, manager: AbstractAsyncContextManager[State]) -> Iterator[State]:
-    with enter_on_loop(_loop_of(home), manager) as state:
+def _opened_on(where: LoopOrBridge, manager: AbstractAsyncContextManager[State]) -> Iterator[State]:
+    with enter_on_loop(_loop_of(where), manager) as state:
         yield state
 
 
-def _loop_of(home: Home) -> asyncio.AbstractEventLoop:
-    if isinstance(home, asyncio.AbstractEventLoop):
-        return home
-    if not hasattr(home, "create_future_task"):
-        raise InvalidTypeError(f"home must be an event loop or a bridge, not {home!r}")
+def _loop_of(where: LoopOrBridge) -> asyncio.AbstractEventLoop:
+    if isinstance(where, asyncio.AbstractEventLoop):
+        return where
+    if not hasattr(where, "create_future_task"):
+        raise InvalidTypeError(f"where must be an event loop or a bridge, not {where!r}")
     # Not before the first message is there a loop; and only a message of a bridge knows it.
-    loop: asyncio.AbstractEventLoop = home.create_future_task(_running_loop, None).result().content
+    loop: asyncio.AbstractEventLoop = where.create_future_task(_running_loop, None).result().content
     return loop
 
 

@@ -1,4 +1,4 @@
-"""Queues of work: adding, claiming, and what became of it."""
+"""Queues of work: adding, claiming, and results."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ from rxlanggraph.state.backend import (
 )
 from rxlanggraph.state.claims import Claim
 from rxlanggraph.state.client import BackendClient
-from rxlanggraph.state.codec import (
-    check_attempts,
-    check_integer,
-    check_name,
-    check_names,
-    check_seconds,
-    check_wait,
-    decode,
-    encode,
-)
+from rxlanggraph.state.codec import decode, encode
 from rxlanggraph.state.paging import Paged, in_steps, portions
 from rxlanggraph.state.polling import PollSchedule
+from rxlanggraph.validation import (
+    check_attempts,
+    check_duration,
+    check_identifier,
+    check_identifiers,
+    check_integer,
+    check_wait,
+)
 
 __all__ = ["MOST_ITEMS", "QueueOperations"]
 
@@ -74,7 +73,7 @@ class QueueOperations:
             max_attempts: How often each may be claimed before it is dead; None: as
                 ``open_state`` was told.
         """
-        check_name("queue", queue)
+        check_identifier("queue", queue)
         if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
             raise InvalidTypeError(f"items must be a list of items, not {type(items).__name__}")
         attempts = self._max_attempts
@@ -116,9 +115,9 @@ class QueueOperations:
         Returns:
             The claim; None if there was nothing to claim.
         """
-        check_name("queue", queue)
-        name = self._worker if worker is None else check_name("worker", worker)
-        seconds = check_seconds("lease", lease)
+        check_identifier("queue", queue)
+        name = self._worker if worker is None else check_identifier("worker", worker)
+        seconds = check_duration("lease", lease)
         patience = 0.0 if wait is None else check_wait(wait)
         if not patience:
             return await self._claim(queue, name, seconds)
@@ -159,9 +158,9 @@ class QueueOperations:
         """
         if keys is None:
             return [letter async for letter in self.iter_dead_letters(queue)]
-        check_name("queue", queue)
+        check_identifier("queue", queue)
         letters: list[DeadLetter] = []
-        for some in portions(check_names("keys", keys)):
+        for some in portions(check_identifiers("keys", keys)):
             await asyncio.sleep(0)
             found = await self._client.call(
                 self._client.backend.tasks_dead, queue, some, repeatable=True
@@ -178,7 +177,7 @@ class QueueOperations:
         Args:
             queue: The queue.
         """
-        check_name("queue", queue)
+        check_identifier("queue", queue)
         read = partial(self._client.backend.tasks_dead_page, queue)
         return Paged(self._client, read, partial(_dead_letter, queue))
 
@@ -196,7 +195,7 @@ class QueueOperations:
         Returns:
             How many were requeued; if the server was away meanwhile, perhaps some more.
         """
-        check_name("queue", queue)
+        check_identifier("queue", queue)
         backend = self._client.backend
         if ids is None:
             return await in_steps(
@@ -205,7 +204,7 @@ class QueueOperations:
                 partial(self._notify, queue),
             )
         count = 0
-        for some in portions(check_names("ids", ids)):
+        for some in portions(check_identifiers("ids", ids)):
             await asyncio.sleep(0)
             try:
                 count += await self._client.call(backend.tasks_requeue, queue, some)
@@ -235,14 +234,14 @@ class QueueOperations:
             ids: Of which tasks; None: of all that are complete.
             keys: Of which tasks, by their keys; instead of ``ids``.
         """
-        check_name("queue", queue)
+        check_identifier("queue", queue)
         if ids is not None and keys is not None:
             raise InvalidArgumentError("ask for results by ids or by keys, not by both")
         if ids is None and keys is None:
             return {name: result async for name, result in self.iter_results(queue)}
         by: Literal["id", "key"] = "id" if keys is None else "key"
         done: dict[str, Any] = {}
-        for some in portions(check_names(f"{by}s", ids if keys is None else keys)):
+        for some in portions(check_identifiers(f"{by}s", ids if keys is None else keys)):
             await asyncio.sleep(0)
             texts = await self._client.call(
                 self._client.backend.tasks_results, queue, by, some, repeatable=True
@@ -259,13 +258,13 @@ class QueueOperations:
         Args:
             queue: The queue.
         """
-        check_name("queue", queue)
+        check_identifier("queue", queue)
         read = partial(self._client.backend.tasks_results_page, queue)
         return Paged(self._client, read, lambda row: (row[0], decode(row[1])))
 
     async def stats(self, queue: str) -> QueueStats:
         """Count the tasks of ``queue``, as of one moment. Cancelling it changes nothing."""
-        check_name("queue", queue)
+        check_identifier("queue", queue)
         return await self._client.call(self._client.backend.tasks_stats, queue, repeatable=True)
 
     async def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
@@ -280,8 +279,8 @@ class QueueOperations:
             states: Any of ``"waiting"`` (delayed ones too), ``"claimed"``, ``"completed"`` and
                 ``"dead"``.
         """
-        check_name("queue", queue)
-        wanted = cast("frozenset[TaskState]", check_names("states", states))
+        check_identifier("queue", queue)
+        wanted = cast("frozenset[TaskState]", check_identifiers("states", states))
         if unknown := wanted.difference(get_args(TaskState)):
             raise InvalidArgumentError(
                 f"states must be some of {', '.join(get_args(TaskState))}, not {min(unknown)}"
@@ -298,10 +297,10 @@ def _new_task(item: Any, max_attempts: int) -> NewTask:
     return NewTask(
         id=uuid7().hex,
         text=encode(task.item),
-        key=None if task.key is None else check_name("key", task.key),
+        key=None if task.key is None else check_identifier("key", task.key),
         priority=check_integer("priority", task.priority, bits=32),
-        delay=check_seconds("delay", task.delay, zero=True),
-        thread_id=None if task.thread_id is None else check_name("thread_id", task.thread_id),
+        delay=check_duration("delay", task.delay, zero=True),
+        thread_id=None if task.thread_id is None else check_identifier("thread_id", task.thread_id),
         max_attempts=max_attempts,
     )
 

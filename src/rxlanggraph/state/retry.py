@@ -1,7 +1,8 @@
 """Repeated calls, and cancellation-shielded calls.
 
-Pauses between attempts follow one policy, `backoff`. Two kinds of failure are repeated: a server
-that is away, by `retry_unavailable`; and a database that refuses a call temporarily, by
+Pauses between attempts follow one policy, `backoff`. A call is repeated after one kind of error by
+`retry_on`, and by `retry_on_blocking`. Two kinds of failure have rules of their own: a server that
+is away, in `retry_unavailable`; and a database that refuses a call temporarily, in
 `retry_transient` (rule 6 of the contract). A call that has begun something on a server is shielded
 from cancellation by `run_shielded`, which undoes what was done (rule 7).
 """
@@ -16,7 +17,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
+    Retrying,
     retry_if_exception,
+    retry_if_exception_type,
     stop_after_delay,
     wait_random_exponential,
 )
@@ -28,6 +31,8 @@ __all__ = [
     "TransientError",
     "backoff",
     "compensate",
+    "retry_on",
+    "retry_on_blocking",
     "retry_transient",
     "retry_unavailable",
     "run_shielded",
@@ -44,29 +49,83 @@ _PATIENCE: Final = 1.0
 
 
 def backoff(
-    when: Callable[[BaseException], bool],
-    *,
-    first: float,
-    longest: float,
-    stop: Callable[[RetryCallState], bool],
+    *, first: float, longest: float, stop: Callable[[RetryCallState], bool]
 ) -> dict[str, Any]:
-    """Return the policy of a ``tenacity.AsyncRetrying`` or ``Retrying``. Any thread; never blocks.
+    """Return the pauses of a ``tenacity.AsyncRetrying`` or ``Retrying``. Any thread; never blocks.
 
     Pauses grow and are random, so that many failing calls do not retry in step. The exception of
     the last attempt is raised in the end.
 
     Args:
-        when: Whether an attempt's exception is a reason for another one.
         first: Seconds that the first pause may last.
         longest: Seconds that any pause may last.
         stop: When to give up, as a tenacity stop condition.
     """
     return {
-        "retry": retry_if_exception(when),
         "wait": wait_random_exponential(multiplier=first, max=longest),
         "stop": stop,
         "reraise": True,
     }
+
+
+# -- one kind of error -----------------------------------------------------------------------------
+
+
+async def retry_on(
+    error: type[Exception],
+    policy: Callable[[], dict[str, Any]],
+    call: Callable[_P, Awaitable[_T]],
+    /,
+    *args: _P.args,
+    **kwargs: _P.kwargs,
+) -> _T:
+    """Await ``call(*args, **kwargs)`` again as long as it raises ``error``.
+
+    Args:
+        error: The type of the exception.
+        policy: Returns what `backoff` does. Called when the first attempt has failed, which is also
+            when the time of the policy begins.
+        call: What to await.
+        args: Its arguments.
+        kwargs: Its keyword arguments.
+
+    Raises:
+        Exception: ``error`` of the last attempt, or any other error of an attempt.
+    """
+    # The first attempt is made here: calling the library takes longer than most attempts.
+    try:
+        return await call(*args, **kwargs)
+    except error as failure:
+        failures = [failure]
+
+    async def attempt() -> _T:
+        if failures:
+            raise failures.pop()
+        return await call(*args, **kwargs)
+
+    return await AsyncRetrying(retry=retry_if_exception_type(error), **policy())(attempt)
+
+
+def retry_on_blocking(
+    error: type[Exception],
+    policy: Callable[[], dict[str, Any]],
+    call: Callable[_P, _T],
+    /,
+    *args: _P.args,
+    **kwargs: _P.kwargs,
+) -> _T:
+    """Do what `retry_on` does, blocking."""
+    try:
+        return call(*args, **kwargs)
+    except error as failure:
+        failures = [failure]
+
+    def attempt() -> _T:
+        if failures:
+            raise failures.pop()
+        return call(*args, **kwargs)
+
+    return Retrying(retry=retry_if_exception_type(error), **policy())(attempt)
 
 
 # -- a server that is away -------------------------------------------------------------------------
@@ -102,8 +161,8 @@ async def retry_unavailable(
     def may_be_repeated(error: BaseException) -> bool:
         return isinstance(error, StateUnavailableError) and (repeatable or not error.in_doubt)
 
-    policy = backoff(may_be_repeated, first=0.05, longest=0.5, stop=lambda _: time() >= until)
-    return await AsyncRetrying(**policy)(attempt)
+    policy = backoff(first=0.05, longest=0.5, stop=lambda _: time() >= until)
+    return await AsyncRetrying(retry=retry_if_exception(may_be_repeated), **policy)(attempt)
 
 
 # -- a temporary refusal ---------------------------------------------------------------------------
@@ -111,10 +170,6 @@ async def retry_unavailable(
 
 class TransientError(Exception):
     """The database did nothing, for reasons of its own: the call can be repeated."""
-
-
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, TransientError)
 
 
 async def retry_transient(
@@ -126,18 +181,16 @@ async def retry_transient(
         StateUnavailableError: It was refused on every attempt; nothing was done.
     """
     try:
-        return await call(*args, **kwargs)
-    except TransientError:
-        # The code below costs more than most calls: it is skipped for those that do not need it.
-        stop = stop_after_delay(_PATIENCE)
-        policy = backoff(_is_transient, first=0.002, longest=0.1, stop=stop)
-    try:
-        return await AsyncRetrying(**policy)(call, *args, **kwargs)
+        return await retry_on(TransientError, _transient_policy, call, *args, **kwargs)
     except TransientError as refusal:
         raise StateUnavailableError(
             f"the database has refused the call again and again: {refusal.__cause__}",
             in_doubt=False,
         ) from refusal
+
+
+def _transient_policy() -> dict[str, Any]:
+    return backoff(first=0.002, longest=0.1, stop=stop_after_delay(_PATIENCE))
 
 
 # -- shielded calls --------------------------------------------------------------------------------

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
 
-from tenacity import AsyncRetrying, Retrying, stop_after_attempt
+from tenacity import stop_after_attempt
 
 from rxlanggraph.errors import ContentionError, UsageError
 from rxlanggraph.state.backend import StoredValue, Versioned, Write
 from rxlanggraph.state.client import BackendClient
-from rxlanggraph.state.codec import (
-    check_attempts,
-    check_name,
-    check_seconds,
-    check_token,
-    decode,
-    encode,
-)
-from rxlanggraph.state.retry import backoff
+from rxlanggraph.state.codec import decode, encode
+from rxlanggraph.state.retry import backoff, retry_on, retry_on_blocking
+from rxlanggraph.validation import check_attempts, check_duration, check_identifier, check_token
 
 __all__ = ["Conflict", "Transaction", "persist", "persist_blocking"]
 
@@ -77,7 +72,7 @@ class Transaction:
         """
         self._check(key)
         text = encode(value)
-        seconds = None if ttl is None else check_seconds("ttl", ttl)
+        seconds = None if ttl is None else check_duration("ttl", ttl)
         self._changes[key] = Write(text, seconds, check_token(token))
 
     def delete(self, key: str, *, token: Any = None) -> None:
@@ -117,7 +112,7 @@ class Transaction:
         return True
 
     def _check(self, key: str) -> None:
-        check_name("key", key)
+        check_identifier("key", key)
         self._check_open()
 
     def _check_open(self) -> None:
@@ -137,19 +132,8 @@ async def persist(attempts: int, attempt: Callable[[*_Args], Awaitable[_T]], *ar
         ContentionError: That many attempts met a conflict.
     """
     check_attempts("attempts", attempts)
-    # The first attempt is made here: calling the library takes longer than most attempts.
     try:
-        return await attempt(*args)
-    except Conflict as conflict:
-        met = [str(conflict)]
-
-    async def again() -> _T:
-        if met:
-            raise Conflict(met.pop())
-        return await attempt(*args)
-
-    try:
-        return await AsyncRetrying(**_policy(attempts))(again)
+        return await retry_on(Conflict, partial(_policy, attempts), attempt, *args)
     except Conflict as conflict:
         raise _contention(conflict, attempts) from None
 
@@ -158,17 +142,7 @@ def persist_blocking(attempts: int, attempt: Callable[[], _T]) -> _T:
     """Do what `persist` does, blocking."""
     check_attempts("attempts", attempts)
     try:
-        return attempt()
-    except Conflict as conflict:
-        met = [str(conflict)]
-
-    def again() -> _T:
-        if met:
-            raise Conflict(met.pop())
-        return attempt()
-
-    try:
-        return Retrying(**_policy(attempts))(again)
+        return retry_on_blocking(Conflict, partial(_policy, attempts), attempt)
     except Conflict as conflict:
         raise _contention(conflict, attempts) from None
 
@@ -177,12 +151,7 @@ def _policy(attempts: int) -> dict[str, Any]:
     # Of many that start together one gets through per round trip: the pauses soon have to span
     # that. Of 512 updates by 64 tasks on SQLite, beginning at 5 ms let 26 give up after ten
     # attempts, beginning at 20 ms none.
-    stop = stop_after_attempt(attempts)
-    return backoff(_is_conflict, first=0.02, longest=1.0, stop=stop)
-
-
-def _is_conflict(error: BaseException) -> bool:
-    return isinstance(error, Conflict)
+    return backoff(first=0.02, longest=1.0, stop=stop_after_attempt(attempts))
 
 
 def _contention(conflict: Conflict, attempts: int) -> ContentionError:

@@ -1,7 +1,7 @@
-"""What you need to test what you build on rxlanggraph.
+"""Helpers for tests of your own pipelines and backends.
 
-`LeakCheck` tells whether a pipeline left anything behind. `rxlanggraph.testing.state_conformance`
-tells whether a backend of shared state keeps the contract.
+`LeakCheck` finds what a pipeline left behind. `rxlanggraph.testing.state_conformance` checks
+whether a backend of shared state keeps the contract.
 """
 
 from rxlanggraph.testing.leaks import IGNORED, Leak, LeakCheck, LeakError, LeakKind

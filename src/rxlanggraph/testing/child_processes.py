@@ -28,29 +28,32 @@ def pids() -> tuple[int, ...]:
 def describe(pid: int) -> tuple[str, str]:
     """Command line (or only the pid, where that cannot be known) and state of a child."""
     try:
-        name, state, _parent = _stat(_PROC / str(pid))
+        name, state, _parent = _stat(str(pid))
         arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return f"pid {pid}", ""
     # An ended child that was not waited for has lost its arguments, but not its name.
-    command = b" ".join(arguments).decode(errors="replace").strip() or name
-    return command, f"pid {pid}" + (", ended but never waited for" if state == "Z" else "")
+    command = b" ".join(arguments).strip() or name
+    ended = ", ended but never waited for" if state == b"Z" else ""
+    return command.decode(errors="replace"), f"pid {pid}{ended}"
 
 
 def _pids_of_kernel() -> Iterator[int]:
-    for process in _PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended since
-            _name, _state, parent = _stat(process)
-            if parent == os.getpid():
-                yield int(process.name)
+    this = b"%d" % os.getpid()
+    for name in os.listdir(_PROC):  # noqa: PTH208 - a Path for each of hundreds takes long
+        if name.isdigit():
+            with contextlib.suppress(OSError):  # it has ended since
+                _name, _state, parent = _stat(name)
+                if parent == this:
+                    yield int(name)
 
 
-def _stat(process: Path) -> tuple[str, str, int]:
+def _stat(pid: str) -> tuple[bytes, bytes, bytes]:
     """Name, state and parent; proc(5) says how: the name may hold blanks and parentheses."""
-    text = (process / "stat").read_text(encoding="utf-8", errors="replace")
-    head, _, tail = text.rpartition(")")
-    state, parent = tail.split()[:2]
-    return head.partition("(")[2], state, int(parent)
+    with open(f"{_PROC}/{pid}/stat", "rb", buffering=0) as file:
+        head, _, tail = file.read().rpartition(b")")
+    state, parent = tail.split(maxsplit=2)[:2]
+    return head.partition(b"(")[2], state, parent
 
 
 def _pids_of_libraries() -> Iterator[int]:

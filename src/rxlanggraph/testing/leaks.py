@@ -1,4 +1,4 @@
-"""Did a pipeline leave anything behind? For the tests of pipelines built with this package.
+"""LeakCheck: what a pipeline left behind, for the tests of pipelines built with this package.
 
     with LeakCheck():
         with RxPyLangGraphBridge() as bridge:
@@ -10,8 +10,7 @@ printed (by a thread, by a finalizer, by asyncio's logger).
 
 Tasks, coroutines and registries are found by walking the garbage collector's list of objects:
 ``asyncio.all_tasks`` needs the loops, and a leaked loop is one that the test has no reference to.
-The walk takes some 10 ms for each 100,000 objects; ``gc.freeze()`` once everything is imported
-makes it free.
+The walk takes time for each object; ``gc.freeze()`` once everything is imported makes it free.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class LeakCheck:
 
         Args:
             timeout: Seconds that `verify` gives, all in all, to what is just ending.
-            ignore: Shell patterns (``fnmatch``) of names that are no leaks, besides `IGNORED`. A
+            ignore: Shell patterns (``fnmatch``) of names that are not leaks, besides `IGNORED`. A
                 thread is called by its name and, if it has a class of its own, that class:
                 ``"Thread-3 (tqdm._monitor.TMonitor)"``. A process is called by its command line.
         """

@@ -1,12 +1,12 @@
-"""What is said to an agent, and what it remembers of that.
+"""The messages of an agent, and the memory of them.
 
 A map; each imports only from those above it.
 
-    messages             one thing said, and its way to LangChain and back
-    mcp_text             the text in what others send
-    trimming             what is kept when there is no room for all
+    messages             one message, and its conversion to and from LangChain's
+    mcp_text             the text of an MCP message
+    trimming             the messages that a bounded memory keeps
     memory               the messages of an agent, in turns
-    conversation         one party's talk, with a memory of its own for each agent
-    graph_thread         the thread of a graph with a checkpointer, put back after a failed run
-    persistence          where memories are kept between runs
+    conversation         one party's exchange, with a memory for each agent
+    graph_thread         a checkpointed graph's thread, rolled back after a failed run
+    persistence          where memories are saved between runs
 """

@@ -17,7 +17,7 @@ MAX_DEPTH = 16
 """A guess: what MCP itself nests is four deep (a result, its list, a resource, its text)."""
 
 MAX_BLOCKS = 10_000
-"""A guess, far above any real message; deep and wide content could otherwise take for ever."""
+"""A guess, far above any real message; deep and wide content could otherwise take forever."""
 
 _NESTED = ("content", "contents", "messages", "resource")
 _ACCEPTED = (
@@ -89,7 +89,7 @@ def _block(block: Any, depth: int) -> Iterator[tuple[str, str | None]]:
     elif _field(block, "blob") is not None:
         yield "a binary resource", None
     else:
-        raise AgentMessageError(f"{_described(block)} is no content of a message; {_ACCEPTED}")
+        raise AgentMessageError(f"{_described(block)} is not the content of a message; {_ACCEPTED}")
 
 
 def _field(block: Any, name: str) -> Any:

@@ -301,7 +301,7 @@ class Turn:
         """Add one message to the turn. Any thread; never blocks.
 
         Raises:
-            InvalidArgumentError, InvalidTypeError: It is no message; nothing was added.
+            InvalidArgumentError, InvalidTypeError: Not a message; nothing was added.
             AgentError: The turn is over; nothing was added.
         """
         self._write({object(): Message.of(message)})
@@ -310,7 +310,7 @@ class Turn:
         """Add messages to the turn, with nothing between them. Any thread; never blocks.
 
         Raises:
-            InvalidArgumentError, InvalidTypeError: One is no message; none was added.
+            InvalidArgumentError, InvalidTypeError: One is not a message; none was added.
             AgentError: The turn is over; none was added.
         """
         self._write(_keyed(messages))
@@ -333,7 +333,7 @@ class Turn:
 
         Raises:
             AgentError: The turn is over.
-            Exception: Whatever a token counter raised; the turn goes on.
+            Exception: Whatever a token counter raised; the turn continues.
         """
         self._memory._make_room()
         if not self._end("committed"):

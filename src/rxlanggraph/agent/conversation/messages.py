@@ -270,7 +270,7 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Message:
         (converted,) = convert_to_messages([fields])
     except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
         raise InvalidArgumentError(
-            f"{shortened(mapping)} is no message; it must have a content, "
+            f"{shortened(mapping)} is not a message; it must have a content, "
             f"and a role, {_either(_ROLES)}"
         ) from error
     message = _from_langchain(converted)
@@ -310,7 +310,7 @@ def _copied_blocks(content: Any) -> list[str | dict[str, Any]]:
     if not isinstance(content, list | tuple) or not all(
         isinstance(b, str | Mapping) for b in content
     ):
-        raise TypeError("these are no content blocks")
+        raise TypeError("these are not content blocks")
     return [block if isinstance(block, str) else deepcopy(dict(block)) for block in content]
 
 

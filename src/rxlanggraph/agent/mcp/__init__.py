@@ -4,13 +4,13 @@
 
 A map; each imports only from those above it.
 
-    sdk                  what is used of the SDK, and of what comes with it
-    signals              serving until a signal comes
-    access               who may ask over HTTP, and from which pages
-    connections          how many HTTP connections there are, and which one makes room
+    sdk                  imports from the SDK and its dependencies
+    signals              serving until a signal arrives
+    access               the clients and web pages that are allowed over HTTP
+    connections          the limit of HTTP connections, and the one that is closed for a new one
     encoding             an answer that cannot be encoded is an error of that one call
-    conversations        which conversation a call is part of
-    calls                the calls in flight, and how all of them end
+    conversations        the conversation of each call
+    calls                the calls in flight, and their end
     server               the tools, and how they are served
 """
 

@@ -49,7 +49,7 @@ _SHARED = "mcp"
 
 _log = logging.getLogger("rxlanggraph")
 _CANCEL_SECONDS = 5.0
-"""Seconds for a cancelled run's own clean-up, until it is left behind. As in BaseAgent."""
+"""Seconds for a cancelled run's own cleanup, until it is left behind. As in BaseAgent."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Connections: a limited number of them, and none that keeps its place by idling.
 
-What breaks without it: uvicorn waits for ever for the rest of a request. Clients that never send it
+What breaks without it: uvicorn waits forever for the rest of a request. Clients that never send it
 use up all file descriptors of the process, and no other client is accepted.
 
 All of it is confined to the server's loop.

@@ -1,4 +1,4 @@
-"""The conversation that a call over MCP is part of: one for each session, and none kept for ever.
+"""The conversation that a call over MCP is part of: one for each session, and none kept forever.
 
 What is a session depends on the protocol. Until 2025 a client begins one with a handshake. Since
 2026 there is one only where a stream (standard input and output) has a single client at its other

@@ -1,4 +1,4 @@
-"""What is used of the MCP SDK and of what comes with it: the extra ``rxlanggraph[mcp]``."""
+"""Imports from the MCP SDK and its dependencies: the extra ``rxlanggraph[mcp]``."""
 
 from __future__ import annotations
 

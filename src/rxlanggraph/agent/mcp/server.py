@@ -160,7 +160,7 @@ def _tool_of(agent: Target, calls: CallTracker) -> Callable[..., Awaitable[Any]]
     async def ask(
         message: Annotated[str, Field(description="What to ask the agent.")],
         ctx: Context[Any, Any],
-        sender: Annotated[str, Field(description="Who asks.")] = "mcp",
+        sender: Annotated[str, Field(description="The sender of the message.")] = "mcp",
         conversation: Annotated[str, Field(description=CONVERSATION)] = "",
     ) -> Any:
         return await calls.answer(agent, message, sender, ctx, conversation)
@@ -308,7 +308,9 @@ def serve_http(
             shown = f"[{host}]" if ":" in host else host
             _log.info("serving agents at http://%s:%d/mcp", shown, listener.getsockname()[1])
             if access.is_open:
-                _log.warning("whoever reaches %s may ask the agents; pass a token", shown)
+                _log.warning(
+                    "every client that reaches %s may call the agents; pass a token", shown
+                )
             await http.serve([listener])
 
         serve_until_signalled(serve, stop=stop, hurry=calls.cancel, grace=grace)

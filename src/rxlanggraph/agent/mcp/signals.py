@@ -1,4 +1,4 @@
-"""Serving until a signal comes: how this package's servers deal with the process.
+"""Serving until a signal arrives.
 
 No lock is held here. A signal handler only sets an alarm and calls `loop.call_soon_threadsafe`,
 which is made for that; everything else happens on the loop that serves.

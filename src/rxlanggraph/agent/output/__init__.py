@@ -1,9 +1,9 @@
-"""What an agent puts out: one queue, whose consumers are served in turn.
+"""The output of an agent: one queue, whose consumers are served in turn.
 
 A map; each imports only from those above it.
 
-    fairness             whose turn it is among consumers that request again and again
-    reservations         which getter an item is for, and which putters wait for room
+    fairness             round robin among the consumers
+    reservations         the getter that each item is for, and the putters that wait for room
     stream               ``async for`` over the items of one run
     queue                the queue itself
 """

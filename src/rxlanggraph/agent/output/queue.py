@@ -2,7 +2,7 @@
 
 What breaks without it: an ``asyncio.Queue`` belongs to one loop, and a consumer of a filled one
 never waits, so it takes everything; a getter that is cancelled just as it is handed an item loses
-the item; code that checks whether the run is over, and then waits for an item, may wait for ever.
+the item; code that checks whether the run is over, and then waits for an item, may wait forever.
 
 This is not culsans (0.11, based on aiologic 0.17), which crosses loops well but serves the first
 request: of three equal consumers of a filled queue on one loop, the first gets everything, and on
@@ -257,7 +257,9 @@ class OutputQueue(Generic[_T]):
             self._capacity.wake_first()
         self._wakes.send()
         if taken is None:
-            raise asyncio.QueueEmpty("there is no item that nobody waits for; use 'await get()'")
+            raise asyncio.QueueEmpty(
+                "every item is reserved for a waiting consumer, or there is none; use 'await get()'"
+            )
         return taken[0]
 
     def stream(self, timeout: float | None = None, *, broadcast: bool = False) -> OutputStream[_T]:

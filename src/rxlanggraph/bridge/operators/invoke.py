@@ -123,7 +123,8 @@ class _Subscription:
     def _on_next(self, item: Any) -> None:
         run = None
         try:
-            run = self._engine.new_run(self._message_for(item), self._options, self._owner)
+            message = self._message_for(item)
+            run = self._engine.new_run(message, self._options, self._owner, self._ended)
             if self._look_ahead is not None:
                 run.withheld_by = partial(self._behind, self._arrived - self._look_ahead)
             self._engine.wait_for_room(run)
@@ -135,6 +136,8 @@ class _Subscription:
                 self._advance(self._look_ahead)
         except BaseException as error:
             if run is not None:
+                with self._lock:
+                    self._indexes.pop(run, None)  # the error is emitted, not the end of this run
                 self._engine.drop(run)
             self._on_error(error)
             if error is self._raised or is_interrupt(error):
@@ -172,9 +175,6 @@ class _Subscription:
     # -- the runs ------------------------------------------------------------------------------
 
     def _hand_over(self, run: Run) -> None:
-        # Add the callback before handing over: otherwise, of two runs of one thread, the second
-        # could end and be emitted before the first one's feeder thread has added its callback.
-        run.add_done_callback(self._ended)
         try:
             self._engine.hand_over(run)
         except Exception as error:
@@ -215,13 +215,13 @@ class _Subscription:
             # Each result is emitted in the context of its own run, whichever run's end released it.
             ended = (result, copy_context())
             due = (ended,) if self._look_ahead is None else self._due(index, ended)
-            for emitted, context in due:
-                self._put(emitted, context)
-            if self._cut_off is None and self._engine.was_cut_off(future):
+            self._put(due)
+            if result.status != "ok" and self._cut_off is None and self._engine.was_cut_off(future):
                 self._cut_off = failure_of(result)
             if not self._indexes:
                 self._put_end()
-        self._log_skipped(due)
+        if self._errors == "skip":
+            _log_failures(due)
         self._flush()
         if self._failed:
             self._release()
@@ -237,14 +237,15 @@ class _Subscription:
             due.append(head)
         return due
 
-    def _put(self, result: StreamMessage, context: Context) -> None:
-        """Queue ``result`` as the error policy says. Under the lock."""
-        failure = None if self._errors == "emit" else failure_of(result)
-        if failure is None:
-            self._emitter.put_next(result, context)
-        elif self._errors == "raise":
-            self._emitter.put_error(failure)
-            self._failed = True
+    def _put(self, results: Sequence[_Ended]) -> None:
+        """Queue the results as the error policy says. Under the lock."""
+        for result, context in results:
+            failure = None if self._errors == "emit" else failure_of(result)
+            if failure is None:
+                self._emitter.put_next(result, context)
+            elif self._errors == "raise":
+                self._emitter.put_error(failure)
+                self._failed = True
 
     def _put_end(self) -> None:
         """Queue the end of the stream if it is due, now that no run is left. Under the lock."""
@@ -253,19 +254,6 @@ class _Subscription:
             self._failed = True
         elif self._source_ended:
             self._emitter.put_completed()
-
-    def _log_skipped(self, results: Sequence[_Ended]) -> None:
-        if self._errors != "skip":
-            return
-        for result, _ in results:
-            failure = failure_of(result)
-            if failure is not None:
-                _log.warning(
-                    "skipped message %s: %s",
-                    (result.source or result).id,
-                    result.status,
-                    exc_info=failure,
-                )
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -298,3 +286,11 @@ class _Subscription:
         self._source.dispose()
         if interrupt is not None:
             raise interrupt
+
+
+def _log_failures(results: Sequence[_Ended]) -> None:
+    for result, _ in results:
+        failure = failure_of(result)
+        if failure is not None:
+            answered = result.source or result
+            _log.warning("skipped message %s: %s", answered.id, result.status, exc_info=failure)

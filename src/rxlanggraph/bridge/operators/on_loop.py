@@ -1,7 +1,7 @@
 """Results delivered on the loop that awaits them.
 
 ``await source.pipe(...)`` of RxPY resolves an asyncio future in the thread that delivers the
-result. Done from another thread than its loop's, this wakes nothing: the loop sleeps on, for ever
+result. Done from another thread than its loop's, this wakes nothing: the loop sleeps on, forever
 if nothing else happens on it. RxPY passes the asyncio scheduler of such a subscription up through
 its operators, which tells where the results have to go.
 """

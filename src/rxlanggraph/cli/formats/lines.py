@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-__all__ = ["MAX_LINE_BYTES", "InputLine", "LineReader", "thread_or_problem"]
+__all__ = ["MAX_LINE_BYTES", "InputLine", "LineReader"]
 
 MAX_LINE_BYTES = 64 * 1024 * 1024  # a guess: above any real message, far below any memory
 _KEPT_OF_OVERLONG = 1000
@@ -23,6 +23,7 @@ class InputLine:
         end: Bytes of the input up to and including it.
         content: The message; None where ``problem`` says why there is none.
         problem: Why the line is invalid, or None.
+        thread_id: The thread of the message, if it has one.
     """
 
     number: int
@@ -30,6 +31,7 @@ class InputLine:
     end: int
     content: Any = None
     problem: str | None = None
+    thread_id: str | None = None
 
 
 class LineReader:
@@ -82,28 +84,3 @@ def _encoding_problem(text: str) -> str | None:
             byte = ord(character) - 0xDC00
             return f"not UTF-8: byte 0x{byte:02x} at character {position}; convert it to UTF-8"
     return None
-
-
-def thread_or_problem(line: InputLine, key: str | None) -> tuple[str | None, str | None]:
-    """Return the thread of a line that is a message, or else why it is not one."""
-    if line.problem is not None or key is None:
-        return None, line.problem
-    return _thread_of(line.content, key)
-
-
-def _thread_of(content: object, key: str) -> tuple[str | None, str | None]:
-    """Return the thread that ``content`` belongs to, or else why it has none."""
-    if not isinstance(content, dict):
-        return None, f"--thread-key {key}: the line is not a JSON object"
-    if key not in content:
-        return None, f"--thread-key {key}: the line has no such field"
-    value = content[key]
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        return (
-            None,
-            f"--thread-key {key}: {value!r} cannot name a thread; a string or an integer can",
-        )
-    try:
-        return str(value).encode().decode(), None
-    except UnicodeEncodeError:
-        return None, f"--thread-key {key}: {value!r} cannot be written as UTF-8"

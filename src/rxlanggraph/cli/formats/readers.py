@@ -134,7 +134,36 @@ def _records(source: LineReader) -> Iterator[tuple[InputLine, list[str], str | N
             yield InputLine(taken[0].number, raw, taken[-1].end), row, None
 
 
-def open_source(path: str, form: Format | None = None) -> Source:
+def _with_threads(lines: Iterator[InputLine], key: str) -> Iterator[InputLine]:
+    """Yield the lines, each message with the thread that its field ``key`` names."""
+    for line in lines:
+        if line.problem is not None:
+            yield line
+            continue
+        thread_id, problem = _thread_of(line.content, key)
+        content = line.content if problem is None else None
+        yield InputLine(line.number, line.raw, line.end, content, problem, thread_id)
+
+
+def _thread_of(content: object, key: str) -> tuple[str | None, str | None]:
+    """Return the thread that ``content`` belongs to, or else why it has none."""
+    if not isinstance(content, dict):
+        return None, f"--thread-key {key}: the line is not a JSON object"
+    if key not in content:
+        return None, f"--thread-key {key}: the line has no such field"
+    value = content[key]
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        return (
+            None,
+            f"--thread-key {key}: {value!r} cannot name a thread; a string or an integer can",
+        )
+    try:
+        return str(value).encode().decode(), None
+    except UnicodeEncodeError:
+        return None, f"--thread-key {key}: {value!r} cannot be written as UTF-8"
+
+
+def open_source(path: str, form: Format | None = None, *, thread_key: str | None = None) -> Source:
     """Open an input for reading.
 
     Any thread may call it; it blocks only as far as opening a file does (a named pipe: until
@@ -143,6 +172,8 @@ def open_source(path: str, form: Format | None = None) -> Source:
     Args:
         path: A file's path, or ``-`` for standard input.
         form: How to read it; None goes by the suffix, ``.csv`` or anything else for JSON Lines.
+        thread_key: The field of a message's content that names its thread. A line without it is
+            invalid. None: no message has a thread.
 
     Returns:
         The open source; what iterates it closes its ``stream``.
@@ -164,7 +195,10 @@ def open_source(path: str, form: Format | None = None) -> Source:
         "jsonl": lambda: read_jsonl(stream),
         "csv": lambda: read_csv(stream, name),
     }
-    return Source(name, readers[form](), size, stream)
+    lines = readers[form]()
+    if thread_key is not None:
+        lines = _with_threads(lines, thread_key)
+    return Source(name, lines, size, stream)
 
 
 def format_of(path: str) -> Format:

@@ -18,10 +18,10 @@ __all__ = ["Record", "invalid_record", "result_record", "to_line", "without_cont
 Record = dict[str, Any]
 
 
-def result_record(line: InputLine, result: StreamMessage) -> Record:
+def result_record(number: int, result: StreamMessage) -> Record:
     """Return the record of a run that has ended, well or not."""
     return {
-        "line": line.number,
+        "line": number,
         "id": (result.source or result).id,
         "thread_id": result.thread_id,
         "status": result.status,

@@ -7,7 +7,8 @@
                                              graphs
 
 The parts communicate only through the journal, so that each may die at any moment, and continue in
-another process. The main thread supervises, as in `Job`.
+another process. One hint takes a shorter way: the writer is told which lines are answered here, so
+that it reads each answer once. The main thread supervises, as in `Job`.
 """
 
 from __future__ import annotations
@@ -23,26 +24,22 @@ from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import CommandError, ExitStatus
-from rxlanggraph.cli.journal.model import RunIdentity
 from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor
 from rxlanggraph.cli.journal.reader import Ingester, InputFile
-from rxlanggraph.cli.journal.retry import JournalRetry
+from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.journal.workers import WorkerPool
 from rxlanggraph.cli.journal.writer import JournalWriter
-from rxlanggraph.cli.pipeline.job import JobOptions
+from rxlanggraph.cli.pipeline.job import CLOSE_SECONDS, JobOptions, close_bridge
 from rxlanggraph.cli.pipeline.limits import FailureLimit
 from rxlanggraph.cli.pipeline.progress import Reporter
 from rxlanggraph.cli.pipeline.summary import JobResult
 from rxlanggraph.cli.pipeline.supervisor import Supervisor
-from rxlanggraph.cli.stderr import print_stderr
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
-from rxlanggraph.state import State
 
 __all__ = ["JournalJob", "JournalOptions"]
 
 _CANCEL_SECONDS = 5.0
-_CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +78,7 @@ class JournalJob:
 
     Args:
         graph: What answers each message.
-        state: The journal.
-        run: Whose journal it is.
+        journal: What is shared with the other processes.
         source: The input.
         output: Where results go; None: another process writes them, or a later one.
         errors: Where what is not ok goes; None: to ``output``.
@@ -94,8 +90,7 @@ class JournalJob:
     def __init__(
         self,
         graph: Any,
-        state: State,
-        run: RunIdentity,
+        journal: OpenJournal,
         source: InputFile,
         *,
         output: Output | None,
@@ -104,44 +99,37 @@ class JournalJob:
         options: JobOptions,
         sharing: JournalOptions,
     ) -> None:
-        self._loop = state.loop
+        self._loop = journal.state.loop
         self._reporter = reporter
         self._size = source.size
         self._failures = _FailureCounter(options.halt)
         self._bridge = RxPyLangGraphBridge(max_concurrency=options.max_concurrency, name="run")
         self._supervisor = Supervisor(self._stop, self._cancel, self._in_flight)
-        retry = JournalRetry()
-        self._monitor = ProgressMonitor(state, retry)
+        self._monitor = ProgressMonitor(journal.state, journal.retry)
         self._workers = WorkerPool(
-            state,
-            run,
+            journal,
             bridge=self._bridge,
             graph=graph,
             options=options,
             lease=sharing.lease,
-            retry=retry,
             on_answer=self._note_answer,
         )
         self._ingester = Ingester(
-            state.sync,
-            run,
+            journal,
             source,
             max_attempts=sharing.max_attempts,
-            retry=retry,
             on_invalid=lambda count: self._count(count, count),
             on_end=partial(self._supervisor.post, self._part_ended, "ingester"),
         )
         self._writer = None
         if output is not None:
             self._writer = JournalWriter(
-                state.sync,
-                run,
+                journal,
                 source,
                 output=output,
                 errors=errors,
                 ordered=options.ordered,
                 progress=lambda: self._monitor.progress,
-                retry=retry,
                 on_end=partial(self._supervisor.post, self._part_ended, "writer"),
             )
         # Confined to the loop of the journal, and read by the main thread when that has done:
@@ -167,15 +155,13 @@ class JournalJob:
             self._supervisor.run(self._start, self._report)
         finally:
             self._stop()
-            self._close_bridge()
+            close_bridge(self._bridge)
             self._supervisor.release()
             self._reporter.close()
         if self._crash is not None:
             raise self._crash
         counts = self._monitor.progress.counts(self._size)
-        status = self._supervisor.cause
-        if status is None:
-            status = ExitStatus.OK if counts.ok == counts.read else ExitStatus.SOME_FAILED
+        status = self._supervisor.status(counts)
         seconds = time.monotonic() - started
         return JobResult(status, counts, "", self._supervisor.reason, seconds, self._answered)
 
@@ -209,15 +195,13 @@ class JournalJob:
     def _in_flight(self) -> int:
         return self._bridge.statistics().in_flight
 
-    def _close_bridge(self) -> None:
-        for run in self._bridge.close(0, cancel_timeout=_CLOSE_SECONDS).stuck:
-            print_stderr(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
-
     # -- other threads -----------------------------------------------------------------------
 
-    def _note_answer(self, ok: bool) -> None:
+    def _note_answer(self, line: int, ok: bool) -> None:
         """On the loop of the journal."""
         self._answered += 1
+        if self._writer is not None:
+            self._writer.note_answered(line)
         self._count(1, 0 if ok else 1)
 
     def _count(self, finished: int, failures: int) -> None:
@@ -242,20 +226,19 @@ class JournalJob:
             self._writer.stop()
         self._on_loop(self._workers.cancelling)
         self._bridge.cleanup_tasks(_CANCEL_SECONDS)
-        if self._working is not None:  # a journal that gives no answer is not waited for
-            self._on_loop(partial(self._loop.call_later, _CLOSE_SECONDS, self._working.cancel))
+        if self._working is not None:  # a journal that does not answer is not waited for
+            self._on_loop(partial(self._loop.call_later, CLOSE_SECONDS, self._working.cancel))
 
     def _halt_reached(self) -> None:
         counter = self._failures
-        failures = f"{counter.failures:,} of {counter.finished:,} messages failed"
-        self._supervisor.stop(ExitStatus.HALTED, f"halted: {failures}")
+        self._supervisor.halt(counter.failures, counter.finished)
 
     def _part_ended(self, part: str, error: Exception | None) -> None:
         self._parts.discard(part)
         if isinstance(error, StateUnavailableError):
             self._supervisor.stop(
                 ExitStatus.JOURNAL_FAILED,
-                f"the journal gives no answer: {error}; when it is back, go on with --resume",
+                f"the journal does not answer: {error}; when it is back, continue with --resume",
             )
         elif isinstance(error, InvalidArgumentError):
             self._supervisor.stop(

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_FILE_URL = re.compile(r"sqlite(\+aiosqlite)?:///")
+_FILE_URL = "sqlite:///"
 # What was to be a URL, or has a password in it, and not the name of a file.
 _NO_FILE = re.compile(
     r"(sqlite|postgres(ql)?|rediss?|valkeys?|unix)(\+\w+)?:|[^/@]*:.*@", re.IGNORECASE | re.DOTALL
@@ -69,12 +69,12 @@ def parse_location(where: str) -> JournalLocation:
         raise CommandError(
             "a journal in memory would die with the command; name a file, or a server"
         )
-    if begin := _FILE_URL.match(where):
+    if where.startswith(_FILE_URL):
         if "?" in where:
             raise CommandError(
                 f"{masked(where)} does not name a journal: a ? in the name of a file is %3F"
             )
-        return _file(where, unquote(where[begin.end() :], errors="surrogateescape"))
+        return _file(where, unquote(where.removeprefix(_FILE_URL), errors="surrogateescape"))
     if _URL.match(where):
         return _on_server(where)
     if _NO_FILE.match(where):

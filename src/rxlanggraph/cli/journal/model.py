@@ -244,12 +244,12 @@ def message_id(run: RunIdentity, line: int) -> str:
     return f"{run.id}-{line}"
 
 
-def task_of(line: InputLine, thread_id: str | None, form: str) -> Task:
+def task_of(line: InputLine, form: str) -> Task:
     """Return the task for a line that is a message."""
     # What json.loads has taken goes as it is: as text it may say what JSON may not (NaN).
     text = line.raw if form == "jsonl" else json.dumps(line.content)
-    item = {**asdict(JournalLine(line.number, thread_id, text)), "version": FORMAT}
-    return Task(item, key=str(line.number), thread_id=thread_id and _lane(thread_id))
+    item = {**asdict(JournalLine(line.number, line.thread_id, text)), "version": FORMAT}
+    return Task(item, key=str(line.number), thread_id=line.thread_id and _lane(line.thread_id))
 
 
 def _lane(thread_id: str) -> str:

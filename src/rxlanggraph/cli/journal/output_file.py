@@ -1,8 +1,8 @@
-"""Outputs that survive: locked by one process at a time, and cut back to what is right in them.
+"""Outputs that survive: locked by one process at a time, and truncated to their valid beginning.
 
 A file is locked by the system's own lock (``flock``): it ends with its process, however that ends,
-and a process that merely stands still keeps it. A lease would be lost then, and nothing could keep
-the late one from writing: files check no tokens.
+and a suspended process keeps it. A lease would be lost then, and nothing could keep the late one
+from writing: files check no tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TextIO
 from rxlanggraph.cli.errors import JournalMismatchError, OutputError
 from rxlanggraph.cli.formats.sinks import Sink, open_sink
 
-__all__ = ["ExistingRecord", "LineBitmap", "Output", "open_output"]
+__all__ = ["ExistingRecord", "Output", "open_output"]
 
 
 class ExistingRecord(NamedTuple):
@@ -156,22 +156,3 @@ def _appends(stdout: TextIO) -> bool:
     except (OSError, ValueError):  # replaced by something without a descriptor, as tests do
         return False
     return stat.S_ISREG(status.st_mode) and bool(flags & os.O_APPEND) and status.st_size > 0
-
-
-class LineBitmap:
-    """Numbers of lines: a byte for each up to the highest, as there may be millions."""
-
-    def __init__(self) -> None:
-        self._flags = bytearray()
-        self.highest = 0
-
-    def add(self, number: int) -> None:
-        """Put a number in; numbers count from 1."""
-        if number >= len(self._flags):
-            self._flags.extend(bytes(number + 1))
-        self._flags[number] = 1
-        self.highest = max(self.highest, number)
-
-    def __contains__(self, number: int) -> bool:
-        """Whether the number is in."""
-        return 0 <= number < len(self._flags) and bool(self._flags[number])

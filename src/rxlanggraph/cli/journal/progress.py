@@ -1,4 +1,4 @@
-"""How far a run is: in all of the processes that work on it."""
+"""The progress of a run, in all processes that work on it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ProgressMonitor:
 
     Args:
         state: The journal.
-        retry: With a journal that gives no answer.
+        retry: With a journal that does not answer.
 
     Attributes:
         progress: As last read. Any thread may read it: one reference.
@@ -93,7 +93,7 @@ class ProgressMonitor:
         """Read until every line of the input has its answer.
 
         Raises:
-            StateUnavailableError: The journal gives no answer, for longer than is bearable.
+            StateUnavailableError: The journal does not answer, for longer than it is asked again.
         """
         while True:
             await self.refresh()

@@ -18,18 +18,17 @@ from pathlib import Path
 from typing import cast
 
 from rxlanggraph.cli.errors import InputError, JournalError
-from rxlanggraph.cli.formats.lines import InputLine, thread_or_problem
+from rxlanggraph.cli.formats.lines import InputLine
 from rxlanggraph.cli.formats.readers import Format, Source, format_of, open_source
 from rxlanggraph.cli.journal.model import (
     INGEST,
     QUEUE,
     IngestProgress,
-    RunIdentity,
     as_stored,
     ingest_progress_from,
     task_of,
 )
-from rxlanggraph.cli.journal.retry import JournalRetry
+from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.errors import InvalidArgumentError, LeaseLostError, LockTimeoutError
 from rxlanggraph.state import Lease, SyncState, Task
 
@@ -49,13 +48,15 @@ class InputFile:
     Args:
         path: Of a regular file.
         form: How to read it; None goes by the suffix.
+        thread_key: Which field names the threads.
 
     Raises:
         InputError: It cannot be read, or read only once.
     """
 
-    def __init__(self, path: str, form: Format | None) -> None:
+    def __init__(self, path: str, form: Format | None, thread_key: str | None) -> None:
         self.path = path
+        self.thread_key = thread_key
         self.form = form or format_of(path)
         if path == "-" or _can_be_read_once(Path(path)):
             name = "standard input" if path == "-" else path
@@ -74,7 +75,7 @@ class InputFile:
         Raises:
             InputError: It cannot be opened any more, or has changed.
         """
-        source = open_source(self.path, self.form)
+        source = open_source(self.path, self.form, thread_key=self.thread_key)
         if _stamp(source.stream.fileno()) != self._stamp:
             source.stream.close()
             raise InputError(self._changed())
@@ -127,12 +128,11 @@ class _Batch:
     characters: int = 0
     tasks: list[Task] = field(default_factory=list)
 
-    def take(self, line: InputLine, run: RunIdentity) -> None:
-        thread_id, problem = thread_or_problem(line, run.thread_key)
+    def take(self, line: InputLine, form: str) -> None:
         self.last = line.number
         self.characters += len(line.raw)
-        if problem is None:
-            self.tasks.append(task_of(line, thread_id, run.format))
+        if line.problem is None:
+            self.tasks.append(task_of(line, form))
         else:
             self.invalid += 1
 
@@ -145,31 +145,26 @@ class Ingester:
     """Takes the input over into the journal, in a thread of its own.
 
     Args:
-        state: The journal.
-        run: Whose journal it is.
+        journal: Where the tasks go.
         source: The input.
         max_attempts: Worker crashes before a message is dead-lettered.
-        retry: With a journal that gives no answer.
         on_invalid: Told, in that thread, how many more lines are invalid.
         on_end: Told, in that thread, that it has ended, and by which error.
     """
 
     def __init__(
         self,
-        state: SyncState,
-        run: RunIdentity,
+        journal: OpenJournal,
         source: InputFile,
         *,
         max_attempts: int,
-        retry: JournalRetry,
         on_invalid: Callable[[int], None],
         on_end: Callable[[Exception | None], None],
     ) -> None:
-        self._state = state
-        self._run = run
+        self._state = journal.state.sync
         self._input = source
         self._max_attempts = max_attempts
-        self._retry = retry
+        self._retrying = journal.retry.call
         self._on_invalid = on_invalid
         self._on_end = on_end
         self._ended = threading.Event()
@@ -187,7 +182,7 @@ class Ingester:
     def _main(self) -> None:
         crash: Exception | None = None
         try:
-            self._retry.call(self._take_over)
+            self._retrying(self._take_over)
         except Exception as error:
             crash = error
         self._on_end(crash)
@@ -246,7 +241,7 @@ class Ingester:
             self._input.check_known(line)  # before it is in the journal, for good
             if line.number <= after:
                 continue
-            batch.take(line, self._run)
+            batch.take(line, self._input.form)
             if batch.full:
                 yield batch
                 batch = _Batch()

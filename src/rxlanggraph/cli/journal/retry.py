@@ -1,23 +1,18 @@
-"""A journal that gives no answer: asked again for a while, then given up."""
+"""An open journal; one that does not answer is asked again for a while, then given up."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
 
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    wait_random_exponential,
-)
+from tenacity import RetryCallState, stop_after_delay
 
 from rxlanggraph.cli.errors import CommandError, JournalError
 from rxlanggraph.cli.journal.location import JournalLocation
+from rxlanggraph.cli.journal.model import RunIdentity
 from rxlanggraph.cli.stderr import print_stderr
 from rxlanggraph.errors import (
     InvalidArgumentError,
@@ -25,9 +20,12 @@ from rxlanggraph.errors import (
     MissingExtraError,
     StateUnavailableError,
 )
+from rxlanggraph.state import State
+from rxlanggraph.state.retry import backoff, retry_on, retry_on_blocking
 
-__all__ = ["JournalRetry", "journal_errors"]
+__all__ = ["JournalRetry", "OpenJournal", "journal_errors"]
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 # Seconds: long enough for a server to be started again by whatever watches over it.
@@ -35,7 +33,7 @@ _RETRY_SECONDS = 60.0
 
 
 class JournalRetry:
-    """Asks a journal that gives no answer again, for a while. Any thread; one for all of a job.
+    """Asks a journal that does not answer again, for a while. Any thread; one for all of a job.
 
     That the journal is away is said once, however many wait for it.
     """
@@ -44,51 +42,37 @@ class JournalRetry:
         self._lock = threading.Lock()  # a leaf, guards:
         self._away = False
 
-    def call(self, call: Callable[[], _T]) -> _T:
-        """Return what ``call`` returns. Blocks.
+    def call(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Return what ``call(*args, **kwargs)`` returns. Blocks.
 
         Raises:
-            StateUnavailableError: The journal gives no answer, for longer than is bearable.
+            StateUnavailableError: The journal does not answer, for longer than it is asked again.
         """
-        result = Retrying(**self._options())(call)
+        result = retry_on_blocking(StateUnavailableError, self._policy, call, *args, **kwargs)
         self._note(away=False)
         return result
 
-    async def acall(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Return what awaiting ``call()`` returns.
+    async def acall(
+        self, call: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Return what awaiting ``call(*args, **kwargs)`` returns.
 
         Raises:
             StateUnavailableError: As for `call`.
         """
-
-        async def attempt() -> _T:
-            return await call()
-
-        result: _T = await AsyncRetrying(**self._options())(attempt)
+        result = await retry_on(StateUnavailableError, self._policy, call, *args, **kwargs)
         self._note(away=False)
         return result
 
-    def _options(self) -> dict[str, Any]:
-        failed_at: list[float] = []
-
-        def too_long(_: RetryCallState) -> bool:
-            # Not since the call began: what waits for work may have done so for hours.
-            failed_at.append(time.monotonic())
-            return failed_at[-1] - failed_at[0] >= _RETRY_SECONDS
-
-        def announce(attempts: RetryCallState) -> None:
-            if attempts.attempt_number == 1 and self._note(away=True):
-                print_stderr(
-                    f"the journal gives no answer; trying again for {_RETRY_SECONDS:.0f} s"
-                )
-
+    def _policy(self) -> dict[str, Any]:
         return {
-            "stop": too_long,
-            "wait": wait_random_exponential(multiplier=0.2, max=3),
-            "retry": retry_if_exception_type(StateUnavailableError),
-            "before_sleep": announce,
-            "reraise": True,
+            **backoff(first=0.2, longest=3, stop=stop_after_delay(_RETRY_SECONDS)),
+            "before_sleep": self._announce,
         }
+
+    def _announce(self, attempts: RetryCallState) -> None:
+        if attempts.attempt_number == 1 and self._note(away=True):
+            print_stderr(f"the journal does not answer; trying again for {_RETRY_SECONDS:.0f} s")
 
     def _note(self, *, away: bool) -> bool:
         """Note whether the journal is away; return whether that is news."""
@@ -97,9 +81,24 @@ class JournalRetry:
             return news
 
 
+@dataclass(frozen=True, slots=True)
+class OpenJournal:
+    """What the parts of a job share: one journal. Any thread.
+
+    Attributes:
+        state: What holds it; other threads than that of its loop use ``state.sync``.
+        run: Whose journal it is.
+        retry: Asks it again.
+    """
+
+    state: State
+    run: RunIdentity
+    retry: JournalRetry = field(default_factory=JournalRetry)
+
+
 @contextmanager
 def journal_errors(
-    location: JournalLocation, remedy: str = "go on with --resume"
+    location: JournalLocation, remedy: str = "continue with --resume"
 ) -> Iterator[None]:
     """Say what is wrong with a journal in the terms of the command.
 
@@ -109,13 +108,13 @@ def journal_errors(
 
     Raises:
         CommandError: It cannot be opened: a missing package, no such file, no such server.
-        JournalError: It gives no answer any more.
+        JournalError: It does not answer any more.
     """
     try:
         yield
     except StateUnavailableError as error:
         raise JournalError(
-            f"the journal {location.name} gives no answer: {error}; when it is back, {remedy}"
+            f"the journal {location.name} does not answer: {error}; when it is back, {remedy}"
         ) from error
     except LoopUnavailableError as error:
         raise JournalError(f"the journal {location.name} was closed: {error}") from error

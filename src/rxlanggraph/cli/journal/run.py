@@ -26,7 +26,7 @@ from rxlanggraph.cli.journal.model import (
 )
 from rxlanggraph.cli.journal.output_file import Output, open_output
 from rxlanggraph.cli.journal.reader import InputFile
-from rxlanggraph.cli.journal.retry import journal_errors
+from rxlanggraph.cli.journal.retry import OpenJournal, journal_errors
 from rxlanggraph.cli.loading import keeps_in_memory
 from rxlanggraph.cli.pipeline.job import IOPaths, JobOptions
 from rxlanggraph.cli.pipeline.progress import reporter_for
@@ -64,7 +64,7 @@ def open_journal(location: JournalLocation) -> Iterator[State]:
 
     Raises:
         CommandError: It cannot be opened.
-        JournalError: Its server gives no answer.
+        JournalError: Its server does not answer.
     """
     with RxPyLangGraphBridge(name="journal") as home, contextlib.ExitStack() as stack:
         with journal_errors(location):
@@ -97,7 +97,7 @@ def durable_run(
         parse_location(journal), target, paths, options, resume or resume_failed, resume_failed
     )
     warn_of_password(exposes_password=request.location.exposes_password)
-    source = InputFile(paths.input, paths.form)
+    source = InputFile(paths.input, paths.form, options.thread_key)
     make_private(request.location.path)
     with open_journal(request.location) as state:
         with journal_errors(request.location):
@@ -109,8 +109,7 @@ def durable_run(
             )
         job = JournalJob(
             graph,
-            state,
-            run,
+            OpenJournal(state, run),
             source,
             output=output,
             errors=errors,
@@ -149,7 +148,7 @@ def _identity(request: RunRequest, source: InputFile) -> RunIdentity:
         sha256=source.sha256,
         size=source.size,
         format=source.form,
-        thread_key=request.options.thread_key,
+        thread_key=source.thread_key,
     )
 
 

@@ -19,6 +19,7 @@ from rxlanggraph.cli.journal.model import QUEUE, RUN, RunIdentity, dead_record, 
 from rxlanggraph.cli.journal.progress import RunProgress, read_progress
 from rxlanggraph.cli.journal.retry import journal_errors
 from rxlanggraph.state import DeadLetter, open_state
+from rxlanggraph.state.backends.sql.sqlite.file import read_only
 from rxlanggraph.state.open import is_prepared
 
 __all__ = ["SHOWN", "status_of", "table_of"]
@@ -41,7 +42,7 @@ def status_of(where: str, shown: int | None = None) -> Status:
 
     Raises:
         CommandError: There is none, or it cannot be opened.
-        JournalError: Its server gives no answer.
+        JournalError: Its server does not answer.
     """
     location = parse_location(where)
     warn_of_password(exposes_password=location.exposes_password)
@@ -58,9 +59,6 @@ def _readable(location: JournalLocation) -> Iterator[str]:
     if location.path is None or os.access(location.path.parent, os.W_OK):
         yield location.url
         return
-    # As above: comes with an extra, which is there by now.
-    from rxlanggraph.state.backends.sql.sqlite.file import read_only  # noqa: PLC0415
-
     with tempfile.TemporaryDirectory(prefix="rxlanggraph-") as folder:
         copy = Path(folder, "journal")
         try:

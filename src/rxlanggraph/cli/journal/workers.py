@@ -16,13 +16,17 @@ from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.bridge.bridge import submitter
-from rxlanggraph.cli.formats.lines import InputLine
 from rxlanggraph.cli.formats.records import Record, result_record, to_line, without_content
-from rxlanggraph.cli.journal.model import QUEUE, RunIdentity, line_from, message_id
-from rxlanggraph.cli.journal.retry import JournalRetry
+from rxlanggraph.cli.journal.model import (
+    QUEUE,
+    JournalLine,
+    line_from,
+    message_id,
+)
+from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.pipeline.job import JobOptions
 from rxlanggraph.errors import InvalidArgumentError, LeaseLostError
-from rxlanggraph.state import Claim, State
+from rxlanggraph.state import Claim
 
 __all__ = ["WorkerPool"]
 
@@ -34,30 +38,27 @@ class WorkerPool:
     """Workers on one journal, as many as may run at a time.
 
     Args:
-        state: The journal.
-        run: Whose journal it is.
+        journal: Where the tasks are.
         bridge: Where the graph runs.
         graph: What answers each message.
         options: How to run.
         lease: Seconds after which a worker that is silent has lost its message.
-        retry: With a journal that gives no answer.
-        on_answer: Told, on the loop, of each message that was answered here, and whether well.
+        on_answer: Told, on the loop, of the line of each message that was answered here, and
+            whether well.
     """
 
     def __init__(
         self,
-        state: State,
-        run: RunIdentity,
+        journal: OpenJournal,
         *,
         bridge: RxPyLangGraphBridge,
         graph: Any,
         options: JobOptions,
         lease: float,
-        retry: JournalRetry,
-        on_answer: Callable[[bool], None],
+        on_answer: Callable[[int, bool], None],
     ) -> None:
-        self._state = state
-        self._run = run
+        self._state = journal.state
+        self._run = journal.run
         self._options = options
         self._submit = submitter(
             bridge,
@@ -67,7 +68,7 @@ class WorkerPool:
             errors="emit",
         )
         self._lease = lease
-        self._retrying = retry.acall
+        self._retrying = journal.retry.acall
         self._on_answer = on_answer
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         # With a rate one after another, or the rate would be that of each.
@@ -80,7 +81,7 @@ class WorkerPool:
         """Work until `stop`, and until what was claimed before has been answered.
 
         Raises:
-            StateUnavailableError: The journal gives no answer, for longer than is bearable.
+            StateUnavailableError: The journal does not answer, for longer than it is asked again.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -125,18 +126,17 @@ class WorkerPool:
         if self._options.rate is not None:
             await asyncio.sleep(self._options.rate.reserve())
         return await self._retrying(
-            lambda: self._state.claim_task(
-                QUEUE, worker=self._name, lease=self._lease, wait=math.inf
-            )
+            self._state.claim_task, QUEUE, worker=self._name, lease=self._lease, wait=math.inf
         )
 
     async def _answer(self, claim: Claim) -> None:
+        line = line_from(claim.item)
         try:
-            result = await self._result(claim)
+            result = await self._result(claim, line)
             if result is None or (result.status == "cancelled" and self._cancelling):
                 await self._retrying(claim.release)
                 return
-            record = result_record(InputLine(line_from(claim.item).line, "", 0), result)
+            record = result_record(line.line, result)
             try:
                 is_ok = await self._keep(claim, record)
             except InvalidArgumentError as refusal:  # it is longer than the server takes
@@ -144,7 +144,7 @@ class WorkerPool:
                 is_ok = await self._keep(claim, without_content(record, reason))
         except LeaseLostError:
             return  # another worker has it, or has answered it
-        self._on_answer(is_ok)
+        self._on_answer(line.line, is_ok)
 
     async def _keep(self, claim: Claim, record: Record) -> bool:
         """Keep the answer to a line; return whether it is a good one.
@@ -155,15 +155,14 @@ class WorkerPool:
         encoded, record = to_line(record)
         text = encoded.decode().rstrip("\n")
         if record["status"] == "ok":
-            await self._retrying(lambda: claim.complete(text))
+            await self._retrying(claim.complete, text)
             return True
         # An answer, if no good one: the same line again would most likely fail again.
-        await self._retrying(lambda: claim.fail(text, final=True))
+        await self._retrying(claim.fail, text, final=True)
         return False
 
-    async def _result(self, claim: Claim) -> StreamMessage | None:
+    async def _result(self, claim: Claim, line: JournalLine) -> StreamMessage | None:
         """Run the graph; None if that was cancelled from outside: there is no answer yet."""
-        line = line_from(claim.item)
         message = StreamMessage(
             json.loads(line.content),
             thread_id=line.thread,

@@ -10,6 +10,10 @@ Any process may requeue what has failed, at any time, and be killed at the next 
 journal's answers can tell that a record is no longer right. The failures are compared with them
 once more after this process has stopped working: it has seen the run ended by then, so a run that
 it reports as ok has no stale failure in its output.
+
+An answer is looked for once. Which lines this process has answered, its workers say. Which ones
+other processes have answered has to be searched for, but only while the journal counts more answers
+than are known here.
 """
 
 from __future__ import annotations
@@ -22,23 +26,23 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from rxlanggraph.cli.errors import JournalError
-from rxlanggraph.cli.formats.lines import InputLine, thread_or_problem
+from rxlanggraph.cli.formats.lines import InputLine
 from rxlanggraph.cli.formats.records import invalid_record, to_line
-from rxlanggraph.cli.journal.model import QUEUE, RunIdentity, dead_record, line_from, message_id
-from rxlanggraph.cli.journal.output_file import ExistingRecord, LineBitmap, Output
+from rxlanggraph.cli.journal.model import QUEUE, dead_record, line_from, message_id
+from rxlanggraph.cli.journal.output_file import ExistingRecord, Output
 from rxlanggraph.cli.journal.progress import RunProgress
 from rxlanggraph.cli.journal.reader import InputFile
-from rxlanggraph.cli.journal.retry import JournalRetry
+from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.pipeline.line_tracker import line_ranges
 from rxlanggraph.errors import encodable
-from rxlanggraph.state import DeadLetter, SyncState
+from rxlanggraph.state import DeadLetter
 
 __all__ = ["JournalWriter", "LineResult", "ResultReader"]
 
 # How many lines are looked for at a time, and how many may wait for their answer (as lines, and as
 # characters of those that --errors will quote). Guesses.
 _CHUNK = 200
-# In the order of the input nothing but the next answers helps: how few of them are looked for.
+# How many are looked for first where it is not known which lines are answered.
 _FEWEST = 16
 _WINDOW = 2000
 _WINDOW_CHARACTERS = 16_000_000
@@ -60,19 +64,17 @@ class ResultReader:
     For any thread but that of the journal's loop; its methods block.
 
     Args:
-        state: The journal.
-        run: Whose journal it is.
-        retry: With a journal that gives no answer.
+        journal: Where the answers are.
     """
 
-    def __init__(self, state: SyncState, run: RunIdentity, retry: JournalRetry) -> None:
-        self._state = state
-        self._run = run
-        self._retrying = retry.call
+    def __init__(self, journal: OpenJournal) -> None:
+        self._state = journal.state.sync
+        self._run = journal.run
+        self._retrying = journal.retry.call
 
     def any_pending(self) -> bool:
         """Whether a message waits for its answer at this moment."""
-        stats = self._retrying(lambda: self._state.stats(QUEUE))
+        stats = self._retrying(self._state.stats, QUEUE)
         return stats.waiting + stats.delayed + stats.claimed > 0
 
     def read(self, numbers: Sequence[int], *, any_failed: bool) -> dict[int, LineResult]:
@@ -85,11 +87,11 @@ class ResultReader:
         if not numbers:
             return {}
         keys = [str(number) for number in numbers]
-        good = self._retrying(lambda: self._state.results(QUEUE, keys=keys))
+        good = self._retrying(self._state.results, QUEUE, keys=keys)
         results = {int(key): LineResult(True, text) for key, text in good.items()}
         rest = [key for key in keys if key not in good]
         if rest and any_failed:
-            dead = self._retrying(lambda: self._state.dead_letters(QUEUE, keys=rest))
+            dead = self._retrying(self._state.dead_letters, QUEUE, keys=rest)
             results |= {line_from(letter.item).line: self._failure(letter) for letter in dead}
         return results
 
@@ -100,36 +102,63 @@ class ResultReader:
         return LineResult(False, encoded.decode().rstrip("\n"))
 
 
+class _LineBitmap:
+    """Numbers of lines: a byte for each up to the highest, as there may be millions."""
+
+    def __init__(self) -> None:
+        self._flags = bytearray()
+        self._count = 0
+        self.highest = 0
+
+    def add(self, number: int) -> None:
+        """Put a number in; numbers count from 1."""
+        if number >= len(self._flags):
+            self._flags.extend(bytes(number + 1))
+        self._count += not self._flags[number]
+        self._flags[number] = 1
+        self.highest = max(self.highest, number)
+
+    def discard(self, number: int) -> None:
+        """Take a number out, if it is in; `highest` stays as it is."""
+        if number in self:
+            self._flags[number] = 0
+            self._count -= 1
+
+    def __len__(self) -> int:
+        """How many numbers are in."""
+        return self._count
+
+    def __contains__(self, number: int) -> bool:
+        """Whether the number is in."""
+        return 0 <= number < len(self._flags) and bool(self._flags[number])
+
+
 class JournalWriter:
     """Writes the output of a journal's run, in a thread of its own.
 
     Args:
-        state: The journal.
-        run: Whose journal it is.
+        journal: Where the answers are.
         source: The input.
         output: Where results go.
         errors: Where records that are not ok go, with the raw line; None: to ``output``.
         ordered: Whether the order is that of the input.
         progress: How far the run is.
-        retry: With a journal that gives no answer.
         on_end: Told, in that thread, that it has ended, and by which error.
     """
 
     def __init__(
         self,
-        state: SyncState,
-        run: RunIdentity,
+        journal: OpenJournal,
         source: InputFile,
         *,
         output: Output,
         errors: Output | None,
         ordered: bool,
         progress: Callable[[], RunProgress],
-        retry: JournalRetry,
         on_end: Callable[[Exception | None], None],
     ) -> None:
-        self._results = ResultReader(state, run, retry)
-        self._run = run
+        self._results = ResultReader(journal)
+        self._run = journal.run
         self._input = source
         self._output = output
         self._errors = errors
@@ -139,19 +168,33 @@ class JournalWriter:
         self._ending = threading.Event()
         self._stopped = threading.Event()
         self._complete = False  # set before `_ending`, read behind it
+        # Appended to by any thread, taken by this one; each is one step of a deque.
+        self._notes: deque[int] = deque()
         # Confined to the thread: lines whose record is in the outputs; those that failed, with the
         # hash of what the journal said of them; those that wait for their record, with their text
-        # where it may be quoted; those whose answer is not known; records.
-        self._written = LineBitmap()
+        # where it may be quoted; those of them whose record is yet to be read; records.
+        self._written = _LineBitmap()
         self._failed: dict[int, int] = {}
         self._window: dict[int, str] = {}
-        self._unanswered: deque[int] = deque()
-        self._next = _FEWEST  # how many to look for, in the order of the input
+        self._unread: dict[int, None] = {}
         self._ready: dict[int, tuple[Output, bytes]] = {}
+        # Lines that are answered, as far as is known here; those of them to look for now; the
+        # reading of the progress at the last look, and the one whose answers are all looked for.
+        self._answered = _LineBitmap()
+        self._due: deque[int] = deque()
+        self._seen = RunProgress()
+        self._searched: RunProgress | None = None
 
     def start(self) -> None:
         """Start the thread."""
         threading.Thread(target=self._main, name="rxlanggraph-writer", daemon=True).start()
+
+    def note_answered(self, line: int) -> None:
+        """Note that a line was answered here: its answer is looked for once. Any thread.
+
+        Never blocks. What other processes answer is searched for.
+        """
+        self._notes.append(line)
 
     def end(self, *, complete: bool) -> None:
         """Write what is answered by now, and end. Any thread; never blocks; idempotent.
@@ -210,12 +253,12 @@ class JournalWriter:
     # -- what is there already ---------------------------------------------------------------
 
     def _repair(self) -> None:
-        self._written, self._failed = LineBitmap(), {}
+        self._written, self._failed = _LineBitmap(), {}
         for output in self._outputs():
             output.cut(self._keep(output, None))
         gap = self._first_gap() if self._ordered else None
         if gap is not None and self._written.highest > gap:
-            self._written, self._failed = LineBitmap(), {}
+            self._written, self._failed = _LineBitmap(), {}
             for output in self._outputs():
                 output.cut(self._keep(output, gap))
 
@@ -239,6 +282,8 @@ class JournalWriter:
                 if (self._ordered and number <= last) or (before is not None and number >= before):
                     return end
                 self._written.add(number)
+                if record.get("status") != "invalid":
+                    self._answered.add(number)
                 if number in results:
                     self._failed[number] = hash(results[number].text)
                 end, last = behind, number
@@ -253,7 +298,7 @@ class JournalWriter:
         if output is not self._output_for(status == "ok"):
             return False
         if status in ("ok", "invalid"):
-            return True  # is so for ever
+            return True  # is so forever
         result = results.get(number)
         said = {key: value for key, value in record.items() if key != "raw"}
         return result is not None and not result.ok and json.loads(result.text) == said
@@ -271,33 +316,30 @@ class JournalWriter:
 
     def _copy(self) -> bool:
         """Write the records that lack; return whether none lacks any more."""
-        self._window, self._unanswered, self._ready = {}, deque(), {}
+        self._window, self._unread, self._ready = {}, {}, {}
+        self._due.clear()
         source = self._input.open()
         with source.stream:
             missing = (line for line in source.lines if line.number not in self._written)
-            looked, pause, in_vain = 0, _PAUSE, 0
+            pause, in_vain = _PAUSE, 0
             while not self._stopped.is_set():
                 self._fill(missing)
-                self._write_ready()
                 if not self._window:
                     self._input.check_unchanged(source)
                     return True
-                asked = min(self._next if self._ordered else _CHUNK, _CHUNK)
-                found = self._poll(asked)
-                if found:
-                    looked, pause, in_vain = 0, _PAUSE, 0
-                looked += asked
-                if found >= max(asked // 2, 1) or (
-                    not found and not self._ordered and looked < len(self._unanswered)
-                ):
-                    continue  # there is more where these came from, or may be
-                if not found and self._ending.is_set():
+                due = self._read_due()
+                searched = 0 if self._due else self._search()
+                self._write_ready()
+                if due or searched:
+                    pause, in_vain = _PAUSE, 0
+                elif self._window and self._ending.is_set():
                     if not self._complete or self._results.any_pending():
                         return False  # they come when the run is resumed
                     in_vain += 1
                     self._check_lost(in_vain)
-                self._ending.wait(pause)
-                looked, pause = 0, min(2 * pause, _LONGEST_PAUSE)
+                if self._window and not (self._due or searched):
+                    self._ending.wait(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
         return False
 
     def _check_lost(self, in_vain: int) -> None:
@@ -306,7 +348,7 @@ class JournalWriter:
         Twice in vain, since the first look may have begun before all was answered.
         """
         if in_vain > 1:
-            lines = line_ranges(sorted(self._unanswered)[:20])
+            lines = line_ranges(sorted(self._unread)[:20])
             raise JournalError(
                 f"the journal has no answer for line {lines}, although it is finished: it has lost "
                 "what it kept; begin a new one"
@@ -318,13 +360,14 @@ class JournalWriter:
             line = next(missing, None)
             if line is None:
                 return
-            _, problem = thread_or_problem(line, self._run.thread_key)
             self._window[line.number] = "" if self._errors is None else line.raw
             held += len(self._window[line.number])
-            if problem is None:
-                self._unanswered.append(line.number)
+            if line.problem is None:
+                self._unread[line.number] = None
+                if line.number in self._answered:
+                    self._due.append(line.number)
             else:
-                record = invalid_record(InputLine(line.number, line.raw, line.end, None, problem))
+                record = invalid_record(line)
                 record["id"] = message_id(self._run, line.number)
                 self._put(line.number, False, to_line(record)[0])
 
@@ -343,20 +386,56 @@ class JournalWriter:
             output.write(encoded)
             del self._window[number]
 
-    def _poll(self, most: int) -> int:
-        """Look for answers to ``most`` of the lines that wait; return how many there were."""
-        waiting = self._unanswered
-        chunk = [waiting.popleft() for _ in range(min(most, len(waiting)))]
-        any_failed = self._progress().stats.dead > 0 or self._ending.is_set()
+    def _read_due(self) -> int:
+        """Look for the next answers that are known to be there; return how many were found."""
+        while self._notes:
+            number = self._notes.popleft()
+            self._answered.add(number)
+            if number in self._unread:
+                self._due.append(number)
+        due = (self._due.popleft() for _ in range(min(_CHUNK, len(self._due))))
+        chunk = [number for number in due if number in self._unread]
+        found = self._read(chunk, any_failed=True)
+        for number in chunk:
+            if number in self._unread:
+                self._answered.discard(number)  # it had failed, and was put back
+        return found
+
+    def _search(self) -> int:
+        """Look for what other processes have answered; return how many answers were found.
+
+        Lines are claimed in the order of the input, and so they are looked for, from the first one
+        on, until the answers are those that the journal counts. At the end of the run all are.
+        """
+        # The reading of the last look: what was answered here before it has been noted by now.
+        progress, self._seen = self._seen, self._progress()
+        ending = self._ending.is_set()
+        if not ending and (progress is self._searched or not self._lacks(progress)):
+            return 0
+        found, size, numbers = 0, min(_FEWEST, _CHUNK), iter(list(self._unread))
+        while chunk := list(islice(numbers, size)):
+            results = self._read(chunk, any_failed=ending or self._seen.stats.dead > 0)
+            found += results
+            self._write_ready()
+            if self._stopped.is_set() or not (ending or self._lacks(progress)):
+                break
+            if self._ordered and results < max(size // 2, 1):
+                break  # nothing else helps before these
+            size = min(_CHUNK, max(2 * results, _FEWEST) if self._ordered else 2 * size)
+        if not found:
+            self._searched = progress
+        return found
+
+    def _lacks(self, progress: RunProgress) -> bool:
+        """Whether the journal counts more answers than are known here."""
+        return progress.answered > len(self._answered)
+
+    def _read(self, chunk: list[int], *, any_failed: bool) -> int:
+        """Look for these answers, and have their records ready; return how many were found."""
         results = self._results.read(chunk, any_failed=any_failed)
-        rest = [number for number in chunk if number not in results]
-        if self._ordered:
-            waiting.extendleft(reversed(rest))  # nothing else helps before these
-            # Twice as many as there were: not the same ones in vain at every poll.
-            self._next = max(2 * len(results), _FEWEST)
-        else:
-            waiting.extend(rest)
         for number, result in results.items():
+            del self._unread[number]
+            self._answered.add(number)
             if not result.ok:
                 self._failed[number] = hash(result.text)
             self._put(number, result.ok, result.text.encode() + b"\n")

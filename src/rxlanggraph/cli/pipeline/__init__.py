@@ -3,11 +3,11 @@
 A map; each imports only from those above it.
 
     limits          --rate and --halt
-    line_tracker    every line that was read, and what became of it
+    line_tracker    every line that was read, and its outcome
     reader          reader thread: lines -> messages, bounded
     writer          writer thread: results -> records
     supervisor      main thread: signals, and what the other threads report
-    progress        how far the run is, on standard error
-    summary         how it ended
+    progress        progress on standard error
+    summary         the summary of the run
     job             all of them together
 """

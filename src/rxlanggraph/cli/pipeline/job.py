@@ -30,13 +30,14 @@ from rxlanggraph.cli.pipeline.supervisor import Supervisor
 from rxlanggraph.cli.pipeline.writer import Writer
 from rxlanggraph.cli.stderr import print_stderr
 
-__all__ = ["WINDOW_PER_RUN", "IOPaths", "Job", "JobOptions"]
+__all__ = ["CLOSE_SECONDS", "WINDOW_PER_RUN", "IOPaths", "Job", "JobOptions", "close_bridge"]
 
 WINDOW_PER_RUN = 4
 """Lines taken in for each run that may be under way: enough that a few busy threads do not starve
 the others, and few enough that draining is soon done. A guess, like every such number."""
+CLOSE_SECONDS = 1.0
+"""How long the runs that are cancelled when a job closes its bridge may take to end."""
 _CANCEL_SECONDS = 5.0
-_CLOSE_SECONDS = 1.0
 
 
 class IOPaths(NamedTuple):
@@ -85,6 +86,15 @@ class JobOptions:
     rate: RateLimiter | None = None
 
 
+def close_bridge(bridge: RxPyLangGraphBridge) -> None:
+    """Close the bridge at the end of a job; name the runs that have not ended. Blocks.
+
+    Normally nothing is left but sync functions that run on beyond their timeout.
+    """
+    for run in bridge.close(0, cancel_timeout=CLOSE_SECONDS).stuck:
+        print_stderr(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
+
+
 class Job:
     """One run of a graph over a source. All methods are for the main thread.
 
@@ -116,7 +126,6 @@ class Job:
             source,
             self._tracker,
             window=WINDOW_PER_RUN * options.max_concurrency,
-            thread_key=options.thread_key,
             rate=options.rate,
             on_invalid=self._line_invalid,
             on_failure=lambda error: self._post(self._input_failed, source.name, error),
@@ -155,7 +164,7 @@ class Job:
             self._supervisor.run(self._start, self._report)
         finally:
             self._reader.end()
-            self._close_bridge()
+            close_bridge(self._bridge)
             self._supervisor.release()
             self._reporter.close()
         if self._crash is not None:
@@ -163,7 +172,8 @@ class Job:
         counts = self._tracker.counts()
         numbers = line_ranges(line.number for line in self._tracker.open_lines())
         seconds = time.monotonic() - started
-        return JobResult(self._status(counts), counts, numbers, self._supervisor.reason, seconds)
+        status = self._supervisor.status(counts)
+        return JobResult(status, counts, numbers, self._supervisor.reason, seconds)
 
     def _start(self) -> None:
         self._writer.start()
@@ -186,18 +196,8 @@ class Job:
             on_completed=self._writer.end,
         )
 
-    def _close_bridge(self) -> None:
-        # Normally nothing is left but sync functions that run on beyond their timeout.
-        for run in self._bridge.close(0, cancel_timeout=_CLOSE_SECONDS).stuck:
-            print_stderr(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
-
     def _report(self) -> None:
         self._reporter.update(self._tracker.counts(), self._bridge.statistics().in_flight)
-
-    def _status(self, counts: LineCounts) -> ExitStatus:
-        if self._supervisor.cause is not None:
-            return self._supervisor.cause
-        return ExitStatus.OK if counts.ok == counts.read else ExitStatus.SOME_FAILED
 
     # -- other threads ---------------------------------------------------------------------------
 
@@ -227,8 +227,7 @@ class Job:
     # -- what the main thread does about it -----------------------------------------------------
 
     def _halt_reached(self, counts: LineCounts) -> None:
-        failures = f"{counts.failures:,} of {counts.finished:,} messages failed"
-        self._supervisor.stop(ExitStatus.HALTED, f"halted: {failures}")
+        self._supervisor.halt(counts.failures, counts.finished)
 
     def _input_failed(self, name: str, error: Exception) -> None:
         text = getattr(error, "strerror", None) or str(error)

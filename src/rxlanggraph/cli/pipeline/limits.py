@@ -23,7 +23,7 @@ _SLACK = 0.05
 
 
 class RateLimiter:
-    """At most so many messages per second, minute or hour, evenly spaced.
+    """A limit of messages per second, minute or hour, evenly spaced.
 
     Confined to one thread, the one that takes messages in.
 

@@ -1,7 +1,7 @@
-"""Every line that a job has read, and what became of it.
+"""Every line that a job has read, and its outcome.
 
-The lines that have no record yet are held here, by number, until their record is written; what is
-left at the end is what the summary has to own up to.
+The lines that have no record yet are held here, by number, until their record is written; the lines
+left at the end are those that the summary must report.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LineOutcome = Literal["ok", "failed", "invalid", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class LineCounts:
-    """What became of the lines so far: ``read`` is the sum of the others.
+    """The outcomes of the lines so far: ``read`` is the sum of the others.
 
     Args:
         read: Lines read that were not blank.

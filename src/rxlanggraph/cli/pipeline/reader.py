@@ -1,6 +1,6 @@
 """InputReader: the input as an Observable of messages, with a limit, stoppable at any time.
 
-A thread of its own reads, because reading a pipe may block for ever while Ctrl-C has to end the
+A thread of its own reads, because reading a pipe may block forever while Ctrl-C has to end the
 stream at once. So two threads may want to emit: the reader its next message, another one the end.
 The rules that keep Rx's grammar (invariant 7) with no lock held while observers run (invariant 4):
 
@@ -18,7 +18,7 @@ import reactivex as rx
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rxlanggraph.cli.formats.lines import InputLine, thread_or_problem
+from rxlanggraph.cli.formats.lines import InputLine
 from rxlanggraph.cli.formats.readers import Source
 from rxlanggraph.cli.pipeline.limits import RateLimiter
 from rxlanggraph.cli.pipeline.line_tracker import LineTracker
@@ -35,7 +35,6 @@ class InputReader:
         tracker: Where every line that was read is added.
         window: How many lines may be without a record at a time. This is the only bound that the
             pipeline needs: nothing behind it can hold more.
-        thread_key: The field of a message's content that names its thread.
         rate: How fast to take lines in.
         on_invalid: Told, in the reader thread, of each line that is not a message.
         on_failure: Told, in the reader thread, of what ended the reading early.
@@ -47,7 +46,6 @@ class InputReader:
         tracker: LineTracker,
         *,
         window: int,
-        thread_key: str | None,
         rate: RateLimiter | None,
         on_invalid: Callable[[InputLine], None],
         on_failure: Callable[[Exception], None],
@@ -55,7 +53,6 @@ class InputReader:
         self._source = source
         self._tracker = tracker
         self._slots = threading.Semaphore(window)
-        self._thread_key = thread_key
         self._rate = rate
         self._on_invalid = on_invalid
         self._on_failure = on_failure
@@ -124,14 +121,13 @@ class InputReader:
         return not self._ended.is_set()
 
     def _pass_on(self, line: InputLine) -> None:
-        thread_id, problem = thread_or_problem(line, self._thread_key)
-        if problem is not None:
-            self._on_invalid(InputLine(line.number, line.raw, line.end, None, problem))
+        if line.problem is not None:
+            self._on_invalid(line)
             return
         if self._rate is not None and not self._rate.wait(self._ended):
             return
         metadata = {"line": line.number}
-        self._emit(StreamMessage(line.content, thread_id=thread_id, metadata=metadata))
+        self._emit(StreamMessage(line.content, thread_id=line.thread_id, metadata=metadata))
 
     def _emit(self, message: StreamMessage) -> None:
         assert self._observer is not None

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from rxlanggraph.cli.errors import ExitStatus
+from rxlanggraph.cli.pipeline.line_tracker import LineCounts
 from rxlanggraph.cli.stderr import print_stderr
 
 __all__ = ["Supervisor"]
@@ -86,6 +87,17 @@ class Supervisor:
         # A record that cannot be written is worse news than any earlier cause.
         if self.cause is None or cause is ExitStatus.OUTPUT_FAILED:
             self.cause, self.reason = cause, reason
+
+    def halt(self, failures: int, finished: int) -> None:
+        """`stop`, since so many of the messages that have finished are failures."""
+        text = f"halted: {failures:,} of {finished:,} messages failed"
+        self.stop(ExitStatus.HALTED, text)
+
+    def status(self, counts: LineCounts) -> ExitStatus:
+        """Return the exit status of a job whose lines have ended like this."""
+        if self.cause is not None:
+            return self.cause
+        return ExitStatus.OK if counts.ok == counts.read else ExitStatus.SOME_FAILED
 
     def cancel(self) -> None:
         """Cancel what is in flight; signals are left to the system from now on."""

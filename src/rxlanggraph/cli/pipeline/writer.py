@@ -92,7 +92,7 @@ class Writer:
         if isinstance(item, StreamMessage):
             line = self._tracker.get(item.metadata["line"])
             if line is not None:
-                self._write(line, result_record(line, item))
+                self._write(line, result_record(line.number, item))
         elif self._ordered:
             self._held.append(item)
         else:

@@ -1,4 +1,4 @@
-"""Does a backend keep the contract of shared state? Run it against one of your own.
+"""Whether a backend keeps the contract of shared state: a suite to run against your own.
 
     @pytest.mark.parametrize("check", conformance_checks(), ids=str)
     async def test_my_backend(check):
@@ -6,7 +6,7 @@
 
 A backend without a URL of ours is opened by any function that takes a ``namespace`` and returns an
 async context manager of a `State`: each call another one, all on the same data. ``python -m
-rxlanggraph.testing.state_conformance URL`` runs them all, and tells which fail.
+rxlanggraph.testing.state_conformance URL`` runs them all, and reports the failures.
 
 Each check makes a namespace of its own, ``conformance-...``, and leaves it behind.
 """

@@ -47,8 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m rxlanggraph.testing.state_conformance",
         description="Check whether the store at a URL keeps the contract of shared state.",
     )
-    parser.add_argument("url", help="as for rxlanggraph.state.open_state; it is written to")
-    parser.add_argument("word", nargs="?", default="", help="run the checks alone that have it")
+    parser.add_argument("url", help="as for rxlanggraph.state.open_state; the checks write to it")
+    parser.add_argument(
+        "word", nargs="?", default="", help="run only the checks whose title contains it"
+    )
     given = parser.parse_args(arguments)
     try:
         return 1 if asyncio.run(check(given.url, given.word)) else 0

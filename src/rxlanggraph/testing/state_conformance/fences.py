@@ -45,7 +45,7 @@ async def _one_holder(store: Store) -> None:
         expect((await states[0].get("n")).value, 12, "what was counted under the lock")
 
 
-@check("locks", "The token grows from holder to holder, whoever they are", CHECKS)
+@check("locks", "The token grows from holder to holder, with any owner", CHECKS)
 async def _tokens(store: Store) -> None:
     tokens = []
     async with store.open() as kept:
@@ -57,7 +57,7 @@ async def _tokens(store: Store) -> None:
         expect(tokens, sorted(set(tokens)), "the tokens in the order of holding")
 
 
-@check("locks", "A lock that somebody holds is not free", CHECKS)
+@check("locks", "A lock that is held is not free", CHECKS)
 async def _not_free(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         async with state.lock("l"):
@@ -99,7 +99,7 @@ async def _renewal(store: Store) -> None:
         expect(await backend.lock_release("kept", kept), True, "releasing the renewed one")
 
 
-@check("locks", "Who has lost a lock can neither renew nor release it", CHECKS)
+@check("locks", "The former holder of a lock can neither renew nor release it", CHECKS)
 async def _lost(store: Store) -> None:
     async with store.open() as state:
         backend = state.backend

@@ -45,7 +45,7 @@ async def _death(store: Store) -> None:
         expect(await state.results("q"), {claim.id: "done"}, "the results")
 
 
-@check("recovery", "Who was slow, and has lost the item, is refused; the new worker is not", CHECKS)
+@check("recovery", "A slow worker that has lost the item is refused; the new worker is not", CHECKS)
 async def _slow(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", ["item"])
@@ -57,7 +57,7 @@ async def _slow(store: Store) -> None:
         expect(await state.results("q"), {slow.id: "mine"}, "the results")
 
 
-@check("recovery", "Who was slow, and whose item nobody took, may go on, or finish", CHECKS)
+@check("recovery", "A slow worker whose item was not taken may go on, or finish", CHECKS)
 async def _slow_but_alone(store: Store) -> None:
     async with store.open() as state:
         backend = state.backend
@@ -118,7 +118,7 @@ async def _expired_to_death(store: Store) -> None:
         await take(state, "next")
 
 
-@check("recovery", "The last attempt ends with its lease, also before anybody looks", CHECKS)
+@check("recovery", "The last attempt ends with its lease, also before it is looked at", CHECKS)
 async def _last_lease(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", ["item"], max_attempts=1)
@@ -132,7 +132,7 @@ async def _last_lease(store: Store) -> None:
         expect(await state.stats("q"), QueueStats(dead=1, expired=1), "the stats")
 
 
-@check("recovery", "Nobody is given what is dead: claim, purge and requeue know it too", CHECKS)
+@check("recovery", "What is dead is not claimed: claim, purge and requeue know it too", CHECKS)
 async def _dead_for_all(store: Store) -> None:
     async with store.open() as state:
         for look in ("claim", "purge", "requeue"):

@@ -150,7 +150,9 @@ async def _other_loops(store: Store) -> None:
         expect((await state.stats("q")).completed, 30, "how many are complete")
 
 
-@check("sharing", "Who watches a key sees what another state writes, newer versions only", CHECKS)
+@check(
+    "sharing", "An observer of a key sees the writes of another state, newer versions only", CHECKS
+)
 async def _watching(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         seen: list[Versioned] = []

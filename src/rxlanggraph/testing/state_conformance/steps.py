@@ -77,7 +77,7 @@ async def _requeue(store: Store) -> None:
             expect(task and task.id, ids[number], "what is claimed then")
 
 
-@check("steps", "Who begins anew puts back what was left, and nothing twice", CHECKS)
+@check("steps", "A call repeated after a crash requeues the rest, and nothing twice", CHECKS)
 async def _requeue_again(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         ids = await _add(state, "q", MOST_AT_ONCE + 2)

@@ -141,7 +141,7 @@ async def _large_counter(store: Store) -> None:
             await state.increment_counter("n")
 
 
-@check("values", "What is no integer is not counted, and stays as it is", CHECKS)
+@check("values", "A value that is not an integer is not incremented, and stays unchanged", CHECKS)
 async def _no_counter(store: Store) -> None:
     async with store.open() as state:
         wrong: list[Any] = ["1", "", 1.0, 1e3, True, None, [1], {}, " 1"]

@@ -178,7 +178,7 @@ async def _delays(store: Store) -> None:
         expect(await state.stats("q"), QueueStats(delayed=1, completed=2), "the stats")
 
 
-@check("work", "Who waits gets what another state adds", CHECKS)
+@check("work", "A waiting worker gets the items that another state adds", CHECKS)
 async def _waiting(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         waiting = asyncio.ensure_future(take(state, "new"))
@@ -281,7 +281,7 @@ async def _requeue(store: Store) -> None:
         expect(await state.dead_letters("q"), [], "the dead letters in the end")
 
 
-@check("work", "Stats tell the states, and who works on how much", CHECKS)
+@check("work", "Statistics count the states, and the claims of each worker", CHECKS)
 async def _stats(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", [*range(6), Task(6, delay=600)])

@@ -3,8 +3,7 @@
 A map; each imports only from those above it.
 
     queue                one queue of work
-    namespace            values, locks and queues of one namespace
-    backend              the contract of shared state, on top of it
+    backend              values, locks and queues of namespaces; the contract on top of them
 """
 
 from rxlanggraph.state.backends.memory.backend import (

@@ -28,7 +28,7 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
-from tenacity import AsyncRetrying, stop_after_delay
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay
 
 from rxlanggraph.errors import (
     InvalidArgumentError,
@@ -229,9 +229,10 @@ class SequencedConnection:
                 raise
 
         stop = stop_after_delay(_INSISTENCE * self._timeout)
-        policy = backoff(_is_unanswered, first=0.02, longest=0.5, stop=stop)
+        policy = backoff(first=0.02, longest=0.5, stop=stop)
+        retrying = AsyncRetrying(retry=retry_if_exception_type(_UnansweredError), **policy)
         try:
-            return await AsyncRetrying(**policy)(again)
+            return await retrying(again)
         except _UnansweredError as failure:
             raise self._unavailable(failure, in_doubt=in_doubt) from failure.__cause__
         except StateUnavailableError as refusal:
@@ -333,12 +334,8 @@ class SequencedConnection:
         # A time-out of asyncio's has nothing to say.
         why = str(cause) or f"none came within {self._timeout:g} seconds"
         return StateUnavailableError(
-            f"the Redis server {self._where()} gives no answer: {why}", in_doubt=in_doubt
+            f"the Redis server {self._where()} does not answer: {why}", in_doubt=in_doubt
         )
-
-
-def _is_unanswered(error: BaseException) -> bool:
-    return isinstance(error, _UnansweredError)
 
 
 def _command(words: Sequence[str | int]) -> bytes:

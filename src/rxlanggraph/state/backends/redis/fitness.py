@@ -42,7 +42,7 @@ async def check_fitness(connection: SequencedConnection, schema: str) -> None:
     Raises:
         InvalidArgumentError: The server drops keys when its memory is full, or does not let us
             do what is needed, or the namespace is of another release.
-        StateUnavailableError: It gives no answer.
+        StateUnavailableError: It does not answer.
     """
     known = await connection.call(SCHEMA, [schema], [""])
     if known not in (None, str(_VERSION)):

@@ -88,7 +88,7 @@ class ConnectionPool:
                     return await self._free.get()
             if self._now() - self._answered_at >= self._timeout:
                 raise StateUnavailableError(
-                    f"the Redis server gives no answer: {len(self._connections)} requests wait "
+                    f"the Redis server does not answer: {len(self._connections)} requests wait "
                     "for one",
                     in_doubt=False,
                 )

@@ -1,4 +1,4 @@
-"""Shared state in a SQL database: SQLite through aiosqlite, PostgreSQL through psycopg.
+"""Shared state in a SQL database: SQLite through `sqlite3`, PostgreSQL through psycopg.
 
 A map; each imports only from those above it.
 
@@ -20,7 +20,7 @@ from rxlanggraph.state.backends.sql.backend import Database, SqlBackend
 
 __all__ = ["is_prepared", "open_backend"]
 
-_DRIVERS: Final = ("sqlite", "sqlite+aiosqlite", "postgresql", "postgresql+psycopg")
+_SCHEMES: Final = ("sqlite", "postgresql", "postgresql+psycopg")
 
 
 async def open_backend(url: str, namespace: str) -> Backend:
@@ -50,7 +50,7 @@ async def is_prepared(url: str) -> bool:
 
 
 async def _open_database(url: str) -> Database:
-    # Each needs its driver, which comes with an extra of its own.
+    # PostgreSQL needs a driver, which comes with an extra.
     if _is_sqlite(url):
         from rxlanggraph.state.backends.sql.sqlite.database import open_sqlite  # noqa: PLC0415 - as said
 
@@ -62,8 +62,9 @@ async def _open_database(url: str) -> Database:
 
 def _is_sqlite(url: str) -> bool:
     scheme = url.partition(":")[0]
-    if scheme not in _DRIVERS:
+    if scheme not in _SCHEMES:
         raise InvalidArgumentError(
-            f"the URL of a database must begin with {', '.join(_DRIVERS)}, not with {scheme!r}"
+            "the URL of a database must begin with sqlite:///, postgresql:// or "
+            f"postgresql+psycopg://, not with {scheme!r}"
         )
     return scheme.startswith("sqlite")

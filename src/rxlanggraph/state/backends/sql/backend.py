@@ -29,7 +29,6 @@ from rxlanggraph.state.backend import (
     not_an_integer,
     stale_token,
 )
-from rxlanggraph.state.backends.sql.schema import WAITING
 from rxlanggraph.state.backends.sql.statements import (
     DEAD,
     DEAD_PAGE,
@@ -37,11 +36,10 @@ from rxlanggraph.state.backends.sql.statements import (
     LOCK_RENEW,
     READ,
     READ_ONE,
+    RESULTS,
     RESULTS_PAGE,
     TASK_RENEW,
     TASKS_COUNT,
-    Statement,
-    results,
 )
 
 __all__ = ["Database", "Row", "SqlBackend"]
@@ -57,7 +55,7 @@ class Database(Protocol):
     doubt, see `StateUnavailableError`). Confined to the loop that opened it.
     """
 
-    def run(self, statement: Statement, **values: Any) -> Awaitable[Sequence[Row]]:
+    def run(self, statement: str, **values: Any) -> Awaitable[Sequence[Row]]:
         """Run one of the common statements; return its rows."""
 
     def call(self, procedure: str, *arguments: Any) -> Awaitable[Sequence[Row]]:
@@ -246,7 +244,7 @@ class SqlBackend:
         self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
         """Return the results of completed tasks, by their ids or keys. Repeatable."""
-        rows = await self._look(results(by), queue, names=self._database.names(names))
+        rows = await self._look(RESULTS[by], queue, names=self._database.names(names))
         return dict(rows)  # type: ignore[arg-type]  # rows of a name and a result
 
     async def tasks_results_page(
@@ -292,7 +290,7 @@ class SqlBackend:
         while is_more:
             (is_more,) = await self._answer("sweep_step", queue)
 
-    async def _look(self, statement: Statement, queue: str, **values: Any) -> Sequence[Row]:
+    async def _look(self, statement: str, queue: str, **values: Any) -> Sequence[Row]:
         return await self._database.run(
             statement, namespace=self._namespace, queue_name=queue, **values
         )
@@ -306,4 +304,4 @@ _NONE: Final[tuple[list[Any], ...]] = ([], [], [])
 # Before the first step.
 _NO_PLACES: Final[tuple[int, int | None]] = (0, None)
 _NO_IDS: Final[tuple[str, str | None]] = ("", None)
-_STATES: Final[Mapping[str, tuple[str, ...]]] = {"waiting": WAITING}
+_STATES: Final[Mapping[str, tuple[str, ...]]] = {"waiting": ("ready", "delayed", "blocked")}

@@ -1,8 +1,9 @@
-"""The tables, as SQLAlchemy describes them: the same ones in every database.
+"""The tables: the same ones in every database.
 
-Times are seconds since 1970 on the clock of the database, `now`. A row of ``rxlanggraph_entries``
-without an item remembers the fencing token of a key that is gone. ``forget`` is when a row
-is not needed any more (rule 10 of the contract): the next write of its kind sweeps it away.
+Times are seconds since 1970 on the clock of the database, ``rxlanggraph_now()``. A row of
+``rxlanggraph_entries`` without an item remembers the fencing token of a key that is gone.
+``forget`` is when a row is not needed any more (rule 10 of the contract): the next write of its
+kind sweeps it away.
 
 A task that waits is *ready*, *delayed* (not due yet) or *blocked* (behind another one of its
 thread): so the next task to claim is the first of an index, however many cannot be claimed.
@@ -13,194 +14,98 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Dialect,
-    Double,
-    Identity,
-    Index,
-    Integer,
-    MetaData,
-    Sequence,
-    Table,
-    Text,
-    UniqueConstraint,
-    func,
-)
-from sqlalchemy.schema import CreateIndex, CreateSequence, CreateTable, ExecutableDDLElement
-
 from rxlanggraph.errors import InvalidArgumentError
 
-__all__ = [
-    "COUNTER",
-    "FINISHED",
-    "VERSION",
-    "WAITING",
-    "check_version",
-    "definitions",
-    "entries",
-    "locks",
-    "now",
-    "queues",
-    "schema",
-    "tasks",
-]
+__all__ = ["VERSION", "check_version", "definitions"]
 
 # Of the tables and the functions in the database: raised by every change of either.
 VERSION: Final = 7
 
-WAITING: Final = ("ready", "delayed", "blocked")
-FINISHED: Final = ("completed", "dead")
-
-metadata = MetaData()
-now = func.rxlanggraph_now(type_=Double)
-
-# PostgreSQL compares text as bytes with this collation alone, whatever that of the database is;
-# SQLite does so by default, and does not know its name.
-_Name = Text(collation="C").with_variant(Text(), "sqlite")
-# SQLite numbers the rows of a table by itself only where the type is called INTEGER.
-_Number = BigInteger().with_variant(Integer(), "sqlite")
-
-schema = Table("rxlanggraph_schema", metadata, Column("version", Integer, nullable=False))
-
-# Of versions and tokens (rule 3 of the contract), where the database knows sequences.
-COUNTER: Final = Sequence("rxlanggraph_counter")
-
-entries = Table(
-    "rxlanggraph_entries",
-    metadata,
-    Column("namespace", _Name, primary_key=True),
-    Column("key", _Name, primary_key=True),
-    Column("version", BigInteger, nullable=False),
-    Column("expires", Double),
-    Column("fence", BigInteger),
-    Column("forget", Double),
-    # Of any length: last, so that reading the other columns does not read it; and in SQLite not in
-    # the tree of the keys (WITHOUT ROWID), where looking for another key would read it.
-    Column("item", Text),
-)
-_forget = entries.c.forget.is_not(None)
-Index(
-    "rxlanggraph_entries_forget",
-    entries.c.forget,
-    postgresql_where=_forget,
-    sqlite_where=_forget,
-)
-
-locks = Table(
-    "rxlanggraph_locks",
-    metadata,
-    Column("namespace", _Name, primary_key=True),
-    Column("key", _Name, primary_key=True),
-    Column("owner", _Name, nullable=False),
-    Column("token", BigInteger, nullable=False),
-    Column("expires", Double, nullable=False),
-    sqlite_with_rowid=False,
-)
-Index("rxlanggraph_locks_expires", locks.c.expires)
-
+# What the databases do not agree on stands in braces, see `definitions`.
+#
+# Items are of any length: last, so that reading the other columns does not read them; and in SQLite
+# not in the tree of the keys (WITHOUT ROWID), where looking for another key would read them.
+#
 # Tasks name their queue by its number: an entry of an index on PostgreSQL has 2,700 bytes at most,
-# and each of two names can have 2,000.
-queues = Table(
-    "rxlanggraph_queues",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("namespace", _Name, nullable=False),
-    Column("name", _Name, nullable=False),
-    UniqueConstraint("namespace", "name"),
-)
+# and each of two names can have 2,000. ``seq`` is the order of adding. ``token`` is there while it
+# is current; of a completed task it is the one that did it. The state is in the index of due dates
+# so that counting them reads no task.
+_TABLES: Final = """
+CREATE TABLE rxlanggraph_schema (version integer NOT NULL);
 
-tasks = Table(
-    "rxlanggraph_tasks",
-    metadata,
-    Column("seq", _Number, Identity(), primary_key=True),  # the order of adding
-    Column("queue", Integer, nullable=False),
-    Column("id", _Name, nullable=False),
-    Column("key", _Name),
-    Column("thread", _Name),
-    Column("priority", Integer, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("due", Double, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("max_attempts", Integer, nullable=False),
-    Column("worker", _Name),
-    Column("token", BigInteger),  # while it is current; of a completed task the one that did it
-    Column("item", Text, nullable=False),
-    Column("result", Text),
-    Column("error", Text),
-    UniqueConstraint("queue", "id"),
-)
-_keyed = tasks.c.key.is_not(None)
-_ready = tasks.c.state == "ready"
-_timed = tasks.c.state.in_(("delayed", "claimed"))
-_blocked = tasks.c.state == "blocked"
-_in_line = tasks.c.thread.is_not(None) & tasks.c.state.not_in(FINISHED)
-_dead = tasks.c.state == "dead"
-_expired = _dead & tasks.c.error.is_(None)
-Index(
-    "rxlanggraph_tasks_key",
-    tasks.c.queue,
-    tasks.c.key,
-    unique=True,
-    postgresql_where=_keyed,
-    sqlite_where=_keyed,
-)
-Index(
-    "rxlanggraph_tasks_ready",
-    tasks.c.queue,
-    tasks.c.priority.desc(),
-    tasks.c.seq,
-    postgresql_where=_ready,
-    sqlite_where=_ready,
-)
-Index(
-    "rxlanggraph_tasks_timed",
-    tasks.c.queue,
-    tasks.c.due,
-    tasks.c.state,  # so that counting them reads no task
-    postgresql_where=_timed,
-    sqlite_where=_timed,
-)
-Index(
-    "rxlanggraph_tasks_blocked",
-    tasks.c.queue,
-    tasks.c.due,
-    postgresql_where=_blocked,
-    sqlite_where=_blocked,
-)
-Index(
-    "rxlanggraph_tasks_in_line",
-    tasks.c.queue,
-    tasks.c.thread,
-    tasks.c.seq,
-    postgresql_where=_in_line,
-    sqlite_where=_in_line,
-)
-Index(
-    "rxlanggraph_tasks_dead",
-    tasks.c.queue,
-    tasks.c.seq,
-    postgresql_where=_dead,
-    sqlite_where=_dead,
-)
-Index(
-    "rxlanggraph_tasks_expired",
-    tasks.c.queue,
-    postgresql_where=_expired,
-    sqlite_where=_expired,
-)
+CREATE TABLE rxlanggraph_entries (
+    namespace {name} NOT NULL,
+    key {name} NOT NULL,
+    version bigint NOT NULL,
+    expires double precision,
+    fence bigint,
+    forget double precision,
+    item text,
+    PRIMARY KEY (namespace, key)
+);
+CREATE INDEX rxlanggraph_entries_forget ON rxlanggraph_entries (forget) WHERE forget IS NOT NULL;
+
+CREATE TABLE rxlanggraph_locks (
+    namespace {name} NOT NULL,
+    key {name} NOT NULL,
+    owner {name} NOT NULL,
+    token bigint NOT NULL,
+    expires double precision NOT NULL,
+    PRIMARY KEY (namespace, key)
+){clustered};
+CREATE INDEX rxlanggraph_locks_expires ON rxlanggraph_locks (expires);
+
+CREATE TABLE rxlanggraph_queues (
+    id integer PRIMARY KEY,
+    namespace {name} NOT NULL,
+    name {name} NOT NULL,
+    UNIQUE (namespace, name)
+);
+
+CREATE TABLE rxlanggraph_tasks (
+    seq {counted} PRIMARY KEY,
+    queue integer NOT NULL,
+    id {name} NOT NULL,
+    key {name},
+    thread {name},
+    priority integer NOT NULL,
+    state text NOT NULL,
+    due double precision NOT NULL,
+    attempts integer NOT NULL,
+    max_attempts integer NOT NULL,
+    worker {name},
+    token bigint,
+    item text NOT NULL,
+    result text,
+    error text,
+    UNIQUE (queue, id)
+);
+CREATE UNIQUE INDEX rxlanggraph_tasks_key ON rxlanggraph_tasks (queue, key)
+    WHERE key IS NOT NULL;
+CREATE INDEX rxlanggraph_tasks_ready ON rxlanggraph_tasks (queue, priority DESC, seq)
+    WHERE state = 'ready';
+CREATE INDEX rxlanggraph_tasks_timed ON rxlanggraph_tasks (queue, due, state)
+    WHERE state IN ('delayed', 'claimed');
+CREATE INDEX rxlanggraph_tasks_blocked ON rxlanggraph_tasks (queue, due)
+    WHERE state = 'blocked';
+CREATE INDEX rxlanggraph_tasks_in_line ON rxlanggraph_tasks (queue, thread, seq)
+    WHERE thread IS NOT NULL AND state NOT IN ('completed', 'dead');
+CREATE INDEX rxlanggraph_tasks_dead ON rxlanggraph_tasks (queue, seq)
+    WHERE state = 'dead';
+CREATE INDEX rxlanggraph_tasks_expired ON rxlanggraph_tasks (queue)
+    WHERE state = 'dead' AND error IS NULL
+"""
 
 
-def definitions(dialect: Dialect) -> list[str]:
-    """Return the statements that make the tables, in the SQL of ``dialect``. Never blocks."""
-    made: list[ExecutableDDLElement] = []
-    if dialect.supports_sequences:
-        made.append(CreateSequence(COUNTER))
-    for table in metadata.sorted_tables:
-        made.append(CreateTable(table))
-        made.extend(map(CreateIndex, sorted(table.indexes, key=lambda index: str(index.name))))
-    return [str(statement.compile(dialect=dialect)) for statement in made]
+def definitions(*, name: str, counted: str, clustered: str) -> list[str]:
+    """Return the statements that make the tables. Any thread; never blocks.
+
+    Args:
+        name: The type of text that is compared as bytes.
+        counted: The type of a column whose numbers the database gives out by itself, in order.
+        clustered: What makes a table one with the index of its key.
+    """
+    return _TABLES.format(name=name, counted=counted, clustered=clustered).split(";")
 
 
 def check_version(version: int) -> None:

@@ -3,7 +3,7 @@
 --
 -- A client has a few connections. Each sends one request at a time and numbers them; here the last
 -- number and its answer are kept (the slot table of NFSv4.1, RFC 8881, section 2.10.6.1). A sequence
--- is forgotten ten minutes after its last write: many times as long as anybody sends again.
+-- is forgotten ten minutes after its last write: many times as long as a client repeats a request.
 
 local SEQUENCE, SERIAL = KEYS[2], ARGV[1]
 

@@ -1,6 +1,6 @@
 -- Backend.lock_acquire
 -- KEYS: clock, sequence, lock. ARGV: serial, owner, ttl in ms.
--- Returns the token, as text; nil if somebody else holds the lock.
+-- Returns the token, as text; nil if another owner holds the lock.
 
 local LOCK = KEYS[3]
 local owner, ttl = ARGV[2], ARGV[3]

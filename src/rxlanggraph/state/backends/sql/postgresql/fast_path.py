@@ -148,7 +148,7 @@ WHERE seq = (
     FOR UPDATE SKIP LOCKED
 ) AND NOT EXISTS {_OVERDUE}
 RETURNING id, item, key, thread, attempts, token, {_WHERE}
-"""  # noqa: S608 - here and below: no input of anybody
+"""  # noqa: S608 - here and below: no user input
 
 
 def _claims_of(which: str) -> str:
@@ -198,6 +198,11 @@ _TIMES_SLOWER: Final = 3
 _TIMES_AS_LONG: Final = 20
 # Instead of a task: others got theirs, or there is more to sweep; there may be one.
 _AGAIN: Final[Row] = []
+# Instead of a task: another transaction is claiming or sweeping, and may leave one.
+_HELD: Final[Row] = []
+# Seconds to wait for that transaction, each time; after the last one there is nothing to claim.
+# Ours take milliseconds, but a user's may have locked a row for long.
+_PAUSES: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 # No queue has something to sweep so often in a row.
 _SUSPICIOUS: Final = 20
 
@@ -206,7 +211,7 @@ _SUSPICIOUS: Final = 20
 def _call_of(procedure: str, count: int) -> str:
     """Return the statement that calls a procedure with so many arguments. Any thread."""
     places = ", ".join(f"${place}" for place in range(1, count + 1))
-    return f"SELECT * FROM rxlanggraph_{procedure}({places})"  # noqa: S608 - no input of anybody
+    return f"SELECT * FROM rxlanggraph_{procedure}({places})"  # noqa: S608 - no user input
 
 
 class QueueFastPath:
@@ -244,9 +249,14 @@ class QueueFastPath:
 
     async def task_claim(self, worker: str, lease: float) -> Sequence[Row]:
         """Claim a task; concurrent claims share one statement."""
+        pauses = iter(_PAUSES)
         try:
-            while (row := await self._claims.call((worker, lease))) is _AGAIN:
-                pass  # each time a task was claimed, or some were swept, so this ends
+            while (row := await self._claims.call((worker, lease))) is _AGAIN or row is _HELD:
+                # After _AGAIN at once: a task was claimed, or some were swept, so this ends.
+                if row is _HELD:
+                    if (pause := next(pauses, None)) is None:
+                        return []
+                    await asyncio.sleep(pause)
         except StateUnavailableError as error:
             # Each caller gets an error of its own, to which it may add notes about its attempts.
             raise StateUnavailableError(str(error), in_doubt=error.in_doubt) from error
@@ -262,14 +272,14 @@ class QueueFastPath:
         if len(claims) == 1:
             rows = await self._look(_CLAIM, *claims[0])
             rows = rows or await self._sweep("task_claim", *claims[0])
-            return [_AGAIN if row[0] is None else row for row in rows] or [None]
+            return [_instead_of(row) if row[0] is None else row for row in rows] or [None]
         each = [*map(list, zip(*claims, strict=True))]
         claimed = {place: row for place, *row in await self._look(_CLAIM_MANY, *each)}
         # What has been claimed is handed out first, whatever becomes of a second look.
         missing = _AGAIN if claimed else None
         if not claimed:
             claimed = {place: row for place, *row in await self._sweep("tasks_claim", *each)}
-            missing = _AGAIN if None in claimed else None
+            missing = _instead_of(claimed[None]) if None in claimed else None
         return [claimed.get(place, missing) for place in range(1, len(claims) + 1)]
 
     async def _look(self, claims: _Claims, *arguments: Any) -> Sequence[Row]:
@@ -324,6 +334,11 @@ class QueueFastPath:
     async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         every = (*self._name, *arguments)
         return await self._pool.fetch(_call_of(procedure, len(every)), every)
+
+
+def _instead_of(task: Row) -> Row:
+    """Return what to do after a row that has no task, but its `attempts`."""
+    return _HELD if task[4] else _AGAIN
 
 
 def _last(rows: Sequence[Row]) -> tuple[int, int]:

@@ -6,8 +6,9 @@ Between us and the server there may be a pooler, such as PgBouncer, that gives e
 another session of the server. Then nothing is left behind in a session: no statement is prepared,
 and nothing is set that would stay. Every call is one transaction anyway.
 
-Kept here and not in a pool of SQLAlchemy or of psycopg: to hand a connection out takes those
-about as long as PostgreSQL takes for a statement.
+The pool is our own because psycopg_pool connects in tasks of its own: a server that refuses the
+database or the password is logged there, and the caller gets a timeout without the reason. Here it
+is told at once, by an error of its own kind.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class PooledConnection:
         """Return what to say of a call that ended with ``error``."""
         # Of a connection that was cut libpq says that the server has closed it.
         return StateUnavailableError(
-            f"PostgreSQL gives no answer: {self.abort_reason or error}", in_doubt=in_doubt
+            f"PostgreSQL does not answer: {self.abort_reason or error}", in_doubt=in_doubt
         )
 
     def is_idle(self) -> bool:
@@ -333,7 +334,7 @@ class Pool:
             if isinstance(error, psycopg.ProgrammingError) or _FOR_GOOD.search(str(error)):
                 raise InvalidArgumentError(f"PostgreSQL refuses the URL: {error}") from error
             raise StateUnavailableError(
-                f"PostgreSQL gives no answer: {error}", in_doubt=False
+                f"PostgreSQL does not answer: {error}", in_doubt=False
             ) from error
         connection.adapters.register_dumper(int, _NumberDumper)
         connection.adapters.register_dumper(float, _NumberDumper)

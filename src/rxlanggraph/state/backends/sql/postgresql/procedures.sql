@@ -4,13 +4,16 @@
 -- the connections demand), so what is read after a lock was taken is true for as long as it is held.
 --
 -- Locks, in the order in which they are taken, and all of them held until the transaction ends:
--- 1. Names (of keys and of locks): whoever gives a name a new version or token. Advisory locks on
+-- 1. Names (of keys and of locks): by each call that draws a version or token for one. Locks on
 --    1,024 buckets in ascending order, so that many names need few locks. Numbers are drawn under
 --    it: also the first version of a name that does not exist yet is in order with what follows.
--- 2. A queue: exclusively by whoever adds, requeues or purges; shared by whoever ends a task of a
---    thread or sweeps. So the order of adding is the order of commits, and nobody lets the next
---    task of a thread go while another one is joining the line behind.
+-- 2. A queue: exclusively by calls that add, requeue or purge; shared by calls that end a task of a
+--    thread or sweep. So the order of adding is the order of commits, and the next task of a thread
+--    is not released while another one is being added behind it.
 -- 3. Rows. Claiming and sweeping skip those that are locked.
+
+-- Of versions and tokens (rule 3 of the contract).
+CREATE SEQUENCE rxlanggraph_counter;
 
 CREATE FUNCTION rxlanggraph_now() RETURNS double precision LANGUAGE sql VOLATILE AS $$
     SELECT extract(epoch FROM clock_timestamp())::double precision
@@ -34,7 +37,7 @@ $$;
 
 -- Keys --------------------------------------------------------------------------------------------
 
--- When nobody needs an entry any more that is gone at this date; NULL: that is not known yet.
+-- When an entry that is gone at this date is no longer needed; NULL: that is not known yet.
 CREATE FUNCTION rxlanggraph_forget(gone double precision, fence bigint) RETURNS double precision
 LANGUAGE sql IMMUTABLE AS $$
     SELECT gone + CASE WHEN fence IS NULL THEN 0 ELSE {fence_kept} END
@@ -107,7 +110,7 @@ BEGIN
     SELECT count(*) INTO passing FROM unnest(items, ttls) AS change (item, ttl)
     WHERE item IS NULL OR ttl IS NOT NULL;
     IF passing > 0 THEN
-        -- Whoever writes what will be gone clears away twice as much: so it does not pile up.
+        -- Each write of an entry that expires clears away two: so they do not pile up.
         DELETE FROM rxlanggraph_entries WHERE (namespace, key) IN (
             SELECT namespace, key FROM rxlanggraph_entries
             WHERE forget <= moment ORDER BY forget LIMIT 2 * passing FOR UPDATE SKIP LOCKED
@@ -177,7 +180,7 @@ BEGIN
     VALUES (space, name, taker, held.token, moment + ttl)
     ON CONFLICT (namespace, key) DO UPDATE SET
         owner = excluded.owner, token = excluded.token, expires = excluded.expires;
-    -- Whoever takes a lock clears away two whose holders have died: so they do not pile up.
+    -- Taking a lock clears away two whose holders have died: so they do not pile up.
     DELETE FROM rxlanggraph_locks WHERE (namespace, key) IN (
         SELECT namespace, key FROM rxlanggraph_locks
         WHERE expires <= moment ORDER BY expires LIMIT 2 FOR UPDATE SKIP LOCKED
@@ -261,7 +264,7 @@ BEGIN
             ON CONFLICT DO NOTHING;
         ELSE
             PERFORM rxlanggraph_hold_queue(queue_id);
-            -- Not if it was empty, and whoever held it has forgotten it.
+            -- Not if it was empty, and its holder has deleted it.
             EXIT WHEN queue_id = rxlanggraph_queue(space, queue_name);
         END IF;
     END LOOP;
@@ -285,8 +288,19 @@ BEGIN
     );
 END $$;
 
--- One task for each of the claimers, as long as there are any, with the place of the claimer; a row
--- without anything if there is none, but more to sweep.
+-- Whether another transaction holds what a claim could take: it may leave some of it.
+CREATE FUNCTION rxlanggraph_is_held(queue_id integer, moment double precision) RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT EXISTS (SELECT FROM rxlanggraph_tasks WHERE queue = queue_id AND state = 'ready')
+        OR EXISTS (
+            SELECT FROM rxlanggraph_tasks
+            WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND due <= moment
+        )
+$$;
+
+-- One task for each of the claimers, as long as there are any, with the place of the claimer. If
+-- there is none for the first, but more to sweep, or what another transaction holds: a row with
+-- nothing but `attempts`, 0 or 1.
 CREATE FUNCTION rxlanggraph_tasks_claim(
     space text, queue_name text, claimers text[], leases double precision[]
 ) RETURNS TABLE (
@@ -317,9 +331,9 @@ BEGIN
         )
         RETURNING claimer, t.id, t.item, t.key, t.thread, t.attempts, t.token;
         IF NOT FOUND THEN
-            IF claimer = 1 AND is_more THEN
-                RETURN QUERY SELECT NULL::integer, NULL, NULL, NULL, NULL, NULL::integer,
-                    NULL::bigint;
+            IF claimer = 1 AND (is_more OR rxlanggraph_is_held(queue_id, moment)) THEN
+                RETURN QUERY SELECT NULL::integer, NULL, NULL, NULL, NULL,
+                    CASE WHEN is_more THEN 0 ELSE 1 END, NULL::bigint;
             END IF;
             EXIT;
         END IF;

@@ -25,7 +25,7 @@ _MOST_HOT_QUEUES: Final = 1_000
 _QUEUE: Final = "(SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?)"
 _OF_QUEUE: Final = f"queue = {_QUEUE}"
 _READY: Final = (
-    f"SELECT seq FROM rxlanggraph_tasks WHERE {_OF_QUEUE} AND state = 'ready'"  # noqa: S608 - here and below: no input of anybody
+    f"SELECT seq FROM rxlanggraph_tasks WHERE {_OF_QUEUE} AND state = 'ready'"  # noqa: S608 - here and below: no user input
     " ORDER BY priority DESC, seq LIMIT 1"
 )
 _OVERDUE: Final = (

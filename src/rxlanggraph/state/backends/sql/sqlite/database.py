@@ -1,4 +1,4 @@
-"""SQLite through aiosqlite: the thread that has the file, and what its errors mean."""
+"""SQLite through `sqlite3`: statements and procedures there, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ import json
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from contextvars import Context
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final
-
-import aiosqlite
-from sqlalchemy import CompoundSelect, Select
-from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
 from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
@@ -57,12 +51,13 @@ from rxlanggraph.state.backends.sql.sqlite.session import (
     error_code,
     is_busy,
 )
-from rxlanggraph.state.backends.sql.statements import Statement, compiled
+from rxlanggraph.state.backends.sql.sqlite.thread import SqliteThread
 from rxlanggraph.state.retry import TransientError, compensate, retry_transient, run_shielded
 
 __all__ = ["SESSION", "SqliteDatabase", "open_sqlite"]
 
-_DIALECT: Final = sqlite_dialect(paramstyle="qmark")
+# SQLite compares text as bytes, unless told otherwise.
+_TYPES: Final = {"name": "text", "counted": "integer", "clustered": " WITHOUT ROWID"}
 # Of SQLite, which comes with Python or with the system: the first that knows RETURNING.
 _OLDEST: Final = (3, 35, 0)
 # Seconds for which the thread waits for another process, before it serves its other calls.
@@ -98,8 +93,8 @@ class SqliteDatabase:
 
     def __init__(self, path: str) -> None:
         self._path = str(Path(path).absolute())  # whatever becomes the working directory
-        self._connection: aiosqlite.Connection | None = None
-        self._batcher: Batcher[Call, Outcome] = Batcher(self._send)
+        self._thread = SqliteThread(partial(_connect, self._path))
+        self._batcher: Batcher[Call, Outcome] = Batcher(self._thread.do)
 
     async def open(self) -> None:
         """Connect, and make the tables.
@@ -110,18 +105,21 @@ class SqliteDatabase:
             StateUnavailableError: It cannot be read or written now.
         """
         try:
-            await self._open()
-        except BaseException as error:
+            await self._thread.start()
+        except sqlite3.Error as failure:
+            raise self._unusable(failure) from failure
+        try:
+            await self.call("prepare")
+        except (Exception, asyncio.CancelledError) as error:
             await self.close()
             if error_code(error.__cause__) == sqlite3.SQLITE_NOTADB:
                 raise self._unusable(error.__cause__) from error
             raise
 
-    def run(self, statement: Statement, **values: Any) -> Coroutine[Any, Any, Sequence[Row]]:
+    def run(self, statement: str, **values: Any) -> Coroutine[Any, Any, Sequence[Row]]:
         """Run one of the common statements; return its rows."""
-        known = compiled(statement, _DIALECT)
-        how = "read" if isinstance(statement, Select | CompoundSelect) else "write"
-        return self.call(how, known.text, known.ordered(values))
+        how, text = _translated(statement)
+        return self.call(how, text, values)
 
     def call(self, procedure: str, *arguments: Any) -> Coroutine[Any, Any, Sequence[Row]]:
         """Call a procedure; return its rows."""
@@ -146,7 +144,7 @@ class SqliteDatabase:
         # The thread does one thing after the other: either it has done the call before it comes to
         # this, or it finds that it is not wanted any more.
         with contextlib.suppress(StateClosedError):
-            await self._send([])
+            await self._thread.do([])
             if call.rows:
                 await compensate(undo, call.rows)
 
@@ -156,46 +154,13 @@ class SqliteDatabase:
 
     async def close(self) -> None:
         """Close the file. Idempotent."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
-
-    async def _open(self) -> None:
-        failures: list[sqlite3.Error | InvalidArgumentError] = []
-        self._connection = _made(partial(self._connect, failures))
-        await asyncio.create_task(self._start(self._connection), context=Context())
-        if failures:
-            (failure,) = failures
-            if isinstance(failure, InvalidArgumentError):
-                raise failure
-            raise self._unusable(failure) from failure
-        await self.call("prepare")
-
-    async def _start(self, connection: _Connection) -> None:
-        """Start the thread; in an empty context, which it may keep (see concurrency.threads)."""
-        try:
-            await connection
-        finally:
-            await connection.wait_until_stopped()
-
-    def _connect(self, failures: list[sqlite3.Error | InvalidArgumentError]) -> sqlite3.Connection:
-        """Connect, in the thread. Where aiosqlite sees this fail, it lets its thread go astray."""
-        try:
-            if os.path.exists(self._path) and not os.path.isfile(self._path):
-                raise sqlite3.OperationalError("it is no regular file")
-            check_one_name(Path(self._path))
-            return sqlite3.connect(
-                self._path, factory=SESSION, isolation_level=None, timeout=_WAIT_IN_THREAD
-            )
-        except (sqlite3.Error, InvalidArgumentError) as failure:
-            failures.append(failure)
-            return sqlite3.connect(":memory:")
+        await self._thread.close()
 
     async def _call(self, call: Call) -> Sequence[Row]:
         if _PROCEDURES[call.procedure].batchable:
             outcome = await self._batcher.call(call)
         else:
-            (outcome,) = await self._send([call])
+            (outcome,) = await self._thread.do([call])
         if not isinstance(outcome, Exception):
             return outcome
         if is_busy(outcome):
@@ -207,12 +172,6 @@ class SqliteDatabase:
         if isinstance(outcome, sqlite3.Error | FileReplacedError | CommitError):
             raise self._unavailable(outcome) from outcome
         raise outcome
-
-    def _send(self, calls: Sequence[Call]) -> Awaitable[Sequence[Outcome]]:
-        if self._connection is None:
-            raise StateClosedError("the state was closed while the call was under way")
-        # To aiosqlite a statement, and whatever can be iterated over.
-        return self._connection.execute_fetchall("calls", calls)  # type: ignore[return-value]
 
     def _unusable(self, error: BaseException | None) -> InvalidArgumentError:
         folder = Path(self._path).parent
@@ -235,43 +194,26 @@ def _is_final(outcome: Exception) -> bool:
     return error_code(outcome) == sqlite3.SQLITE_READONLY and not is_moved
 
 
-class _Connection(aiosqlite.Connection):
-    """One that can be waited for, if it is stopped because its beginning was cancelled.
-
-    Else its thread would still have something to tell to a loop that may be closed by then.
-    """
-
-    _stopped: asyncio.Future[Any] | None = None
-
-    def stop(self) -> asyncio.Future[Any] | None:
-        self._stopped = super().stop()
-        return self._stopped
-
-    async def wait_until_stopped(self) -> None:
-        """Return when the thread is about to end, if it was told to; not earlier if cancelled."""
-        while self._stopped is not None and not self._stopped.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([self._stopped])
+def _connect(path: str) -> SqliteSession:
+    """Connect; in the thread."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise sqlite3.OperationalError("it is not a regular file")
+    check_one_name(Path(path))
+    return sqlite3.connect(path, factory=SESSION, isolation_level=None, timeout=_WAIT_IN_THREAD)
 
 
-def _made(connect: Callable[[], sqlite3.Connection]) -> _Connection:
-    """Make a connection whose thread keeps no process from ending, if it is not closed.
-
-    It cannot be where the loop is closed already. aiosqlite does not ask whether its thread is to
-    be a daemon; so it is made in one, and inherits that.
-    """
-    made: list[_Connection] = []
-    maker = Thread(target=lambda: made.append(_Connection(connect, 64)), daemon=True)
-    maker.start()
-    maker.join()
-    return made[0]
+@cache
+def _translated(statement: str) -> tuple[str, str]:
+    """Return how to run one of the common statements, and its text in SQLite's SQL."""
+    how = "read" if statement.lstrip().startswith(("SELECT", "WITH")) else "write"
+    return how, statement.replace(" IN :names", " IN (SELECT value FROM json_each(:names))")
 
 
 # -- procedures that are here alone ----------------------------------------------------------------
 
 
-def _statement(at: SqliteSession, statement: str, values: Sequence[Any]) -> Sequence[Any]:
-    return at.query(statement, *values)
+def _statement(at: SqliteSession, statement: str, values: Mapping[str, Any]) -> Sequence[Any]:
+    return at.query(statement, **values)
 
 
 def _prepare(at: SqliteSession) -> Sequence[Any]:
@@ -296,7 +238,7 @@ def _has_tables(at: SqliteSession) -> bool:
 
 
 def _make_tables(at: SqliteSession) -> None:
-    for definition in (*definitions(_DIALECT), *COUNTER):
+    for definition in (*definitions(**_TYPES), *COUNTER):
         at.query(definition)
     at.query("INSERT INTO rxlanggraph_schema (version) VALUES (?)", VERSION)
 

@@ -26,8 +26,6 @@ MOUNTS: Final = Path("/proc/self/mountinfo")
 def path_of(url: str) -> str:
     """Return the file of ``url``, as it is there: ``%20`` is a space.
 
-    Not by SQLAlchemy, of which some versions decode it and some do not.
-
     Raises:
         InvalidArgumentError: It names none, or something else besides.
     """

@@ -121,7 +121,7 @@ def commit_in_one_statement(  # noqa: PLR0917 - as above
 
 
 _REPLACE: Final = (
-    f"UPDATE rxlanggraph_entries SET item = ?, version = {NEXT}, expires = NULL, forget = NULL,"  # noqa: S608 - no input of anybody
+    f"UPDATE rxlanggraph_entries SET item = ?, version = {NEXT}, expires = NULL, forget = NULL,"  # noqa: S608 - no user input
     " fence = coalesce(?, fence) WHERE namespace = ? AND key = ? AND version = ?"
     " AND item IS NOT NULL AND coalesce(expires > ?, TRUE) AND coalesce(fence <= ?, TRUE)"
     " RETURNING version"
@@ -156,7 +156,7 @@ def increment_in_one_statement(
 
 
 _COUNT: Final = (
-    "UPDATE rxlanggraph_entries SET item = CAST(item AS INTEGER) + ?,"  # noqa: S608 - no input of anybody
+    "UPDATE rxlanggraph_entries SET item = CAST(item AS INTEGER) + ?,"  # noqa: S608 - no user input
     f" version = {NEXT}, fence = coalesce(?, fence)"
     " WHERE namespace = ? AND key = ? AND expires IS NULL AND coalesce(fence <= ?, TRUE)"
     " AND length(item) <= 18 AND item NOT GLOB '*[^0-9]*' AND item <> ''"

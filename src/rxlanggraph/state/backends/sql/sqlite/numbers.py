@@ -17,7 +17,7 @@ NEXT: Final = "(SELECT value + 1 FROM rxlanggraph_counter)"
 
 def _trigger(name: str, event: str, number: str) -> str:
     return (
-        f"CREATE TRIGGER rxlanggraph_{name} AFTER {event} WHEN NEW.{number} > 0 BEGIN"  # noqa: S608 - no input of anybody
+        f"CREATE TRIGGER rxlanggraph_{name} AFTER {event} WHEN NEW.{number} > 0 BEGIN"  # noqa: S608 - no user input
         f" UPDATE rxlanggraph_counter SET value = NEW.{number} WHERE value < NEW.{number}; END"
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -83,13 +83,6 @@ class FileReplacedError(Exception):
     """The file is no longer at its path: who opens that reads and writes another one."""
 
 
-class _Rows(list[Any]):
-    """The rows of an answer, as a cursor gives them away."""
-
-    def fetchall(self) -> list[Any]:
-        return self
-
-
 def is_busy(error: BaseException | None) -> bool:
     """Whether another process has the file, and nothing was done. Any thread; never blocks."""
     return error_code(error) in _BUSY
@@ -128,28 +121,22 @@ class SqliteSession(sqlite3.Connection):
         """Return a class of sessions that know ``procedures``."""
         return type("SqliteSession", (cls,), {"procedures": procedures})
 
-    def execute(self, _: str, calls: Iterable[Any] = (), /) -> _Rows:  # type: ignore[override]  # what aiosqlite's execute_fetchall needs
-        """Do ``calls``; return the `Outcome` of each.
+    def query(self, statement: str, *values: Any, **named: Any) -> list[Any]:
+        """Run a statement of SQL, with values for each ``?`` or ``:name``; return its rows."""
+        return self.execute(statement, named or values).fetchall()
 
-        This is how the thread is reached through aiosqlite's public methods.
-        """
-        return _Rows(self._outcomes([*calls]))
-
-    def query(self, statement: str, *values: Any) -> list[Any]:
-        """Run a statement of SQL; return its rows."""
-        return super().execute(statement, values).fetchall()
-
-    def _outcomes(self, calls: Sequence[Call]) -> Sequence[Outcome]:
+    def do(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Do ``calls``; return what becomes of each."""
         try:
             done = self._done(calls)
         except Exception as error:
             if len(calls) == 1 or is_busy(error) or isinstance(error, CommitError):
                 return [error] * len(calls)
             # Nothing was done; and the others shall not suffer from what is wrong with one.
-            return [outcome for call in calls for outcome in self._outcomes([call])]
+            return [outcome for call in calls for outcome in self.do([call])]
         for call, rows in zip(calls, done, strict=True):
             call.rows = rows
-        return done
+        return [*done]
 
     def _done(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
         """Do what may be done together, as a whole; return the rows of each."""

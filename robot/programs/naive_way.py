@@ -1,7 +1,7 @@
 """The control of storm.py: flat_map, run_coroutine_threadsafe and a plain set of futures.
 
 The same threads, messages and graph, cleaned up in the middle the way people do it; then what is
-left, as one line of JSON. Where clean-up and submitters race, barriers bring about the order in
+left, as one line of JSON. Where cleanup and submitters race, barriers bring about the order in
 which it goes wrong: luck would bring it about only now and then.
 """
 
