@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
 LINES = 20  # of what a failed test says
+LAST = 60  # of the log, where a session failed without a failed test
 
 
 def count_tests(session: str) -> tuple[int, int]:
@@ -40,8 +41,21 @@ def describe(session: str, case: ElementTree.Element) -> None:
     print(f"FAILED in {session}: {name}")
     for child in case:
         if child.tag in {"failure", "error"}:
-            text = (child.get("message") or child.text or "").strip()
+            said = (child.get("message"), child.text)
+            text = "\n".join(part for part in said if part and part != "None").strip()
             print("    " + "\n    ".join(text.splitlines()[:LINES]))
+
+
+def show_end(session: str | None = None) -> None:
+    """Print the last lines of the log: those of a session, or those of all."""
+    try:
+        log = Path(BUILD, "test.log").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    if session is not None:
+        begin = f"nox > Running session {session}\n"
+        log = begin + log.partition(begin)[2].partition("nox > Running session ")[0]
+    print("    " + "\n    ".join(line[:300] for line in log.splitlines()[-LAST:]))
 
 
 def count_session(session: dict[str, object]) -> tuple[int, int]:
@@ -51,7 +65,8 @@ def count_session(session: dict[str, object]) -> tuple[int, int]:
     passed, failed = count_tests(signatures[0])
     if result != "success":
         print(f"FAILED: session {signatures[0]}")
-    if result != "success":  # it may have died between two tests, or before the first
+        if not failed:  # it died between two tests, or before the first
+            show_end(signatures[0])
         return passed, max(failed, 1)
     return (passed, failed) if passed + failed else (1, 0)
 
@@ -60,6 +75,7 @@ def count_all() -> tuple[int, int]:
     try:
         report = json.loads((BUILD / "nox-report.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):  # nox died, or never started
+        show_end()
         return 0, 1
     counts = [count_session(session) for session in report["sessions"]]
     return sum(passed for passed, _ in counts), sum(failed for _, failed in counts)
