@@ -26,7 +26,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rxlanggraph.concurrency.closing import AsyncClosingContext, ClosingContext
-from rxlanggraph.concurrency.forking import announce, fork_safe_rlock, wrong_process
+from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
 from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.errors import (
     BlockingCallError,
@@ -76,7 +76,7 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
         self._to_start = [self._actor_thread.run]
         # A finalizer, so that the thread of a collected actor does not wait forever.
         weakref.finalize(self, self._actor_thread.inbox.put, None).atexit = False
-        announce(self)
+        register_after_fork(self)
 
     def __repr__(self) -> str:
         """Name, and whether it is closed."""

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
+from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import contain
 from rxlanggraph.errors import (
@@ -130,7 +130,7 @@ class TaskRegistry:
         """
         if lock is None:
             lock = fork_safe_rlock()
-            announce(self)
+            register_after_fork(self)
         # An RLock by invariant 5. It guards every field below; it is a leaf: no other lock is taken
         # while it is held. Held only for dict look-ups and counters, and for one copy.
         self._lock = lock

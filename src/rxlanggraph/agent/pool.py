@@ -14,7 +14,7 @@ from rxlanggraph.agent.conversation.persistence import ConversationStore, make_s
 from rxlanggraph.agent.run import RunPersistence, is_reentrant, run_timeout
 from rxlanggraph.agent.run_lock import RunLock
 from rxlanggraph.bridge.configs import one_thread, threads_of
-from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
+from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.waiters import Waiter, WaiterQueue
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
 from rxlanggraph.validation import check_name, check_timeout, check_whole
@@ -132,7 +132,7 @@ class AgentPool:
         self._seats: OrderedDict[str, _Seat] = OrderedDict()  # the least recently used first
         self._forgetting: dict[str, _Seat] = {}  # of threads being forgotten, without an agent
         self._queue = WaiterQueue(self._lock)
-        announce(self)
+        register_after_fork(self)
 
     def __len__(self) -> int:
         """How many agents there are. Any thread; never blocks."""

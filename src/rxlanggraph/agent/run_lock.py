@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal, TypeAlias
 
-from rxlanggraph.concurrency.forking import announce, fork_safe_rlock
+from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.waiters import Waiter, WaiterQueue
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError
 
@@ -39,7 +39,7 @@ class RunLock:
         self._holder: Waiter | None = None
         self._inside = False  # whether the holder has entered, or was only selected
         self._queue = WaiterQueue(self._lock)
-        announce(self)
+        register_after_fork(self)
 
     def _after_fork(self) -> None:
         """In a forked child: no run is active; an active one is the parent's. See `forking`."""

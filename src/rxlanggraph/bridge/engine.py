@@ -31,7 +31,7 @@ from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.scheduler import RunScheduler
 from rxlanggraph.bridge.tracebacks import without_machinery
-from rxlanggraph.concurrency.forking import announce, fork_safe_rlock, wrong_process
+from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
 from rxlanggraph.concurrency.stacks import context_of, format_frames, format_task, tasks_where
 from rxlanggraph.concurrency.tasks import EagerTaskStarter, silence_pending_warning
 from rxlanggraph.concurrency.threads import lock_released
@@ -100,7 +100,7 @@ class Engine:
         self._started = False
         self._name = name
         self._pid = os.getpid()
-        announce(self)
+        register_after_fork(self)
 
     # -- from a message to the inbox, in any thread --------------------------------------------
 

@@ -328,7 +328,7 @@ class AdoptedLoop:
         while not self._is_over():
             if self._wake.wait(self.look_every):
                 self._wake.clear()
-            elif probe.has_turned():
+            elif probe.has_run():
                 self.paused = False
             elif self._loop.is_closed():
                 self._hooks.loop_stopped(LoopUnavailableError(self._absent_text()))

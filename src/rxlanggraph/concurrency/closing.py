@@ -1,7 +1,7 @@
-"""Context managers that do nothing but close at the end of their block.
+"""Base classes of context managers that only close themselves at the end of their block.
 
-`contextlib.closing` and `aclosing` wrap the object; these are for classes that are context managers
-themselves. A class whose exit depends on how the block ended writes its own.
+`contextlib.closing` and `aclosing` wrap the object; these are base classes of context managers.
+A class whose exit depends on how the block ended writes its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ClosingContext:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """``close``."""
+        """Call ``close``."""
         self.close()
 
 
@@ -54,5 +54,5 @@ class AsyncClosingContext:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """``aclose``."""
+        """Call ``aclose``."""
         await self.aclose()

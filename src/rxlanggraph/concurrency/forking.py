@@ -1,9 +1,10 @@
-"""What becomes of the library's objects in the child of a fork.
+"""Fork safety: in a forked child, locks are free again, and objects adapt to being copies.
 
 A child has one thread, the one that called ``os.fork``, and a copy of everything else at that
 moment: locks that other threads held, and will never release; event loops that claim to be running;
-futures that will never be resolved. So in the child every lock made here is free, and every object
-that was announced here is told, once, before the child's own code continues.
+futures that will never be resolved. So in the child every lock made here is reinitialized, and
+every object registered here has its `Forkable._after_fork` called, before the child's own code
+continues.
 
 No lock is taken before the fork: a fork that waited for locks could wait for a thread that waits,
 in a finalizer, for one of those that the fork has taken already. Hence a child may find another
@@ -19,7 +20,7 @@ from typing import Protocol
 
 from rxlanggraph.errors import WrongProcessError
 
-__all__ = ["Forkable", "announce", "fork_safe_rlock", "wrong_process"]
+__all__ = ["Forkable", "fork_safe_rlock", "register_after_fork", "wrong_process"]
 
 
 class Forkable(Protocol):
@@ -29,7 +30,7 @@ class Forkable(Protocol):
         """Adapt to being a copy. In the child, which has one thread; must not raise."""
 
 
-# Both are added to from any thread, in one call of a built-in set; read in a child's one thread.
+# Any thread adds to both, in one call of a built-in set; only the one thread of a child reads them.
 _locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
 _objects: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
@@ -44,28 +45,28 @@ def fork_safe_rlock() -> threading.RLock:
     return lock
 
 
-def announce(thing: Forkable) -> None:
-    """Call ``thing._after_fork()`` in each forked child. Held weakly. Any thread."""
-    _objects.add(thing)
+def register_after_fork(target: Forkable) -> None:
+    """Call ``target._after_fork()`` in each forked child. Held weakly. Any thread."""
+    _objects.add(target)
 
 
 def wrong_process(what: str, remedy: str) -> WrongProcessError:
     """Make the error for ``what``, which belongs to the parent of this process."""
     return WrongProcessError(
-        f"{what} belongs to the process that this one was forked from: its threads are there, and "
-        f"here is nothing but a copy; {remedy}"
+        f"{what} belongs to the process that this one was forked from, as do its threads; in this "
+        f"process there is only a copy: {remedy}"
     )
 
 
-def _renew_all() -> None:
+def _after_fork_in_child() -> None:
     for lock in tuple(_locks):
-        # The standard library renews its own locks by the same call. A lock of this very thread,
-        # which forks in a signal handler or a callback, is released by the code that holds it.
+        # The standard library reinitializes its own locks by the same call. A lock that this thread
+        # itself holds, as it forks in a signal handler or a callback, is released by its holder.
         if not lock._is_owned():  # type: ignore[attr-defined]
             lock._at_fork_reinit()  # type: ignore[attr-defined]
-    for thing in tuple(_objects):
-        thing._after_fork()
+    for target in tuple(_objects):
+        target._after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_renew_all)
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,8 +1,8 @@
-"""SharedLockFuture: a ``concurrent.futures.Future`` that costs next to nothing in large numbers.
+"""SharedLockFuture: a ``concurrent.futures.Future`` that is cheap in large numbers.
 
-The stock future makes a Condition, a lock and a dozen objects for the collector to visit, each
-time, mostly unused: with ten thousand messages in flight that is more work than the messages. Here
-all futures of a bridge share one lock, and a waiting thread brings its own gate.
+Each stock future makes a Condition with its lock and deque, mostly unused, for the collector to
+visit: with many messages in flight, that is more work than the messages. Here all futures of a
+bridge share one lock, and a waiting thread brings its own gate.
 
 ``wait`` and ``as_completed`` of the standard library use a future's private ``_condition``,
 ``_state``, ``_waiters`` and ``_result``, unchanged since Python 3.2. They lock the futures of one
@@ -37,8 +37,11 @@ _PENDING = "PENDING"
 _CANCELLED = "CANCELLED"
 _NOTIFIED = "CANCELLED_AND_NOTIFIED"
 _FINISHED = "FINISHED"
-_TOLD = (_NOTIFIED, _FINISHED)  # in these states the standard library's waiters have been notified
-_NOT_YOURS = "{!r} is resolved by its bridge alone; to resolve one yourself, make a Future of yours"
+# The states in which the standard library's waiters have been notified.
+_NOTIFIED_STATES = (_NOTIFIED, _FINISHED)
+_NOT_YOURS = (
+    "only its bridge can resolve {!r}; create a concurrent.futures.Future to resolve one yourself"
+)
 
 
 class _Block:
@@ -47,11 +50,11 @@ class _Block:
     __slots__ = ("state", "waiters")
 
     def __init__(self, state: str) -> None:
-        self.state = state  # as at the block's beginning; fixed for this thread until its end
-        self.waiters: list[Any] = []  # added inside; notified from the block's end on
+        self.state = state  # at the start of the block; for this thread it stays so until the end
+        self.waiters: list[Any] = []  # added in the block; notified from its end on
 
 
-class _Waiting:
+class _WaiterState:
     """The standard library's waiters for a future. Guarded by the future's lock."""
 
     __slots__ = ("blocks", "waiters")
@@ -62,8 +65,8 @@ class _Waiting:
         self.waiters: list[Any] = []
 
 
-class _Waiters:
-    """A future's ``_condition`` and ``_waiters``: what the standard library does with them."""
+class _Condition:
+    """A future's ``_condition`` and ``_waiters``, as the standard library uses them."""
 
     __slots__ = ("_future",)
 
@@ -103,8 +106,9 @@ class SharedLockFuture(Future[_T]):
     def __init__(
         self, lock: threading.RLock, on_done: Callable[[Any], object] | None = None
     ) -> None:
-        # Not super().__init__(): see above. All fields are guarded by the lock; _progress is also
-        # read without it: one reference, which only advances, and is the last to be written.
+        # Not super().__init__(), which makes the Condition. All fields are guarded by the lock;
+        # _progress is also read without it: one reference, which only advances, and is written
+        # last.
         self._lock = lock
         self._progress = _PENDING
         self._result: _T | None = None
@@ -112,7 +116,7 @@ class SharedLockFuture(Future[_T]):
         self._callbacks: list[Callable[[Any], object]] | None
         self._callbacks = None if on_done is None else [on_done]
         self._gates: list[threading.Lock] | None = None
-        self._waiting: _Waiting | None = None
+        self._waiting: _WaiterState | None = None
 
     def done(self) -> bool:
         """Whether it is resolved or cancelled. Any thread; never blocks."""
@@ -148,20 +152,20 @@ class SharedLockFuture(Future[_T]):
             if self._progress is not _PENDING:
                 return self._progress is not _FINISHED, None
             self._progress = _CANCELLED
-        return True, self._announce()
+        return True, self._wake_and_call_back()
 
     def set_outcome(
         self, result: _T | None, exception: BaseException | None, *, call_back: bool = True
     ) -> bool:
         """Resolve it, unless it is resolved. Any thread; runs the callbacks.
 
-        A cancelled future stays cancelled; ``wait`` and ``as_completed`` are told only now, as with
-        every executor's futures. Exceptions raised by callbacks do not propagate.
+        A cancelled future stays cancelled; ``wait`` and ``as_completed`` are notified only now, as
+        for the futures of every executor. Exceptions raised by callbacks do not propagate.
 
         Args:
             result: What it is resolved with, if ``exception`` is None.
             exception: What it is resolved with, if that is not None.
-            call_back: False leaves the callbacks to the next call.
+            call_back: False leaves the callbacks to the next call of this method.
 
         Returns:
             False if it was resolved or cancelled before.
@@ -175,14 +179,14 @@ class SharedLockFuture(Future[_T]):
                 self._progress = _NOTIFIED
             elif self._callbacks is None:
                 return False
-            waiting = None if before in _TOLD else self._waiting
+            waiting = None if before in _NOTIFIED_STATES else self._waiting
             waiters = () if waiting is None else tuple(waiting.waiters)
-            unheard = self._gates is None and self._callbacks is None
+            unobserved = self._gates is None and self._callbacks is None
         if waiters:
-            self._tell(waiters)
-        if unheard:
+            self._notify_waiters(waiters)
+        if unobserved:
             return before is _PENDING
-        interrupt = self._announce(call_back=call_back)
+        interrupt = self._wake_and_call_back(call_back=call_back)
         if interrupt is not None:
             raise_on_loop(interrupt)
         return before is _PENDING
@@ -198,7 +202,7 @@ class SharedLockFuture(Future[_T]):
         elif self._progress is _PENDING:
             self._exception = exception
             self._progress = _FINISHED
-        self._announce()
+        self._wake_and_call_back()
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call ``fn`` with this future once it is done; at once if it is done already.
@@ -253,11 +257,11 @@ class SharedLockFuture(Future[_T]):
         return self._exception
 
     def result_nowait(self) -> _T | None:
-        """The result, if there is one; else None. Any thread; never blocks."""
+        """Return the result if there is one, otherwise None. Any thread; never blocks."""
         return self._result if self._progress is _FINISHED else None
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Refuse: the bridge does what an executor does with its futures."""
+        """Refuse: only the bridge resolves its futures, as an executor does."""
         raise UsageError(_NOT_YOURS.format(self))
 
     def set_result(self, result: _T) -> None:
@@ -291,7 +295,7 @@ class SharedLockFuture(Future[_T]):
         if progress is not _FINISHED:
             raise CancelledError
 
-    def _announce(self, *, call_back: bool = True) -> BaseException | None:
+    def _wake_and_call_back(self, *, call_back: bool = True) -> BaseException | None:
         with self._lock:
             gates, self._gates = self._gates, None
             callbacks = self._callbacks if call_back else None
@@ -314,8 +318,8 @@ class SharedLockFuture(Future[_T]):
     # -- for wait() and as_completed() of the standard library ---------------------------------
 
     # Their types there are those of the standard library's own fields.
-    _condition: Any = property(_Waiters)
-    _waiters: Any = property(_Waiters)
+    _condition: Any = property(_Condition)
+    _waiters: Any = property(_Condition)
     _state: Any = property(lambda self: self._state_for_thread())
 
     def _get_snapshot(self) -> tuple[bool, bool, _T | None, BaseException | None]:
@@ -337,7 +341,7 @@ class SharedLockFuture(Future[_T]):
     def _begin_block(self) -> None:
         with self._lock:
             if self._waiting is None:
-                self._waiting = _Waiting()
+                self._waiting = _WaiterState()
             blocks = self._waiting.blocks.setdefault(threading.get_ident(), [])
             blocks.append(_Block(self._progress))
 
@@ -350,9 +354,9 @@ class SharedLockFuture(Future[_T]):
             if not blocks:
                 del self._waiting.blocks[ident]
             self._waiting.waiters += block.waiters
-            missed = self._progress in _TOLD and block.state not in _TOLD
+            missed = self._progress in _NOTIFIED_STATES and block.state not in _NOTIFIED_STATES
         if missed:
-            self._tell(block.waiters)
+            self._notify_waiters(block.waiters)
 
     def _add_waiter(self, waiter: Any) -> None:
         with self._lock:
@@ -368,7 +372,7 @@ class SharedLockFuture(Future[_T]):
         with self._lock:
             return 0 if self._waiting is None else len(self._waiting.waiters)
 
-    def _tell(self, waiters: Sequence[Any]) -> None:
+    def _notify_waiters(self, waiters: Sequence[Any]) -> None:
         for waiter in waiters:
             if self._progress is _NOTIFIED:
                 waiter.add_cancelled(self)

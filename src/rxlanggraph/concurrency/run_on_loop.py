@@ -1,4 +1,4 @@
-"""From a thread to a running loop and back: blocks until a coroutine has ended there."""
+"""Blocking calls from a thread: a coroutine runs on a loop, and the thread waits for its end."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
 __all__ = ["enter_on_loop", "leave_to_parent", "run_on_loop"]
 
 _T = TypeVar("_T")
-# Seconds between two checks whether the loop still runs: a stopped one resolves nothing. A guess.
-_PATIENCE = 0.5
-# In a forked child: loops of the parent, with the error message for each. They claim to be running,
-# as they were at the fork.
-_left: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[str, str]] = (
+# Seconds between two checks that the loop still runs: a stopped one resolves nothing. A guess.
+_PROBE_INTERVAL = 0.5
+# In a forked child: the loops of the parent, each with the subject and the remedy for the error
+# message. They claim to be running, as they were at the fork.
+_loops_of_parent: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[str, str]] = (
     weakref.WeakKeyDictionary()
 )
 
@@ -55,22 +55,22 @@ def run_on_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, 
 
 
 def leave_to_parent(loop: asyncio.AbstractEventLoop, what: str, remedy: str) -> None:
-    """In a forked child: make `run_on_loop` refuse ``loop``, which the parent runs.
+    """In a forked child: have `run_on_loop` refuse ``loop``, which the parent runs.
 
     Args:
         loop: The loop of the parent.
-        what: What belongs to the loop, for the error message.
+        what: The object that uses the loop, for the error message.
         remedy: What to do instead, for the error message.
     """
-    _left[loop] = (what, remedy)
+    _loops_of_parent[loop] = (what, remedy)
 
 
 class _Call(Generic[_T]):
-    """A coroutine on its way to a loop, which may never begin it.
+    """A coroutine sent to a loop, which may never start it.
 
-    With ``run_coroutine_threadsafe``, a loop that stopped before it began the coroutine, and
-    resumes later, would begin a closed one and log an error; and an unclosed one causes the warning
-    that it was never awaited.
+    A coroutine that is given up is closed, to avoid the "never awaited" warning. Sent with
+    ``run_coroutine_threadsafe``, it would still be started if its loop ran again, and asyncio would
+    log an error about a closed coroutine.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> None:
@@ -87,33 +87,33 @@ class _Call(Generic[_T]):
             LoopUnavailableError: The loop does not run.
             WrongProcessError: It runs in another process.
         """
-        if self._loop in _left:
-            raise wrong_process(*_left[self._loop])
+        if self._loop in _loops_of_parent:
+            raise wrong_process(*_loops_of_parent[self._loop])
         if asyncio._get_running_loop() is self._loop:
             raise BlockingCallError(
                 "a blocking call on the event loop's own thread would wait for itself; await the "
                 "method there, instead of calling its blocking form"
             )
         if not self._loop.is_running():
-            raise _stopped(self._loop)
+            raise _not_running(self._loop)
         try:
             self._loop.call_soon_threadsafe(self._begin)
         except RuntimeError:  # the loop was closed just now
-            raise _stopped(self._loop) from None
+            raise _not_running(self._loop) from None
 
     def give_up(self) -> None:
-        """Cancel it, or prevent its beginning. Any thread; never blocks."""
+        """Cancel it, or prevent its start. Any thread; never blocks."""
         if self.future.cancel():
             self._coroutine.close()
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended, or never will
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
             self._loop.call_soon_threadsafe(self._cancel)
 
     def _begin(self) -> None:
         if not self.future.set_running_or_notify_cancel():
             return  # given up
         try:
-            # Not started eagerly: what was cancelled before has to be told before.
+            # Not started eagerly: tasks cancelled earlier must receive their CancelledError first.
             self._task = self._loop.create_task(self._coroutine)
         except BaseException as error:  # from the loop's own task factory, or Ctrl-C
             self.future.set_exception(error)
@@ -129,7 +129,7 @@ class _Call(Generic[_T]):
 
     def _end(self, task: asyncio.Task[_T]) -> None:
         if task.cancelled():
-            why = f"the call was cancelled on the event loop {self._loop!r}, as when that ends"
+            why = f"the call was cancelled on the event loop {self._loop!r}, which may be ending"
             self.future.set_exception(LoopUnavailableError(why))
         elif (error := task.exception()) is not None:
             self.future.set_exception(error)
@@ -139,20 +139,22 @@ class _Call(Generic[_T]):
 
 def _wait(future: Future[Any], loop: asyncio.AbstractEventLoop) -> None:
     probe = LoopProbe(loop)
-    while not wait([future], _PATIENCE).done:
-        if not probe.has_turned() and not future.done():
-            raise _stopped(loop)
+    while not wait([future], _PROBE_INTERVAL).done:
+        if not probe.has_run() and not future.done():
+            raise _not_running(loop)
 
 
-def _stopped(loop: asyncio.AbstractEventLoop) -> LoopUnavailableError:
-    return LoopUnavailableError(f"the event loop {loop!r} does not run (any more)")
+def _not_running(loop: asyncio.AbstractEventLoop) -> LoopUnavailableError:
+    return LoopUnavailableError(
+        f"the event loop {loop!r} is not running; it has to run until the blocking call returns"
+    )
 
 
 @contextlib.contextmanager
 def enter_on_loop(
     loop: asyncio.AbstractEventLoop, manager: AbstractAsyncContextManager[_T]
 ) -> Iterator[_T]:
-    """Enter ``manager`` on ``loop``, and leave it there. Blocks as `run_on_loop` does."""
+    """Enter and exit ``manager`` on ``loop``. Blocks as `run_on_loop` does, at both ends."""
     value = run_on_loop(loop, manager.__aenter__())
     try:
         yield value

@@ -1,4 +1,4 @@
-"""Where a run is at the moment, as text: for the reports that name stuck runs."""
+"""The current stacks of tasks and threads, as text: for the reports that name stuck runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def format_frames(frames: list[FrameType]) -> str:
 
 
 def format_task(task: asyncio.Task[Any], loop_thread: int | None) -> str:
-    """Format where ``task`` is: down the chain of its awaits, or in the loop's own thread.
+    """Format the stack of ``task``: the chain of its awaits, or the loop's own thread.
 
     Any thread; never blocks. ``Task.get_stack`` shows a suspended coroutine's outermost frame
     only, so the chain is followed here (``cr_await``, documented with the inspect module).
@@ -46,18 +46,18 @@ def format_task(task: asyncio.Task[Any], loop_thread: int | None) -> str:
 def tasks_where(
     loop: asyncio.AbstractEventLoop, variable: ContextVar[Any], value: object
 ) -> list[asyncio.Task[Any]]:
-    """The unfinished tasks of ``loop`` in whose context ``variable`` is ``value``.
+    """Return the unfinished tasks of ``loop`` in whose context ``variable`` is ``value``.
 
-    Any thread; never blocks. A task inherits the context of the task that made it, so this finds
-    what a run has started, however deeply nested: LangGraph runs each node in a task of its own.
+    Any thread; never blocks. A task inherits the context of the task that created it, so this finds
+    all tasks of a run, however deeply nested: LangGraph runs each node in a task of its own.
     """
     tasks = asyncio.all_tasks(loop)
     return [task for task in tasks if context_of(task).get(variable) is value]
 
 
 def context_of(task: asyncio.Task[Any]) -> Context:
-    """The context that ``task`` runs in. Any thread; never blocks."""
+    """Return the context that ``task`` runs in. Any thread; never blocks."""
     if sys.version_info >= (3, 12):
         return task.get_context()
-    # Python 3.11 has no public way to read it, and this is for a report on what is stuck.
+    # Python 3.11 has no public way to read it; for a report on stuck runs, this one will do.
     return next((each for each in gc.get_referents(task) if isinstance(each, Context)), Context())

@@ -1,4 +1,4 @@
-"""Tasks of asyncio: starting one eagerly, and letting go of one that its loop left behind.
+"""Tasks of asyncio: starting one eagerly, and closing one that its loop left behind.
 
 Why eagerly, in place of a task that has just ended: a task that is scheduled takes its first step
 in the next iteration of the loop. If sixteen graphs end in one iteration and sixteen others start
@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 __all__ = ["EagerTaskStarter", "close_left_behind", "silence_pending_warning", "start_eagerly"]
 
 _T = TypeVar("_T")
-# Tasks put in front of the loop's queue in a row. A guess: few enough for what is behind them.
-_IN_A_ROW = 64
+# Tasks put in front of the loop's queue in a row. A guess, low enough not to starve the queue.
+_MAX_IN_A_ROW = 64
 
 
 def start_eagerly(
@@ -30,7 +30,7 @@ def start_eagerly(
 ) -> asyncio.Task[_T]:
     """Start ``coroutine`` as a task of the running loop, its first step at once if possible.
 
-    Possible from Python 3.12 on; a loop with a task factory decides for itself.
+    Python 3.12 or later can; the task factory of the loop decides, if there is one.
 
     Args:
         coroutine: The coroutine to run.
@@ -44,7 +44,7 @@ def start_eagerly(
 
 
 class EagerTaskStarter:
-    """Starts coroutines as tasks, which take their first steps in the order of their starts.
+    """Starts coroutines as tasks that take their first steps in the order in which they started.
 
     Confined to the loop's thread.
     """
@@ -83,10 +83,10 @@ class EagerTaskStarter:
         task = loop.create_task(coroutine, name=name, context=context)
         ready = getattr(loop, "_ready", None)
         if in_place and ready is not None and not _is_to_begin(earlier):
-            # Only for asyncio's own loops on 3.11, whose code is final; others start it an
-            # iteration later. Not always: tasks that each end in their first step, and start the
-            # next, would keep the loop from everything else.
-            self._in_a_row = (self._in_a_row + 1) % _IN_A_ROW
+            # Only for asyncio's own loops on 3.11, whose code is final; other loops start it an
+            # iteration later. Not every time: tasks that end in their first step and start the next
+            # one would starve all other callbacks.
+            self._in_a_row = (self._in_a_row + 1) % _MAX_IN_A_ROW
             if self._in_a_row:
                 ready.rotate(1)
         return task

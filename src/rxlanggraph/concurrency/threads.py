@@ -2,9 +2,9 @@
 
 Standard library only.
 
-A thread that serves many users belongs to none of them. From Python 3.14 on a thread may begin in a
-copy of its starter's context; without the GIL it does. A long-lived thread would take the run, the
-slot and the variables of its first user for its own, and keep all of it alive.
+What breaks without the latter: from Python 3.14 on, a thread may begin in a copy of the context of
+the thread that starts it; without the GIL it does by default. A thread that serves many runs would
+then act in the context of the first one, and keep that context alive.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["lock_released", "start_detached"]
 def lock_released(lock: threading.RLock) -> Iterator[None]:
     """Release ``lock`` entirely in this block: for waiting, also inside a signal handler.
 
-    A handler may have interrupted its own thread while that held the lock; if it waited with the
-    lock held, the loop would need the lock to end what the handler waits for. Other threads may
-    then run between two lines of the interrupted section: it tolerates that, by invariant 5 of
-    docs/design.md.
+    A handler may have interrupted its own thread while that held the lock. If it waited with the
+    lock held, the loop could not take the lock to finish the work that the handler waits for. Other
+    threads may therefore enter between two lines of the interrupted section, which tolerates that:
+    invariant 5 of docs/design.md.
     """
     levels = 0
     with contextlib.suppress(RuntimeError):  # not held, or no longer held

@@ -14,18 +14,18 @@ _T = TypeVar("_T", bound=Hashable)
 
 
 class DeadlineHeap(Generic[_T]):
-    """Items with a deadline each. Guarded by the same lock or thread as its owner.
+    """Items with a deadline each. Guarded by the lock of its owner, or confined to its thread.
 
     The heap also holds deadlines that were changed or cancelled since; `deadlines` has the current
     ones. The heap is rebuilt when less than half of it is current, so stale entries stay few.
 
     Attributes:
-        deadlines: When each item is due; for its owner to read, which is faster than a method.
+        deadlines: When each item is due. Read by the owner directly, as a method would be slower.
     """
 
     def __init__(self) -> None:
         self.deadlines: dict[_T, float] = {}
-        # Of two with the same deadline the one that was put first; items need not be orderable.
+        # The number breaks ties in the order of `put`: items need not be orderable.
         self._heap: list[tuple[float, int, _T]] = []
         self._numbers = count()
 
@@ -36,7 +36,7 @@ class DeadlineHeap(Generic[_T]):
         self._tidy()
 
     def discard(self, item: _T) -> None:
-        """Remove ``item``, if it is there."""
+        """Remove ``item``, if it has a deadline."""
         self.deadlines.pop(item, None)
         self._tidy()
 
@@ -50,7 +50,7 @@ class DeadlineHeap(Generic[_T]):
         return None
 
     def take_due(self, now: float) -> Iterator[_T]:
-        """Take out, earliest first, the items whose deadline is not after ``now``."""
+        """Remove and yield, earliest first, the items whose deadline is not after ``now``."""
         while self._heap and self._heap[0][0] <= now:
             deadline, _, item = heapq.heappop(self._heap)
             if self.deadlines.get(item) == deadline:
@@ -70,15 +70,14 @@ class Expirable(Hashable, Protocol):
     """An item with a deadline of a `SharedTimer`."""
 
     def on_deadline(self) -> None:
-        """The deadline has come. On the loop; never blocks, never raises."""
+        """Called at the deadline, on the loop. Must neither block nor raise."""
 
 
 class SharedTimer:
     """One timer of a loop for the deadlines of many items. Confined to its loop.
 
-    A lease is renewed long after most claims have ended: setting a timer of the loop for each
-    claim, and cancelling it, would take as long as everything else that a claim does in this
-    process.
+    Most claims end long before their leases have to be renewed. To set a timer of the loop for each
+    claim, and cancel it, would take as long as all other work of a claim in this process.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,13 +1,13 @@
-"""Exceptions that user code raises where the library calls it, and containing them.
+"""Containing the exceptions that user code raises where the library calls it.
 
-Done-callbacks, observers and the like run on threads that carry the runs of all users: the loop's,
-or that of a call to ``cancel``. No caller there could handle an exception, whatever its class: a
-``CancelledError`` would be taken for the end of an unrelated task, a ``SystemExit`` would end the
-loop. So it is logged, and does not propagate, with one exception.
+Done-callbacks, observers and the like run in threads that serve all runs: the loop's, or that of a
+call to ``cancel``. No caller there could handle an exception, whatever its class: a
+``CancelledError`` would be taken for the cancellation of an unrelated task, a ``SystemExit`` would
+end the loop. So an exception is logged, and does not propagate; but for one case.
 
 ``KeyboardInterrupt`` and ``SystemExit`` in the main thread may come from a signal handler that
-happened to run there, and no program wants its Ctrl-C lost. These propagate after the necessary
-work is done: out of the call that was interrupted, or on a loop as they do from every asyncio
+happened to run there, and Ctrl-C must not be lost. These propagate after the library has completed
+its own work: out of the call that was interrupted, or on a loop as they do from every asyncio
 callback.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["contain", "is_interrupt", "raise_on_loop"]
 def contain(
     error: BaseException, log: logging.Logger, message: str, *args: object
 ) -> BaseException | None:
-    """Log ``error``, which user code raised. Any thread; call it where the error was caught.
+    """Log ``error``, which user code raised. Any thread; called in the handler of the exception.
 
     Returns:
         The error itself if the caller has to raise it after completing its own work, otherwise
@@ -45,9 +45,9 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def raise_on_loop(error: BaseException) -> None:
-    """Raise ``error`` in a step of its own of the running loop; without one, not at all.
+    """Raise ``error`` in a callback of the running loop, which ends the loop. Never blocks.
 
-    It ends the loop then, as from every callback that raises such an error.
+    Without a running loop it does nothing.
     """
     loop = asyncio._get_running_loop()
     if loop is not None:

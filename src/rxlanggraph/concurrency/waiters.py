@@ -1,4 +1,4 @@
-"""Coroutines that wait on their own loop, and are woken from any thread; alone, or in a queue.
+"""Coroutines that wait on their own loops and are woken from any thread, singly or in a queue.
 
 What breaks without it: a future of asyncio belongs to the thread of its loop; resolving it from
 another thread does not wake the loop. And a waiter that is cancelled, or whose loop is closed, at
@@ -19,8 +19,8 @@ __all__ = ["Waiter", "WaiterQueue", "WakeupQueue", "current_task"]
 class Waiter:
     """One waiting coroutine. Made, prepared and awaited on its loop.
 
-    Call `prepare`, then check whether there is anything to wait for, then `wait`: so a wake-up in
-    between is not lost. A wake-up means no more than "check again".
+    Call `prepare`, then check whether there is anything to wait for, then `wait`: so no wake-up in
+    between is lost. A wake-up means no more than "check again".
     """
 
     __slots__ = ("future", "loop")
@@ -72,7 +72,7 @@ _W = TypeVar("_W", bound=Waiter)
 
 
 class WaiterQueue:
-    """Waiters in the order of their joining; the first one is always served next.
+    """A first-in, first-out queue of waiters.
 
     Args:
         lock: That of the owner; `join`, `leave` and `next` are called under it, `wait` takes it.
@@ -91,11 +91,11 @@ class WaiterQueue:
         self._waiters.append(waiter)
 
     def next(self) -> Waiter | None:
-        """Take out the first waiter, to be woken without the lock. Under the lock."""
+        """Remove and return the first waiter, to be woken without the lock. Under the lock."""
         return self._waiters.popleft() if self._waiters else None
 
     def leave(self, waiter: Waiter) -> bool:
-        """Take ``waiter`` out; False if it was taken out before. Under the lock."""
+        """Remove ``waiter``; False if it was removed before. Under the lock."""
         try:
             self._waiters.remove(waiter)
         except ValueError:
@@ -103,50 +103,50 @@ class WaiterQueue:
         return True
 
     async def wait(
-        self, waiter: Waiter, hand_on: Callable[[], None], seconds: float | None = None
+        self, waiter: Waiter, pass_on: Callable[[], None], seconds: float | None = None
     ) -> None:
         """Wait until ``waiter``, which has joined in this step, is selected. On its loop.
 
         Args:
             waiter: The caller's waiter.
-            hand_on: Passes the selection to the next waiter: called if the caller was cancelled
-                after it had been selected.
-            seconds: How long to wait at most; None for no limit.
+            pass_on: Passes the selection to the next waiter. Called if the caller is cancelled
+                after its waiter was selected.
+            seconds: Longest wait; None for no limit.
         """
-        waiter.prepare()  # wake-ups come through the loop, so not before this waits
+        waiter.prepare()  # in time: wake-ups come through the loop, after this step
         try:
             await waiter.wait(seconds)
         except BaseException:
             with self._lock:
-                called = not self.leave(waiter)
-            if called:
-                hand_on()
+                selected = not self.leave(waiter)
+            if selected:
+                pass_on()
             raise
 
 
 class WakeupQueue(Generic[_W]):
-    """The waiters that are to be woken: queued under a lock, woken without it.
+    """Waiters to be woken: queued under a lock, woken without it.
 
     Args:
-        lost: Called with a waiter whose loop is closed.
+        on_lost: Called with a waiter whose loop is closed.
     """
 
-    def __init__(self, lost: Callable[[_W], object]) -> None:
-        self._lost = lost
+    def __init__(self, on_lost: Callable[[_W], object]) -> None:
+        self._on_lost = on_lost
         # Any thread; its single operations are atomic, on free-threaded CPython too.
         self._waiters: deque[_W] = deque()
 
     def add(self, waiter: _W) -> None:
         """Queue ``waiter``. Any thread; never blocks; calls nothing."""
-        if waiter.future is not None:  # else it is awake, and checks before it sleeps
+        if waiter.future is not None:  # otherwise it checks before it waits
             self._waiters.append(waiter)
 
     def send(self, here: asyncio.AbstractEventLoop | None = None) -> None:
-        """Wake all that are queued. Any thread; never blocks. Not under a lock.
+        """Wake all queued waiters. Any thread; never blocks. Not under a lock.
 
         Args:
-            here: The running loop, if called by a coroutine of that loop. Otherwise the loop may be
-                asleep, and a signal handler may have interrupted it.
+            here: The running loop, if called by a coroutine of that loop; it needs no wake-up call.
+                None from a signal handler, which may have interrupted the loop while it selects.
         """
         while self._waiters:
             try:
@@ -157,9 +157,9 @@ class WakeupQueue(Generic[_W]):
             try:
                 (loop.call_soon if loop is here else loop.call_soon_threadsafe)(waiter.wake)
             except RuntimeError:
-                self._lost(waiter)
+                self._on_lost(waiter)
 
 
 def current_task() -> asyncio.Task[Any] | None:
-    """The calling task; None if the caller is in no task. Any thread."""
+    """Return the calling task, or None outside of a task. Any thread; never blocks."""
     return None if asyncio._get_running_loop() is None else asyncio.current_task()

@@ -1,4 +1,4 @@
-"""SerializedObserver: the Rx grammar for results that come from several threads (invariant 7)."""
+"""SerializedObserver: the Rx grammar for notifications from several threads (invariant 7)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ _log = logging.getLogger("rxlanggraph")
 
 
 class SerializedObserver(Generic[_T]):
-    """Passes notifications on to one observer, one at a time, in the order they were put.
+    """Passes notifications on to one observer, one at a time, in the order in which they were put.
 
-    The first thread to flush emits, also what other threads put meanwhile; so no thread waits for
-    another, and the observer is called without a lock. After a terminal notification, or `stop`,
-    nothing follows.
+    The first thread to flush also emits what other threads put meanwhile; so no thread waits for
+    another, and the observer is called without a lock. Nothing follows a terminal notification, or
+    `stop`.
 
     Putting and flushing are two steps, so that the caller can fix the order under its own lock
     and emit outside of it.
+
+    Args:
+        observer: Receives the notifications.
+        lock: The lock of the code that puts; None for one of its own.
     """
 
     def __init__(self, observer: abc.ObserverBase[_T], lock: threading.RLock | None = None) -> None:
@@ -44,20 +48,20 @@ class SerializedObserver(Generic[_T]):
 
         Args:
             value: The item.
-            context: The context to run the observer in, used for nothing else; None for that of the
-                emitting thread.
+            context: The context to call the observer in, used for nothing else; None for that of
+                the emitting thread.
         """
         with self._lock:
             if not self._closed:
                 self._notifications.append((self._observer.on_next, value, context))
 
     def put_error(self, error: BaseException) -> None:
-        """Queue the end, with an error. Any thread; never blocks."""
+        """Queue ``on_error``, the last notification. Any thread; never blocks."""
         # on_error is typed for Exception, but RxPY passes anything on.
         self._put_last(self._observer.on_error, error)
 
     def put_completed(self) -> None:
-        """Queue the end. Any thread; never blocks."""
+        """Queue ``on_completed``, the last notification. Any thread; never blocks."""
         self._put_last(lambda _: self._observer.on_completed(), None)
 
     def stop(self) -> None:
@@ -67,17 +71,20 @@ class SerializedObserver(Generic[_T]):
             self._notifications.clear()
 
     def flush(self) -> None:
-        """Emit what is queued, unless another call is emitting. Runs the observer's code.
+        """Emit what is queued, unless another call of this is emitting. Calls the observer.
+
+        Any thread, not under a lock; blocks for as long as the observer does.
 
         Raises:
-            BaseException: Whatever the observer raised; then nothing follows.
+            BaseException: Whatever the observer raised; nothing is emitted after that.
         """
         emitting = False
         try:
             while True:
                 with self._lock:
-                    # Before the look into the queue: what a signal handler puts between these
-                    # lines, it emits by itself. Below `emitting = True` it leaves it to this loop.
+                    # Reset before the queue is checked: what a signal handler puts between these
+                    # lines, it then emits itself. Once the flag is set again, it leaves that to
+                    # this loop.
                     if emitting:
                         self._emitting = emitting = False
                     if self._emitting or not self._notifications:
@@ -110,8 +117,8 @@ class SerializedObserver(Generic[_T]):
             raise
 
     def _end_with(self, error: BaseException) -> None:
-        # RxPY's operators turn an Exception raised by a function into the end of their stream, and
-        # let anything else through: operators behind them would wait for an end forever.
+        # RxPY's operators turn an Exception raised by a function into on_error, and let any other
+        # BaseException through: operators behind them would wait for an end forever.
         try:
             # on_error is typed for Exception, but RxPY passes anything on.
             self._observer.on_error(error)  # type: ignore[arg-type]

@@ -1,9 +1,10 @@
 """SerializedSubject: a hot Observable fed from any number of threads, in one order.
 
 What breaks without it: RxPY's ``Subject`` calls its observers from every thread that feeds it,
-several at a time; an observer that raises keeps the item from those behind it, and raises into the
-feeding thread. And what an observer starts belongs, by the context that it inherits, to the run
-that fed the item: it is cancelled with that run, and refused once the run is over.
+several at a time. If an observer raises, the observers after it miss the item, and the exception
+reaches the feeding code. And a task or message that an observer starts belongs, by the context that
+it inherits, to the run that put the item: it is cancelled with that run, and refused once the run
+is over.
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ class SerializedSubject(Generic[_T]):
     """Passes each item on to all subscribed observers: to each in order, one at a time.
 
     A late subscriber gets the items put from then on. An observer that raises is unsubscribed, and
-    the error logged; neither the other observers nor the feeding code notice. It never completes.
+    the error is logged; neither the other observers nor the feeding code are affected. It never
+    completes.
 
     Observers are called in an empty context: they see no context variable of the feeding code, and
-    what they start is no part of its run. The run would be arbitrary: a thread that is already
-    calling the observers may call them with other threads' items too.
+    what they start is not part of its run. The run would be arbitrary anyway, as a thread that is
+    already calling the observers may call them with other threads' items too.
 
     Putting and flushing are two steps, so that the owner can fix the order under its own lock and
     call the observers outside of it.
 
     Args:
         what: What is published, for the log.
-        lock: The owner's, an RLock (invariant 5). Guards the list of observers too.
+        lock: The owner's lock (invariant 5). Guards the list of observers too.
     """
 
     def __init__(self, what: str, lock: threading.RLock) -> None:
@@ -51,7 +53,7 @@ class SerializedSubject(Generic[_T]):
 
     @property
     def observable(self) -> Observable[_T]:
-        """The Observable. May be subscribed to from any thread, with any observer."""
+        """The Observable; subscribing and disposing are allowed in any thread."""
         return self._observable
 
     def put(self, item: _T) -> None:
@@ -61,10 +63,10 @@ class SerializedSubject(Generic[_T]):
                 emitter.put_next(item)
 
     def flush(self) -> None:
-        """Call the observers with what is queued. Not under the lock: their code runs.
+        """Call the observers with what is queued. Any thread, not under the lock.
 
-        Any thread; in an empty context. An observer that is busy in another thread is not waited
-        for: that thread then emits what is queued here.
+        Blocks for as long as the observers do. It does not wait for an observer that is being
+        called in another thread: that thread emits what is queued here.
         """
         with self._lock:
             emitters = self._emitters.copy()
@@ -76,7 +78,7 @@ class SerializedSubject(Generic[_T]):
             try:
                 emitter.flush()
             except Exception:
-                self._forget(emitter)
+                self._unsubscribe(emitter)
                 _log.exception("an observer of %s raised; it is unsubscribed", self._what)
 
     def _subscribe(
@@ -85,9 +87,9 @@ class SerializedSubject(Generic[_T]):
         emitter = SerializedObserver(observer, self._lock)
         with self._lock:
             self._emitters.append(emitter)
-        return Disposable(lambda: self._forget(emitter))
+        return Disposable(lambda: self._unsubscribe(emitter))
 
-    def _forget(self, emitter: SerializedObserver[_T]) -> None:
+    def _unsubscribe(self, emitter: SerializedObserver[_T]) -> None:
         emitter.stop()
         with self._lock, contextlib.suppress(ValueError):  # removed already
             self._emitters.remove(emitter)

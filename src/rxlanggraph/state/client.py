@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar, TypeVarTuple
 
-from rxlanggraph.concurrency.forking import announce, wrong_process
+from rxlanggraph.concurrency.forking import register_after_fork, wrong_process
 from rxlanggraph.concurrency.run_on_loop import leave_to_parent
 from rxlanggraph.concurrency.timers import SharedTimer
 from rxlanggraph.errors import (
@@ -41,7 +41,7 @@ class BackendClient:
         self.closed = False
         # Set in a forked child, which shares connections with its parent and must not touch them.
         self._elsewhere = False
-        announce(self)
+        register_after_fork(self)
         self._helpers: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._call_ended = asyncio.Event()
