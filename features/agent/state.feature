@@ -262,6 +262,17 @@ Feature: The state of an agent is that of the newest open block, whichever task 
       | the clock                |
       | the text of an exception |
 
+  Scenario Outline: An observer that raises <exception> in <a thread> affects neither the block nor the other observers
+    Given a state machine with an observer
+    When an observer before it raises <exception> in <a thread>
+    Then the block is entered and left, the other observer receives both changes, and the error is logged once
+
+    Examples:
+      | exception      | a thread        |
+      | CancelledError | the main thread |
+      | CancelledError | another thread  |
+      | SystemExit     | another thread  |
+
   Scenario: An observer that ends the program leaves no block open
     Given a state machine
     When an observer raises SystemExit as a block is entered

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+from asyncio import CancelledError
 from collections.abc import Iterator
 from typing import Any
 
@@ -209,6 +210,41 @@ def step_an_observer_raises_systemexit_as_a_block_is_entered(context: Context) -
             raise AssertionError("the block was entered")
     except SystemExit as leaving:
         context.exit = leaving
+
+
+@when("an observer before it raises {name:w} in {thread}")
+def step_an_observer_before_it_raises_name_in_thread(
+    context: Context, name: str, thread: str
+) -> None:
+    context.records = listen(context, "rxlanggraph")
+    context.observers = [Subscriber()]
+
+    def fail(_: Transition) -> None:
+        raise {"CancelledError": CancelledError, "SystemExit": SystemExit}[name]
+
+    context.machine.changes.subscribe(fail)
+    context.observers[0].subscribe(context.machine.changes)
+
+    def enter_and_leave() -> list[BaseException]:
+        try:
+            with context.machine.context(RUNNING):
+                pass
+        except BaseException as error:
+            return [error]
+        return []
+
+    context.errors = (in_thread if thread == "another thread" else lambda fn: fn())(enter_and_leave)
+
+
+@then(
+    "the block is entered and left, the other observer receives both changes, "
+    "and the error is logged once"
+)
+def step_the_block_is_entered_and_left_the_other_observer_receives(context: Context) -> None:
+    assert not context.errors, context.errors
+    assert changes(context.observers[0].items) == [(IDLE, RUNNING), (RUNNING, IDLE)]
+    (record,) = context.records
+    assert "'alice'" in record.getMessage(), record.getMessage()
 
 
 @then("SystemExit arrives there, and it is as before")

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from rxlanggraph.concurrency.user_code import contain
 from rxlanggraph.rx.serialized_observer import SerializedObserver
 
 __all__ = ["SerializedSubject"]
@@ -67,6 +68,10 @@ class SerializedSubject(Generic[_T]):
 
         Blocks for as long as the observers do. It does not wait for an observer that is being
         called in another thread: that thread emits what is queued here.
+
+        Raises:
+            KeyboardInterrupt, SystemExit: In the main thread, from an observer or a signal handler;
+                after all observers have been called.
         """
         with self._lock:
             emitters = self._emitters.copy()
@@ -74,12 +79,16 @@ class SerializedSubject(Generic[_T]):
             contextvars.Context().run(self._emit, emitters)
 
     def _emit(self, emitters: list[SerializedObserver[_T]]) -> None:
+        interrupt = None
         for emitter in emitters:
             try:
                 emitter.flush()
-            except Exception:
+            except BaseException as error:
                 self._unsubscribe(emitter)
-                _log.exception("an observer of %s raised; it is unsubscribed", self._what)
+                message = "an observer of %s raised; it is unsubscribed"
+                interrupt = contain(error, _log, message, self._what) or interrupt
+        if interrupt is not None:
+            raise interrupt
 
     def _subscribe(
         self, observer: abc.ObserverBase[_T], _scheduler: abc.SchedulerBase | None = None
