@@ -93,7 +93,7 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
   Scenario: Of the threads of a burst, those that the messages after it do not need end all the same
     Given an open bridge on its own loop whose threads end when they were idle for 0.05 s
     When 20 calls of one run meet, and then messages go to a sync function one after another
-    Then in the end one thread or two are left
+    Then in the end no more than two threads are left
 
   Scenario: A thread is handed a call at the very moment when it was idle for long enough
     Given an open bridge on its own loop whose threads end when they were idle for 0 s
