@@ -562,7 +562,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And "out.jsonl" has these records in any order
       | line | status | content | error.type         |
       | 1    | ok     | "x"     | null               |
-      | 2    | error  | null    | "UnkeepableResult" |
+      | 2    | error  | null    | "UnstorableResult" |
       | 3    | ok     | "x"     | null               |
       | 4    | ok     | "x"     | null               |
 

@@ -123,6 +123,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And the output's record of line 1 has the text "2026-01-02" at "content.at"
     And the output's record of line 2 has the text "Infinity" at "content.f"
     And the output's record of line 3 is "error": "cannot be written as JSON" and "object"
+    And the output's record of line 3 has the text "UnserializableResult" at "error.type"
     And the output's record of line 4 is "error": "cannot be written as JSON" and "surrogates"
     And the output's record of line 5 is "error": "its __str__ raised RuntimeError" and "its"
     And the summary says "read 5: 2 ok, 3 failed" and "standard output"

@@ -65,7 +65,7 @@ def to_line(record: Record) -> tuple[bytes, Record]:
         return _json(record), record
     except Exception as error:  # a user's model may raise anything from its serializer
         reason = {
-            "type": "UnserialisableResult",
+            "type": "UnserializableResult",
             "message": f"the result cannot be written as JSON: {error_text(error)}; return plain "
             "data, a dataclass or a pydantic model",
         }

@@ -140,7 +140,7 @@ class WorkerPool:
             try:
                 is_ok = await self._keep(claim, record)
             except InvalidArgumentError as refusal:  # it is longer than the server takes
-                reason = {"type": "UnkeepableResult", "message": str(refusal)}
+                reason = {"type": "UnstorableResult", "message": str(refusal)}
                 is_ok = await self._keep(claim, without_content(record, reason))
         except LeaseLostError:
             return  # another worker has it, or has answered it
