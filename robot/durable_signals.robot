@@ -102,7 +102,7 @@ Another Input Is Refused, And Nothing Is Touched
     File Holds Numbers    in.jsonl    6
     Start The Run    --resume
     It Ends With Status    2
-    It Said    is that of another run    its input is in.jsonl    name another journal
+    It Said    belongs to another run    its input is in.jsonl    name another journal
     It Complained Of Nothing
     Each Line Has Its Record    5
 
@@ -113,7 +113,7 @@ Standard Output Gets The Whole, And Is Refused Behind What It May Have Got
     Each Line Has Its Record    5
     Start Shell    rxlanggraph run ${GRAPHS}:announced -i in.jsonl --journal ${JOURNAL} --resume >> out.jsonl
     It Ends With Status    2
-    It Said    standard output goes to the end of a file    name the file with --output
+    It Said    standard output is appended to a file    name the file with --output
     Each Line Has Its Record    5
     Start Shell    rxlanggraph run ${GRAPHS}:announced -i in.jsonl --journal ${JOURNAL} --resume -o out.jsonl
     It Ends With Status    0

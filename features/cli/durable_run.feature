@@ -242,7 +242,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | 2    | dead   | null    |
       | 3    | ok     | 3       |
       | 4    | ok     | 4       |
-    And the record of line 2 in "out.jsonl" says "given up after 2 attempts" and "died"
+    And the record of line 2 in "out.jsonl" says "given up after 2 attempts" and "crashed"
     And the status of "j" counts 1 dead and 0 failed
     Given the file "mended"
       """
@@ -444,7 +444,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       """
     When I run "rxlanggraph run <arguments> -o out.jsonl --journal j --resume"
     Then the exit status is 2
-    And standard error says "the journal j is that of another run"
+    And standard error says "the journal j belongs to another run"
     And standard error says "<difference>"
     And standard error says "name another journal"
     And "out.jsonl" is as it was
@@ -529,10 +529,10 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | run graphs.py:double -i good.jsonl -o j --journal j                      | 2      | --journal and --output are both            | name another file    |
       | run graphs.py:double -i good.jsonl --journal text                        | 2      | cannot open the journal text               | not a database       |
       | run graphs.py:double -i good.jsonl --journal no/where                    | 2      | cannot open the journal no/where           | unable to open       |
-      | run graphs.py:double -i good.jsonl --journal memory:                     | 2      | would die with the command                 | name a file          |
+      | run graphs.py:double -i good.jsonl --journal memory:                     | 2      | would be lost with the command                | name a file          |
       | run graphs.py:double -i good.jsonl --journal gopher://here               | 2      | cannot open the journal gopher://here      | must begin with      |
       | run graphs.py:double -i good.jsonl --journal redis://here#a/b            | 2      | redis://here#a/b does not name a journal   | up to 56 letters     |
-      | run graphs.py:double -i good.jsonl --journal sqlite:///j?k               | 2      | j?k does not name a journal                | is %3F               |
+      | run graphs.py:double -i good.jsonl --journal sqlite:///j?k               | 2      | j?k does not name a journal                | as %3F               |
       | run graphs.py:double -i good.jsonl --journal /dev/null                   | 2      | cannot open the journal                    | not a regular file   |
       | run graphs.py:double -i good.jsonl --journal redis://here/jobs           | 2      | cannot open the journal                    | number of a database |
       | run graphs.py:double -i - --journal j                                    | 2      | journal of standard input                  | write it to a file   |
@@ -542,7 +542,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | run graphs.py:double -i good.jsonl --journal redis://u:pass@127.0.0.1:1/ | 5      | redis://u:***@127.0.0.1:1/ does not answer | --resume             |
       | status nowhere                                                           | 2      | nowhere is not a journal                   | run --journal        |
       | status text                                                              | 2      | cannot open the journal text               | not a database       |
-      | status redis://127.0.0.1:1/                                              | 5      | does not answer                            | ask again            |
+      | status redis://127.0.0.1:1/                                              | 5      | does not answer                            | try again            |
 
   Scenario: A journal that stops answering ends the command, and loses no answer
     Given the journal does not answer when one is to be kept
@@ -571,13 +571,13 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And 2 lines of 2 MB each in "large.jsonl"
     When I run "rxlanggraph run graphs.py:double -i large.jsonl -o out.jsonl --journal {journal}"
     Then the exit status is 5
-    And standard error says "the journal does not take lines 1 to 1 of large.jsonl"
+    And standard error says "the journal does not accept lines 1 to 1 of large.jsonl"
 
   Scenario: A journal that refuses its user ends the command, and loses no answer
     Given the journal refuses to keep an answer
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --lease 0.3 --journal j"
     Then the exit status is 5
-    And standard error says "the journal refuses what it is asked for: permission denied"
+    And standard error says "the journal refuses a request: permission denied"
     Given the journal answers again
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j --resume"
     Then the exit status is 0
@@ -614,7 +614,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And the journal "j" has lost its answers
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o other.jsonl --journal j --resume"
     Then the exit status is 5
-    And standard error says "no answer for line 1-4, although it is finished"
+    And standard error says "no answer for line 1-4, although its run is finished"
 
   Scenario Outline: A defect in <part> is raised, and hides no line
     Given a defect in <part>
@@ -654,7 +654,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       """
     When I run "rxlanggraph run remembering.py:graph -i good.jsonl --thread-key n --journal j"
     Then the exit status is 0
-    And standard error says "checkpointer keeps what threads remember in memory"
+    And standard error says "checkpointer keeps its threads in memory"
 
   # -- limits ------------------------------------------------------------------------------------
 
@@ -746,7 +746,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then the exit status is 1
     And the lines of "out.jsonl" are "1, 2, 4, 5" in any order
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o other.jsonl --journal {journal}"
-    Then standard error says "is that of another run"
+    Then standard error says "belongs to another run"
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o other.jsonl --journal {journal}#other"
     Then the lines of "other.jsonl" are "1, 2, 3, 4" in any order
     And the status of "{journal}" counts 1 failed and 1 invalid

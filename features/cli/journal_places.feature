@@ -191,7 +191,7 @@ Feature: A journal is where its name says, and a file that is not a journal is l
   Scenario: A file may be named like a server: its path says that it is a file
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal redis:a@b"
     Then the exit status is 2
-    And standard error says "for a file of that name write ./"
+    And standard error says "name of a file, write ./"
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal ./redis:a@b"
     Then the exit status is 0
 
@@ -259,7 +259,7 @@ Feature: A journal is where its name says, and a file that is not a journal is l
   Scenario: status does not suggest that a run be continued
     When I run "rxlanggraph status redis://127.0.0.1:1/"
     Then the exit status is 5
-    And standard error says "when it is back, ask again"
+    And standard error says "when it is back, try again"
 
   Scenario: A driver that finds no library of the system names the extra that brings it
     Given psycopg finds no libpq

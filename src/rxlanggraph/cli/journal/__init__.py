@@ -1,13 +1,13 @@
-"""A run that survives being killed: each step of it is kept in a journal.
+"""A run that survives being killed: each step is recorded in a journal.
 
 A map; each imports only from those above it.
 
-    model            what a journal keeps, and whose run it is
-    location         where a journal is: a file, a server, a password
-    retry            an open journal, and one that does not answer for a while
-    output_file      outputs: locked, checked and truncated
+    model            what a journal contains, and the run that it belongs to
+    location         where a journal is: a file or a server, and its password
+    retry            an open journal, and retries while it does not answer
+    output_file      outputs: locked, read and truncated
     reader           reader thread: the input -> tasks of the journal
-    progress         how far the run is, in all of its processes
+    progress         the progress of the run, in all of its processes
     workers          tasks of the journal -> answers in it
     writer           writer thread: answers of the journal -> records
     job              all of them together, in one process

@@ -1,4 +1,4 @@
-"""JournalJob: what ``rxlanggraph run --journal`` does in one of the processes that share a run.
+"""JournalJob: one process's part in ``rxlanggraph run --journal``.
 
     reader thread    loop of the journal                                      writer thread
     Ingester ─ tasks ─> journal ─ claims ─> WorkerPool ─ answers ─> journal ─ records ─> Output
@@ -7,8 +7,8 @@
                                              graphs
 
 The parts communicate only through the journal, so that each may die at any moment, and continue in
-another process. One hint takes a shorter way: the writer is told which lines are answered here, so
-that it reads each answer once. The main thread supervises, as in `Job`.
+another process. The exception is a hint: the workers report to the writer which lines they have
+answered, so that it reads each answer once. The main thread supervises, as in `Job`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _CANCEL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
-    """How to share a run.
+    """How processes share a run.
 
     Args:
-        lease: Seconds after which a worker that is silent has lost its messages.
+        lease: Seconds without a sign of life after which a worker loses its messages.
         max_attempts: Worker crashes before a message is dead-lettered.
     """
 
@@ -56,35 +56,43 @@ class JournalOptions:
 
 
 class _FailureCounter:
-    """What ``--halt`` counts in this process. Any thread; its Lock, a leaf, guards the fields."""
+    """Counts for ``--halt`` the lines that were finished in this process. Any thread."""
 
     def __init__(self, limit: FailureLimit | None) -> None:
-        self._lock = threading.Lock()
         self._limit = limit
-        self.finished = 0
-        self.failures = 0
+        # A leaf; a plain Lock, since neither signal handlers nor finalizers come here. Guards the
+        # two after it.
+        self._lock = threading.Lock()
+        self._finished = 0
+        self._failures = 0
 
-    def note(self, finished: int, failures: int) -> bool:
-        """Count; return whether that is too many failures."""
+    def add(self, finished: int, failures: int) -> tuple[int, int] | None:
+        """Add to the counts of finished lines and, among them, of failures.
+
+        Returns:
+            Both counts, failures first, if there are too many failures; otherwise None.
+        """
         with self._lock:
-            self.finished += finished
-            self.failures += failures
+            self._finished += finished
+            self._failures += failures
             limit = self._limit
-            return limit is not None and limit.reached(self.failures, self.finished)
+            if limit is None or not limit.reached(self._failures, self._finished):
+                return None
+            return self._failures, self._finished
 
 
 class JournalJob:
     """One process's part in a run. All methods are for the main thread.
 
     Args:
-        graph: What answers each message.
-        journal: What is shared with the other processes.
+        graph: The graph that answers each message.
+        journal: The journal that all processes of the run share.
         source: The input.
         output: Where results go; None: another process writes them, or a later one.
-        errors: Where what is not ok goes; None: to ``output``.
-        reporter: Shows how far it is.
-        options: How to run.
-        sharing: How to share the run.
+        errors: Where records that are not ok go; None: to ``output``.
+        reporter: Shows the progress.
+        options: The options of the runs.
+        sharing: How processes share the run.
     """
 
     def __init__(
@@ -132,7 +140,7 @@ class JournalJob:
                 progress=lambda: self._monitor.progress,
                 on_end=partial(self._supervisor.post, self._part_ended, "writer"),
             )
-        # Confined to the loop of the journal, and read by the main thread when that has done:
+        # Confined to the loop of the journal until the workers have ended; then the main thread's:
         self._answered = 0
         # Confined to the main thread:
         self._working: Future[None] | None = None
@@ -140,12 +148,12 @@ class JournalJob:
         self._crash: Exception | None = None
 
     def run(self) -> JobResult:
-        """Run until every line is answered and written, or to the first thing that ends it early.
+        """Run until every line is answered and written, or something ends the run early.
 
         The main thread, which handles SIGINT and SIGTERM meanwhile, as `Job.run` does. Blocks.
 
         Returns:
-            How far the run is, in all processes.
+            The progress of the run, in all processes.
 
         Raises:
             Exception: A defect of this package, never of a graph, a line, a file or a server.
@@ -206,32 +214,29 @@ class JournalJob:
 
     def _count(self, finished: int, failures: int) -> None:
         """Any thread."""
-        if self._failures.note(finished, failures):
+        too_many = self._failures.add(finished, failures)
+        if too_many is not None:
             self._on_loop(self._workers.stop)  # at once, before much more is claimed
-            self._supervisor.post(self._halt_reached)
+            self._supervisor.post(self._supervisor.halt, *too_many)
 
     def _on_loop(self, call: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(call)
 
-    # -- what the main thread does about it --------------------------------------------------
+    # -- the main thread ---------------------------------------------------------------------
 
     def _stop(self) -> None:
-        """Claim nothing more. What has been claimed is answered, what is answered is written."""
+        """Claim nothing more. Claimed messages are still answered, and answers written."""
         self._ingester.end()
         self._on_loop(self._workers.stop)
 
     def _cancel(self) -> None:
-        """Cancel what is in flight: it stays in the journal, unanswered."""
+        """Cancel the runs in flight; their messages stay in the journal, unanswered."""
         if self._writer is not None:
             self._writer.stop()
-        self._on_loop(self._workers.cancelling)
+        self._on_loop(self._workers.begin_cancelling)
         self._bridge.cleanup_tasks(_CANCEL_SECONDS)
         if self._working is not None:  # a journal that does not answer is not waited for
             self._on_loop(partial(self._loop.call_later, CLOSE_SECONDS, self._working.cancel))
-
-    def _halt_reached(self) -> None:
-        counter = self._failures
-        self._supervisor.halt(counter.failures, counter.finished)
 
     def _part_ended(self, part: str, error: Exception | None) -> None:
         self._parts.discard(part)
@@ -243,8 +248,8 @@ class JournalJob:
         elif isinstance(error, InvalidArgumentError):
             self._supervisor.stop(
                 ExitStatus.JOURNAL_FAILED,
-                f"the journal refuses what it is asked for: {error}; when that is mended, go on "
-                "with --resume",
+                f"the journal refuses a request: {error}; when that is solved, continue with "
+                "--resume",
             )
         elif isinstance(error, CommandError):
             self._supervisor.stop(error.status, str(error))
@@ -252,7 +257,7 @@ class JournalJob:
             self._crash = self._crash or error
             self._stop()
         if self._writer is not None and "workers" not in self._parts:
-            # What was claimed is answered; nothing more will come from here.
+            # The workers have ended: this process answers nothing more.
             complete = self._monitor.progress.finished and self._crash is None
             self._writer.end(complete=complete)
         if not self._parts:

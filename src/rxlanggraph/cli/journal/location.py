@@ -1,4 +1,8 @@
-"""Where a journal is, and what of it is private: its server's password, its file."""
+"""JournalLocation: the file or server of a journal, and what of it is private.
+
+Private are the password of the server, which no message shows, and the file, which only its owner
+may read.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +28,24 @@ __all__ = [
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _FILE_URL = "sqlite:///"
-# What was to be a URL, or has a password in it, and not the name of a file.
-_NO_FILE = re.compile(
+# A mistyped URL, or one with a password in it, rather than the name of a file.
+_NOT_A_FILE = re.compile(
     r"(sqlite|postgres(ql)?|rediss?|valkeys?|unix)(\+\w+)?:|[^/@]*:.*@", re.IGNORECASE | re.DOTALL
 )
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,56}")
 _VARIABLE = "RXLANGGRAPH_JOURNAL_PASSWORD"
-_OF_FILE = f"{_VARIABLE}_FILE"
+_FILE_VARIABLE = f"{_VARIABLE}_FILE"
 
 
 class JournalLocation(NamedTuple):
     """Where a journal is.
 
     Attributes:
-        name: For messages: as it was given, without a password.
-        url: For `open_state`.
-        namespace: For `open_state`.
+        name: The location as it was given, without a password, for messages.
+        url: The URL, for `open_state`.
+        namespace: The namespace, for `open_state`.
         path: The SQLite file; None where it is on a server.
-        exposes_password: Whether the name that was given has a password in it.
+        exposes_password: Whether the location as it was given has a password in it.
     """
 
     name: str
@@ -52,10 +56,10 @@ class JournalLocation(NamedTuple):
 
     @property
     def companion_files(self) -> tuple[str, ...]:
-        """The files that SQLite keeps beside that one, whether they are there now or not."""
+        """The files that SQLite creates beside `path`, whether they exist now or not."""
         if self.path is None:
             return ()
-        file = os.path.realpath(self.path)  # to SQLite too a link is what it leads to
+        file = os.path.realpath(self.path)  # SQLite too follows links
         return tuple(f"{file}-{kind}" for kind in ("journal", "wal", "shm"))
 
 
@@ -63,24 +67,25 @@ def parse_location(where: str) -> JournalLocation:
     """Return the location that a path, or the address of a server, names.
 
     Raises:
-        CommandError: It can be neither.
+        CommandError: It names neither.
     """
     if where.startswith("memory:"):
         raise CommandError(
-            "a journal in memory would die with the command; name a file, or a server"
+            "a journal in memory would be lost with the command; name a file, or a server"
         )
     if where.startswith(_FILE_URL):
         if "?" in where:
             raise CommandError(
-                f"{masked(where)} does not name a journal: a ? in the name of a file is %3F"
+                f"{masked(where)} does not name a journal: write a ? in the name of a file as %3F"
             )
         return _file(where, unquote(where.removeprefix(_FILE_URL), errors="surrogateescape"))
     if _URL.match(where):
         return _on_server(where)
-    if _NO_FILE.match(where):
+    if _NOT_A_FILE.match(where):
         raise CommandError(
-            f"{masked(where)} does not name a journal: a server's URL begins with postgresql:// or "
-            "redis://, that of a file with sqlite:///; for a file of that name write ./ before it"
+            f"{masked(where)} does not name a journal: the URL of a server begins with "
+            "postgresql:// or redis://, that of a file with sqlite:///; if it is the name of a "
+            "file, write ./ before it"
         )
     return _file(where, where)
 
@@ -90,13 +95,14 @@ def _on_server(where: str) -> JournalLocation:
     url, _, run = where.partition("#")
     name = masked(where)
     try:
-        # A # in a password is as wrong there as a second @.
+        # An unescaped # in a password is refused like a second @.
         check_address(where.replace("#", "@", 1) if "@" in run else url)
     except InvalidArgumentError as error:
         raise CommandError(f"{name} does not name a journal: {error}") from None
     if run and not _NAME.fullmatch(run):
         raise CommandError(
-            f"{name} does not name a journal: after # come up to 56 letters, digits and . _ : -"
+            f"{name} does not name a journal: the name after # may have up to 56 letters, digits "
+            "and . _ : -"
         )
     exposes_password = has_password(url)
     if not exposes_password and (password := journal_password()):
@@ -117,41 +123,41 @@ def _file(name: str, path: str) -> JournalLocation:
 
 
 def journal_password() -> str | None:
-    """Return the password that the environment has for the server of a journal whose URL has none.
+    """Return the password that the environment sets for a journal's server; None if it sets none.
 
     Raises:
-        CommandError: It says so twice, or names a file that cannot be read.
+        CommandError: It is set twice, or in a file that cannot be read.
     """
-    password, file = os.environ.get(_VARIABLE), os.environ.get(_OF_FILE)
+    password, file = os.environ.get(_VARIABLE), os.environ.get(_FILE_VARIABLE)
     if password and file:
-        raise CommandError(f"{_VARIABLE} and {_OF_FILE} are both set; unset one of them")
+        raise CommandError(f"{_VARIABLE} and {_FILE_VARIABLE} are both set; unset one of them")
     if not file:
         return password
     try:
         return Path(file).read_text("utf-8").rstrip("\r\n")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise CommandError(f"cannot read {file}, which {_OF_FILE} names: {reason}") from None
+        raise CommandError(f"cannot read {file}, which {_FILE_VARIABLE} names: {reason}") from None
 
 
 def warn_of_password(*, exposes_password: bool) -> None:
     """Print a warning if the command line shows a password to all users of this machine."""
     if exposes_password:
         print_stderr(
-            "others can see the password of the journal in the list of processes; leave it out of "
-            f"the URL, and put it into {_VARIABLE}, or into a file that {_OF_FILE} names"
+            "the password of the journal is visible in the list of processes; leave it out of the "
+            f"URL, and put it into {_VARIABLE}, or into a file that {_FILE_VARIABLE} names"
         )
 
 
 def make_private(path: Path | None) -> None:
-    """Make the file of a journal that has none yet, for its owner alone.
+    """Create the file of a new journal, readable by its owner alone.
 
-    SQLite gives what it keeps beside a file the same mode.
+    SQLite gives the files beside it the same mode. Has no effect if the file exists.
     """
     if path is None:
         return
-    # Not opened if it is there: closing it would take this process's locks of it away. What else
-    # stands in the way is told by the opening of the journal.
+    # An existing file is not opened: closing it would release this process's locks on it. Any other
+    # error occurs again, with a better message, when the journal is opened.
     with suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         os.close(os.open(os.path.realpath(path), flags, 0o600))

@@ -1,15 +1,15 @@
-"""The journal of a run: whose run it is, and what it keeps.
+"""The contents of a journal: the run that it belongs to, its input and its answers.
 
-A journal is a namespace of shared state (`rxlanggraph.state`), and holds
+A journal is a namespace of shared state (`rxlanggraph.state`):
 
-    the value "run"       which graph, which input: written once, by the process that begins
-    the value "ingest"    how far the input was taken over, and how many lines were invalid
-    the queue "lines"     a task for each message, its key the number of its line. Completed: it
-                          is ok, and the result is its record. Dead with a record as its error: it
-                          has failed. Dead without: every worker that had it crashed.
+    the value "run"       the graph and the input; written once, by the process that begins the run
+    the value "ingest"    how much of the input was ingested, and how many lines were invalid
+    the queue "lines"     a task for each message; its key is the number of the line. Completed: the
+                          message is ok, and the result is its record. Dead with a record as its
+                          error: it has failed. Dead without one: each of its workers crashed.
 
-So a line is answered when its task is completed or dead, and the backend sees to it that this
-happens once. What the output holds is a copy, which can always be made again.
+A line is answered when its task is completed or dead. The backend ensures that this happens once.
+The output is a copy of the answers, and can be made again at any time.
 """
 
 from __future__ import annotations
@@ -51,47 +51,48 @@ __all__ = [
 
 QUEUE, RUN, INGEST = "lines", "run", "ingest"
 
-# Of what a journal keeps: raised by every change of it. Each value and each line carries it, so
-# that a journal of another release is told as one, whatever its fields are.
+# The format of a journal's contents, increased by every change to it. Each value and each line
+# carries it, so that a journal of another release is recognized, whatever its fields are.
 FORMAT: Final = 1
-_LONGEST_THREAD = 512
+_MAX_THREAD_CHARACTERS = 512
 
 
-def _checked(what: str, kept: Any) -> dict[str, Any]:
-    """Return what was kept, without its format.
+def _fields(what: str, stored: Any) -> dict[str, Any]:
+    """Return the fields of a stored value, without its format.
 
     Raises:
-        JournalMismatchError: It is of another format.
+        JournalMismatchError: It has another format.
     """
-    fields = dict(kept) if isinstance(kept, dict) else {}
+    fields = dict(stored) if isinstance(stored, dict) else {}
     version = fields.pop("version", None)
     if version != FORMAT:
-        wrote = "before there were numbers of formats" if version is None else f"format {version}"
+        found = "no format number" if version is None else f"format {version}"
         raise JournalMismatchError(
-            f"the journal was written by another version of rxlanggraph (its {what}: {wrote}; this "
-            f"one reads format {FORMAT}); go on with the version that began it, or begin a new "
-            "journal"
+            f"the journal was written by another version of rxlanggraph (its {what}: {found}; this "
+            f"version reads format {FORMAT}); continue with the version that began it, or begin a "
+            "new journal"
         )
     return fields
 
 
-# -- whose -----------------------------------------------------------------------------------------
+# -- the run ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """What a journal is the journal of.
+    """What identifies a run: two commands with an equal graph and input work on one run.
 
     Attributes:
-        graph: ``MODULE_OR_FILE:GRAPH``, a file's path relative to where the command was started.
+        graph: ``MODULE_OR_FILE:GRAPH``, with a file's path relative to the directory in which the
+            command was started.
         graph_at: The same with the absolute path.
-        input: The input's path, for people.
+        input: The input's path, for messages.
         sha256: The digest of the input's content.
-        size: Its bytes.
-        format: How it is read.
-        thread_key: Which field names the threads.
-        id: The run's own.
-        begun: When it was begun.
+        size: Bytes of the input.
+        format: The format of the input.
+        thread_key: The field that names a message's thread.
+        id: The id of the run; empty until it has begun.
+        begun: The time at which the run began, in ISO 8601.
     """
 
     graph: str
@@ -106,9 +107,9 @@ class RunIdentity:
 
 
 def graph_names(target: str) -> tuple[str, str]:
-    """Return the names of a graph: as seen from here, and as seen from anywhere.
+    """Return the name of a graph with a relative path, and with an absolute one.
 
-    The graph's code is not part of it: a graph that was fixed may resume what failed.
+    The graph's code is not part of its name: a graph that was fixed may resume what failed.
     """
     source, _, name = target.rpartition(":")
     if not os.path.isfile(source):
@@ -117,28 +118,28 @@ def graph_names(target: str) -> tuple[str, str]:
 
 
 def find_run(state: SyncState) -> RunIdentity | None:
-    """Return the run that the journal is of; None if it is new."""
+    """Return the run of the journal; None if the journal is new."""
     value = state.get(RUN).value
     return None if value is None else run_from(value)
 
 
 def run_from(value: Any) -> RunIdentity:
-    """Return the run that is kept as ``value``.
+    """Return the run that was stored as ``value``.
 
     Raises:
-        JournalMismatchError: It was kept by another version.
+        JournalMismatchError: It was stored by another version.
     """
-    return RunIdentity(**_checked("run", value))
+    return RunIdentity(**_fields("run", value))
 
 
 def begin_run(state: SyncState, run: RunIdentity) -> RunIdentity | None:
-    """Make ``run`` that of the journal; None if another process has begun one just now."""
+    """Begin ``run`` in the journal; None if another process has just begun one."""
     begun = replace(run, id=str(uuid7()), begun=datetime.now(UTC).isoformat(timespec="seconds"))
     return begun if state.set_if_not_exists(RUN, as_stored(begun), None) else None
 
 
 def check_same(name: str, known: RunIdentity, run: RunIdentity) -> None:
-    """Refuse a run that is not the known one.
+    """Check that ``run`` is the run of the journal, which is ``known``.
 
     Raises:
         JournalMismatchError: It has another graph, input, format or thread key.
@@ -170,7 +171,7 @@ def check_same(name: str, known: RunIdentity, run: RunIdentity) -> None:
     ]
     if differences:
         raise JournalMismatchError(
-            f"the journal {name} is that of another run: {'; '.join(differences)}; name another "
+            f"the journal {name} belongs to another run: {'; '.join(differences)}; name another "
             "journal, or run what it was begun with"
         )
 
@@ -179,18 +180,18 @@ def _described(run: RunIdentity) -> str:
     return f"{run.input} ({run.size:,} bytes, sha256 {run.sha256[:12]})"
 
 
-# -- what it keeps ---------------------------------------------------------------------------------
+# -- the lines -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """How far the input was taken over.
+    """How much of the input was ingested.
 
     Attributes:
-        line: The last line that was.
-        messages: How many were added to the queue.
-        invalid: How many were no message.
-        complete: Whether that is all.
+        line: The last ingested line.
+        messages: How many lines were added to the queue.
+        invalid: How many lines are not messages.
+        complete: Whether the whole input was ingested.
     """
 
     line: int = 0
@@ -200,28 +201,28 @@ class IngestProgress:
 
 
 def ingest_progress_from(value: Any) -> IngestProgress:
-    """Return the progress that is kept as ``value``; None: nothing was taken over yet.
+    """Return the progress that was stored as ``value``; None: nothing was ingested yet.
 
     Raises:
-        JournalMismatchError: It was kept by another version.
+        JournalMismatchError: It was stored by another version.
     """
     return (
-        IngestProgress() if value is None else IngestProgress(**_checked("ingest progress", value))
+        IngestProgress() if value is None else IngestProgress(**_fields("ingest progress", value))
     )
 
 
 def as_stored(value: RunIdentity | IngestProgress) -> dict[str, Any]:
-    """Return what is kept of a run or of its ingest progress."""
+    """Return a run or its ingest progress in the form in which the journal stores it."""
     return {**asdict(value), "version": FORMAT}
 
 
 @dataclass(frozen=True, slots=True)
 class JournalLine:
-    """A line of the input that is a message.
+    """A line of the input that is a message, as a task of the journal.
 
     Attributes:
-        line: Its number.
-        thread: Its thread, if it has one.
+        line: The number of the line.
+        thread: The thread of the message; None if it has none.
         content: The content, as JSON text.
     """
 
@@ -231,30 +232,32 @@ class JournalLine:
 
 
 def line_from(item: Any) -> JournalLine:
-    """Return the line that a task is.
+    """Return the line that was stored as the item of a task.
 
     Raises:
-        JournalMismatchError: It was added by another version.
+        JournalMismatchError: It was stored by another version.
     """
-    return JournalLine(**_checked("lines", item))
+    return JournalLine(**_fields("lines", item))
 
 
 def message_id(run: RunIdentity, line: int) -> str:
-    """Return the id of a line's message and record: the same on every attempt."""
+    """Return the id of a line's message and record, which is the same on every attempt."""
     return f"{run.id}-{line}"
 
 
 def task_of(line: InputLine, form: str) -> Task:
     """Return the task for a line that is a message."""
-    # What json.loads has taken goes as it is: as text it may say what JSON may not (NaN).
+    # The text itself: a value that json.loads accepts may not be JSON (NaN).
     text = line.raw if form == "jsonl" else json.dumps(line.content)
     item = {**asdict(JournalLine(line.number, line.thread_id, text)), "version": FORMAT}
-    return Task(item, key=str(line.number), thread_id=line.thread_id and _lane(line.thread_id))
+    return Task(
+        item, key=str(line.number), thread_id=line.thread_id and _queue_thread(line.thread_id)
+    )
 
 
-def _lane(thread_id: str) -> str:
-    """Return a name that a queue takes: not each thread's is one."""
-    if len(thread_id) <= _LONGEST_THREAD and "\0" not in thread_id:
+def _queue_thread(thread_id: str) -> str:
+    """Return ``thread_id``, or its digest if not every backend accepts it as it is."""
+    if len(thread_id) <= _MAX_THREAD_CHARACTERS and "\0" not in thread_id:
         return thread_id
     return hashlib.sha256(thread_id.encode()).hexdigest()
 
@@ -270,8 +273,8 @@ def dead_record(run: RunIdentity, letter: DeadLetter) -> Record:
         "content": None,
         "error": {
             "type": "DeadLetter",
-            "message": f"given up after {letter.attempts} attempts: the workers died of it, or "
-            f"stood still; the last one was {letter.worker}",
+            "message": f"given up after {letter.attempts} attempts: each worker crashed or was "
+            f"suspended; the last one was {letter.worker}",
         },
         "duration": None,
     }

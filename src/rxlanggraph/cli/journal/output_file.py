@@ -1,8 +1,7 @@
-"""Outputs that survive: locked by one process at a time, and truncated to their valid beginning.
+"""Output: a file that is locked by one process at a time, and can be read and truncated.
 
-A file is locked by the system's own lock (``flock``): it ends with its process, however that ends,
-and a suspended process keeps it. A lease would be lost then, and nothing could keep the late one
-from writing: files check no tokens.
+The lock is the operating system's (``flock``): it ends with its process and not before. A lease
+could be lost while its holder is suspended, and files do not refuse stale tokens.
 """
 
 from __future__ import annotations
@@ -29,11 +28,12 @@ class ExistingRecord(NamedTuple):
 
 
 class Output:
-    """Where records go. Confined to the thread that writes, but for `close`.
+    """The destination of records. Confined to the thread that writes, except for `close`.
 
     Args:
-        sink: Writes them.
-        file: The same, if it is a regular file: it can be locked, read and cut.
+        sink: Writes the records.
+        file: The file behind ``sink``, to be locked, read and truncated; None if it is not a
+            regular file.
     """
 
     def __init__(self, sink: Sink, file: io.FileIO | None) -> None:
@@ -42,10 +42,10 @@ class Output:
         self._file = file
 
     def try_lock(self) -> bool:
-        """Lock the file; False if another process has it. A pipe has no lock.
+        """Lock the file; return False if another process holds the lock. A pipe has none.
 
         Raises:
-            OutputError: The file system has no locks.
+            OutputError: The file system does not support locks.
         """
         if self._file is None:
             return True
@@ -60,11 +60,11 @@ class Output:
         return True
 
     def existing_records(self) -> Iterator[ExistingRecord]:
-        """Yield the records that are there, up to the first line that is not whole, or is none."""
+        """Yield the records in the file, up to the first line that is incomplete or no record."""
         if self._file is None:
             return
         end = 0
-        # Another descriptor would do, but one closed on the way would take some locks with it.
+        # Not through another descriptor: closing it would release some kinds of locks.
         self._file.seek(0)
         reader = io.BufferedReader(self._file)
         try:
@@ -78,10 +78,10 @@ class Output:
             reader.detach()
 
     def cut(self, end: int) -> None:
-        """Keep so many bytes, and write behind them.
+        """Truncate the file to ``end`` bytes, and continue writing there.
 
         Raises:
-            OutputError: The file cannot be cut.
+            OutputError: The file cannot be truncated.
         """
         if self._file is None:
             return
@@ -95,12 +95,12 @@ class Output:
         """Write one line.
 
         Raises:
-            OutputError: It could not be written; a file has been cut back to the lines before.
+            OutputError: It could not be written; a file was truncated to the lines before.
         """
         self._sink.write(line)
 
     def close(self) -> None:
-        """Close it, and with it free the lock. Idempotent.
+        """Close it, which releases the lock. Idempotent.
 
         Raises:
             OutputError: The system reports only now that something was not written.
@@ -119,22 +119,22 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def open_output(path: str, stdout: TextIO | None, *, again: bool) -> Output:
-    """Open an output, and leave in it what is there.
+    """Open an output without changing its content.
 
     Args:
         path: A file's path, or ``-`` for ``stdout``.
         stdout: Standard output.
-        again: Whether the run was begun before, and some of its records may be out already.
+        again: Whether the run has begun before, so that some records may be written already.
 
     Raises:
         OutputError: It cannot be opened.
-        JournalMismatchError: It is standard output at the end of a file: what of it is there
-            already could not be told.
+        JournalMismatchError: It is standard output, appended to a file whose records cannot be
+            read.
     """
     if path == "-" and again and stdout is not None and _appends(stdout):
         raise JournalMismatchError(
-            "standard output goes to the end of a file, where answers may be already; name the "
-            "file with --output, so that only what it lacks is added"
+            "standard output is appended to a file that may have records of this run; name the "
+            "file with --output, so that only the missing records are added"
         )
     if path == "-" or (os.path.exists(path) and not os.path.isfile(path)):
         return Output(open_sink(path, stdout), None)

@@ -1,4 +1,4 @@
-"""The progress of a run, in all processes that work on it."""
+"""ProgressMonitor: the progress of a run, in all processes that work on it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from rxlanggraph.state import QueueStats, State
 
 __all__ = ["ProgressMonitor", "RunProgress", "read_progress"]
 
-# Seconds from one reading to the next, and how many times as long as a reading takes: counting a
-# million tasks takes a while, and is not needed to the second. But a reading that a busy server has
-# held up does not keep the next one waiting for long.
-_READ_INTERVAL = 0.1
-_TIMES_AS_LONG = 20
-_LONGEST_PAUSE = 3.0
+# Seconds between two reads at least; at most if a busy server has delayed a read.
+_MIN_PAUSE = 0.1
+_MAX_PAUSE = 3.0
+# In between, the pause is this many times as long as the read took: counting many tasks is slow.
+_PAUSE_PER_READ = 20
 
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """What a journal says of its run, at about one moment.
+    """The progress of a run, as its journal has it at about one moment.
 
     Attributes:
-        ingest: How far the input was taken over.
-        stats: What became of the messages.
+        ingest: How much of the input was ingested.
+        stats: The counts of the queue of messages.
     """
 
     ingest: IngestProgress = field(default_factory=IngestProgress)
@@ -35,12 +34,12 @@ class RunProgress:
 
     @property
     def answered(self) -> int:
-        """Messages that have their answer, good or bad."""
+        """Messages that have an answer: a result or a failure."""
         return self.stats.completed + self.stats.dead
 
     @property
     def open(self) -> int:
-        """Messages that have none yet."""
+        """Messages that have no answer yet."""
         return self.stats.waiting + self.stats.delayed + self.stats.claimed
 
     @property
@@ -49,7 +48,12 @@ class RunProgress:
         return self.ingest.complete and not self.open
 
     def counts(self, size: int | None) -> LineCounts:
-        """Return it as counts of lines; of ``size`` bytes as many count as read as are answered."""
+        """Return the progress as counts of lines.
+
+        Args:
+            size: Bytes of the input, or None where that is unknown. As ``bytes_read`` counts the
+                share of them that is answered, and 0 until the whole input was ingested.
+        """
         read = self.answered + self.open + self.ingest.invalid
         share = (read - self.open) / read if read and self.ingest.complete else 0
         return LineCounts(
@@ -63,29 +67,29 @@ class RunProgress:
 
 
 async def read_progress(state: State) -> RunProgress:
-    """Return how far the run is. On the loop of the state."""
-    # In this order: when the ingestion is complete, no task comes after the count.
+    """Return the progress of the run. On the loop of the state."""
+    # In this order: once the ingestion is complete, no task is added after the count.
     value = (await state.get(INGEST)).value
     stats = await state.stats(QUEUE)
     return RunProgress(ingest_progress_from(value), stats)
 
 
 class ProgressMonitor:
-    """Reads again and again how far the run is; confined to the loop of the state.
+    """Reads the progress of the run again and again; confined to the loop of the state.
 
     Args:
         state: The journal.
-        retry: With a journal that does not answer.
+        retry: Retries reads while the journal does not answer.
 
     Attributes:
-        progress: As last read. Any thread may read it: one reference.
-        has_read: Whether it was read. Any thread may read it.
+        progress: The progress as last read; replaced as a whole, so any thread may read it.
+        has_read: Whether it was read at all. Any thread may read it.
     """
 
     def __init__(self, state: State, retry: JournalRetry) -> None:
         self._state = state
         self._retry = retry
-        self._took = 0.0
+        self._read_seconds = 0.0
         self.progress = RunProgress()
         self.has_read = False
 
@@ -93,14 +97,14 @@ class ProgressMonitor:
         """Read until every line of the input has its answer.
 
         Raises:
-            StateUnavailableError: The journal does not answer, for longer than it is asked again.
+            StateUnavailableError: The journal did not answer, and the time for retries is over.
         """
         while True:
             await self.refresh()
             if self.progress.finished:
                 return
-            pause = max(_READ_INTERVAL, _TIMES_AS_LONG * self._took)
-            await asyncio.sleep(min(pause, _LONGEST_PAUSE))
+            pause = max(_MIN_PAUSE, _PAUSE_PER_READ * self._read_seconds)
+            await asyncio.sleep(min(pause, _MAX_PAUSE))
 
     async def refresh(self) -> None:
         """Read once.
@@ -112,8 +116,8 @@ class ProgressMonitor:
         progress = await self._retry.acall(self._timed_read)
         if self.progress.ingest.complete and not progress.ingest.complete:
             raise JournalError(
-                "the journal has lost what it kept; its server must keep on disk what it "
-                "acknowledges. Begin a new journal"
+                "the journal has lost data that its server had acknowledged; have the server write "
+                "to disk, and begin a new journal"
             )
         self.progress = progress
         self.has_read = True
@@ -122,5 +126,5 @@ class ProgressMonitor:
         loop = asyncio.get_running_loop()
         began = loop.time()
         progress = await read_progress(self._state)
-        self._took = loop.time() - began  # without the attempts that failed
+        self._read_seconds = loop.time() - began  # of this attempt alone
         return progress

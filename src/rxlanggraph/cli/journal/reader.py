@@ -1,9 +1,9 @@
-"""From the lines of an input to tasks of the journal: each once, in order, despite kills.
+"""Ingester: from the lines of an input to tasks of the journal, each once, in order, despite kills.
 
-Several processes may take over the same input. A lock keeps them from doing it at the same time,
-and only saves work: a line that is known is not added again, since its number is its key. So a
-process that adds on although it has lost the lock, having been stopped for a while, does no harm:
-each process adds in the order of the input, without a gap, from where the input was taken over.
+Every process of a run ingests the input, one at a time. The lock for that only saves work. A
+process that was suspended may lose it and still add lines, without harm: a line's number is its
+key, so adding it again has no effect, and each process adds in the order of the input, without a
+gap, from the last ingested line.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from rxlanggraph.state import Lease, SyncState, Task
 
 __all__ = ["Ingester", "InputFile", "read_ingest_progress"]
 
-# Limits of one step: a few milliseconds on every backend, and within its message size.
+# Limits of one step, so that it is short on every backend, and within its message size.
 _BATCH_LINES = 200
 _BATCH_CHARACTERS = 1_000_000
-# Short: a process that takes over from a killed one has to wait for so long.
+# Short, because after a kill the next process waits for that long.
 _LOCK_SECONDS = 2.0
 _POLL_SECONDS = 0.5
 
@@ -46,19 +46,19 @@ class InputFile:
     """An input that can be read again, as long as it does not change. Any thread.
 
     Args:
-        path: Of a regular file.
-        form: How to read it; None goes by the suffix.
-        thread_key: Which field names the threads.
+        path: The path of a regular file.
+        form: The format; None goes by the suffix.
+        thread_key: The field that names a message's thread; None: no message has a thread.
 
     Raises:
-        InputError: It cannot be read, or read only once.
+        InputError: It cannot be read, or can be read only once.
     """
 
     def __init__(self, path: str, form: Format | None, thread_key: str | None) -> None:
         self.path = path
         self.thread_key = thread_key
         self.form = form or format_of(path)
-        if path == "-" or _can_be_read_once(Path(path)):
+        if path == "-" or _is_read_only_once(Path(path)):
             name = "standard input" if path == "-" else path
             raise InputError(
                 f"cannot keep a journal of {name}, which can be read only once; write it to a "
@@ -82,7 +82,7 @@ class InputFile:
         return source
 
     def check_unchanged(self, source: Source) -> None:
-        """Raise if what was read is not what the digest was taken of.
+        """Check that the input is the one whose digest was taken.
 
         Raises:
             InputError: It has changed.
@@ -90,11 +90,11 @@ class InputFile:
         if _stamp(source.stream.fileno()) != self._stamp:
             raise InputError(self._changed())
 
-    def check_known(self, line: InputLine) -> None:
-        """Raise if a line goes on behind what the digest was taken of.
+    def check_within(self, line: InputLine) -> None:
+        """Check that a line is within the part of the input whose digest was taken.
 
         Raises:
-            InputError: It does: the input has grown.
+            InputError: The input has grown.
         """
         if line.end > self.size:
             raise InputError(self._changed())
@@ -103,8 +103,8 @@ class InputFile:
         return f"{self.path} has changed since the command began; begin a new journal with it"
 
 
-def _can_be_read_once(path: Path) -> bool:
-    # A folder, or nothing at all, is said to be that where it is opened.
+def _is_read_only_once(path: Path) -> bool:
+    # Opening a directory, or a file that does not exist, raises a better error.
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
@@ -114,21 +114,21 @@ def _stamp(descriptor: int) -> tuple[int, int]:
 
 
 def read_ingest_progress(state: SyncState) -> tuple[IngestProgress, int]:
-    """Return how far the input was taken over, and the version of that."""
+    """Return how much of the input was ingested, and the version of that value."""
     value, version = state.get(INGEST)
     return ingest_progress_from(value), version
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Consecutive lines: the tasks of the good ones, and how many were invalid."""
+    """Consecutive lines: the tasks of the valid ones, and how many are invalid."""
 
     last: int = 0
     invalid: int = 0
     characters: int = 0
     tasks: list[Task] = field(default_factory=list)
 
-    def take(self, line: InputLine, form: str) -> None:
+    def add(self, line: InputLine, form: str) -> None:
         self.last = line.number
         self.characters += len(line.raw)
         if line.problem is None:
@@ -142,14 +142,14 @@ class _Batch:
 
 
 class Ingester:
-    """Takes the input over into the journal, in a thread of its own.
+    """Ingests the input into the journal, in a thread of its own.
 
     Args:
         journal: Where the tasks go.
         source: The input.
         max_attempts: Worker crashes before a message is dead-lettered.
-        on_invalid: Told, in that thread, how many more lines are invalid.
-        on_end: Told, in that thread, that it has ended, and by which error.
+        on_invalid: Called in that thread with the number of further invalid lines.
+        on_end: Called in that thread when it ends, with the error that ended it, or None.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Ingester:
         self._state = journal.state.sync
         self._input = source
         self._max_attempts = max_attempts
-        self._retrying = journal.retry.call
+        self._retry = journal.retry.call
         self._on_invalid = on_invalid
         self._on_end = on_end
         self._ended = threading.Event()
@@ -174,7 +174,7 @@ class Ingester:
         threading.Thread(target=self._main, name="rxlanggraph-reader", daemon=True).start()
 
     def end(self) -> None:
-        """Add nothing more, after the batch that is on its way. Any thread; never blocks."""
+        """Add nothing more after the current batch. Any thread; never blocks."""
         self._ended.set()
 
     # -- the thread --------------------------------------------------------------------------
@@ -182,23 +182,23 @@ class Ingester:
     def _main(self) -> None:
         crash: Exception | None = None
         try:
-            self._retrying(self._take_over)
+            self._retry(self._ingest)
         except Exception as error:
             crash = error
         self._on_end(crash)
 
-    def _take_over(self) -> None:
+    def _ingest(self) -> None:
         while not self._ended.is_set() and not read_ingest_progress(self._state)[0].complete:
-            self._take_turn()
+            self._ingest_locked()
 
-    def _take_turn(self) -> None:
+    def _ingest_locked(self) -> None:
         try:
             with self._state.lock("ingest", _LOCK_SECONDS, wait=_POLL_SECONDS) as lease:
-                self._add_rest(lease)
+                self._ingest_rest(lease)
         except (LockTimeoutError, LeaseLostError):
-            pass  # another process has it, or has taken it
+            pass  # another process holds the lock
 
-    def _add_rest(self, lease: Lease) -> None:
+    def _ingest_rest(self, lease: Lease) -> None:
         ingest, version = read_ingest_progress(self._state)
         if ingest.complete:
             return
@@ -214,34 +214,34 @@ class Ingester:
                     messages=ingest.messages + len(batch.tasks),
                     invalid=ingest.invalid + batch.invalid,
                 )
-                if not self._note(ingest, version, lease):
+                if not self._record(ingest, version, lease):
                     return
                 version = self._state.get(INGEST).version
                 self._on_invalid(batch.invalid)
             self._input.check_unchanged(source)
-        self._note(replace(ingest, complete=True), version, lease)
+        self._record(replace(ingest, complete=True), version, lease)
 
     def _add(self, batch: _Batch, first: int) -> None:
         try:
             self._state.add_tasks(QUEUE, batch.tasks, max_attempts=self._max_attempts)
         except InvalidArgumentError as refusal:
             raise JournalError(
-                f"the journal does not take lines {first} to {batch.last} of {self._input.path}: "
-                f"{refusal}"
+                f"the journal does not accept lines {first} to {batch.last} of "
+                f"{self._input.path}: {refusal}"
             ) from refusal
 
-    def _note(self, ingest: IngestProgress, version: int, lease: Lease) -> bool:
-        # Only behind what is noted: a server that came back without its last second would have
-        # a gap otherwise.
+    def _record(self, ingest: IngestProgress, version: int, lease: Lease) -> bool:
+        # Only if the version is the expected one: a server that came back without its last writes
+        # would have a gap otherwise.
         return self._state.compare_and_set(INGEST, as_stored(ingest), version, token=lease)
 
     def _batches(self, source: Source, after: int) -> Iterator[_Batch]:
         batch = _Batch()
         for line in source.lines:
-            self._input.check_known(line)  # before it is in the journal, for good
+            self._input.check_within(line)  # before it is in the journal for good
             if line.number <= after:
                 continue
-            batch.take(line, self._input.form)
+            batch.add(line, self._input.form)
             if batch.full:
                 yield batch
                 batch = _Batch()

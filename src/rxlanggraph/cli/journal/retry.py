@@ -1,4 +1,4 @@
-"""An open journal; one that does not answer is asked again for a while, then given up."""
+"""An open journal, and retries while it does not answer."""
 
 from __future__ import annotations
 
@@ -28,28 +28,30 @@ __all__ = ["JournalRetry", "OpenJournal", "journal_errors"]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# Seconds: long enough for a server to be started again by whatever watches over it.
+# Seconds: long enough for a server to be restarted by its service manager.
 _RETRY_SECONDS = 60.0
 
 
 class JournalRetry:
-    """Asks a journal that does not answer again, for a while. Any thread; one for all of a job.
+    """Retries calls on a journal that does not answer, for a limited time. Any thread.
 
-    That the journal is away is said once, however many wait for it.
+    One for all parts of a job, so that an outage is announced once.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # a leaf, guards:
-        self._away = False
+        # A leaf; a plain Lock, since neither signal handlers nor finalizers come here. Guards the
+        # field after it.
+        self._lock = threading.Lock()
+        self._away = False  # whether the journal did not answer the latest call
 
     def call(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Return what ``call(*args, **kwargs)`` returns. Blocks.
 
         Raises:
-            StateUnavailableError: The journal does not answer, for longer than it is asked again.
+            StateUnavailableError: The journal did not answer, and the time for retries is over.
         """
         result = retry_on_blocking(StateUnavailableError, self._policy, call, *args, **kwargs)
-        self._note(away=False)
+        self._set_away(False)
         return result
 
     async def acall(
@@ -61,7 +63,7 @@ class JournalRetry:
             StateUnavailableError: As for `call`.
         """
         result = await retry_on(StateUnavailableError, self._policy, call, *args, **kwargs)
-        self._note(away=False)
+        self._set_away(False)
         return result
 
     def _policy(self) -> dict[str, Any]:
@@ -71,24 +73,24 @@ class JournalRetry:
         }
 
     def _announce(self, attempts: RetryCallState) -> None:
-        if attempts.attempt_number == 1 and self._note(away=True):
+        if attempts.attempt_number == 1 and self._set_away(True):
             print_stderr(f"the journal does not answer; trying again for {_RETRY_SECONDS:.0f} s")
 
-    def _note(self, *, away: bool) -> bool:
-        """Note whether the journal is away; return whether that is news."""
+    def _set_away(self, away: bool) -> bool:
+        """Note whether the journal is away; return whether that has changed."""
         with self._lock:
-            news, self._away = self._away is not away, away
-            return news
+            changed, self._away = self._away is not away, away
+            return changed
 
 
 @dataclass(frozen=True, slots=True)
 class OpenJournal:
-    """What the parts of a job share: one journal. Any thread.
+    """The journal that the parts of a job share. Any thread.
 
     Attributes:
-        state: What holds it; other threads than that of its loop use ``state.sync``.
-        run: Whose journal it is.
-        retry: Asks it again.
+        state: Its shared state; threads other than that of its loop use ``state.sync``.
+        run: The run that it belongs to.
+        retry: Retries calls on it.
     """
 
     state: State
@@ -100,11 +102,11 @@ class OpenJournal:
 def journal_errors(
     location: JournalLocation, remedy: str = "continue with --resume"
 ) -> Iterator[None]:
-    """Say what is wrong with a journal in the terms of the command.
+    """Turn errors of shared state into errors of the command that name the journal.
 
     Args:
         location: The journal.
-        remedy: What to do when its server is back.
+        remedy: What to do once its server is back, for the message.
 
     Raises:
         CommandError: It cannot be opened: a missing package, no such file, no such server.

@@ -1,4 +1,4 @@
-"""``rxlanggraph run --journal``: from options to a `JournalJob`."""
+"""``rxlanggraph run --journal``: from the command's options to a `JournalJob`."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ __all__ = ["durable_run", "open_journal"]
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What the command line asks for.
+    """The arguments of the command that decide which run it begins or joins.
 
     Args:
-        location: Where the journal is.
-        target: The graph's name.
-        paths: What to read and write.
-        options: How to run.
-        resume: Whether to go on with a run that was begun.
-        resume_failed: Whether to requeue what has failed.
+        location: The location of the journal.
+        target: ``MODULE_OR_FILE:GRAPH``.
+        paths: The input and the outputs.
+        options: The options of the runs.
+        resume: Whether a run that has begun may be continued.
+        resume_failed: Whether to requeue failed messages.
     """
 
     location: JournalLocation
@@ -60,15 +60,15 @@ class RunRequest:
 
 @contextlib.contextmanager
 def open_journal(location: JournalLocation) -> Iterator[State]:
-    """Open a journal, on a loop of its own, for the length of a block. Blocks.
+    """Open a journal, on a loop of its own, for the duration of a block. Blocks.
 
     Raises:
         CommandError: It cannot be opened.
         JournalError: Its server does not answer.
     """
-    with RxPyLangGraphBridge(name="journal") as home, contextlib.ExitStack() as stack:
+    with RxPyLangGraphBridge(name="journal") as bridge, contextlib.ExitStack() as stack:
         with journal_errors(location):
-            opening = open_state_threadsafe(home, location.url, namespace=location.namespace)
+            opening = open_state_threadsafe(bridge, location.url, namespace=location.namespace)
             state = stack.enter_context(opening)
         yield state
 
@@ -87,10 +87,26 @@ def durable_run(
     max_attempts: int,
     quiet: bool,
 ) -> JobResult:
-    """Run ``graph`` as the command line asks for. The main thread; blocks.
+    """Run ``graph`` with a journal. The main thread; blocks.
+
+    Args:
+        graph: The graph that answers each message.
+        target: ``MODULE_OR_FILE:GRAPH``.
+        paths: The input and the outputs.
+        options: The options of the runs.
+        journal: The path or URL of the journal.
+        resume: Whether a run that has begun may be continued.
+        resume_failed: As ``resume``, and requeue failed messages.
+        no_output: Whether this process writes no results; ``paths.output`` is then None.
+        lease: Seconds without a sign of life after which a worker loses its messages.
+        max_attempts: Worker crashes before a message is dead-lettered.
+        quiet: Show no progress.
+
+    Returns:
+        The progress of the run at the end, in all processes.
 
     Raises:
-        CommandError: It cannot begin; its class says why.
+        CommandError: It cannot begin; its class tells the reason.
     """
     assert not no_output or paths.output is None
     request = RunRequest(
@@ -104,8 +120,8 @@ def durable_run(
             run, output, errors = _begin(request, _identity(request, source), state.sync)
         if keeps_in_memory(graph):
             print_stderr(
-                "the graph's checkpointer keeps what threads remember in memory, where it is lost "
-                "with this process and unknown to others; give it one that survives"
+                "the graph's checkpointer keeps its threads in memory: they are lost with this "
+                "process, and other processes do not see them; use a checkpointer with a database"
             )
         job = JournalJob(
             graph,
@@ -125,7 +141,7 @@ def _begin(
 ) -> tuple[RunIdentity, Output | None, Output | None]:
     """Begin the run, or join it; open the outputs."""
     known = _admitted(request, run, state)
-    # A mistake before must not make a file, and one with a file must not begin a journal.
+    # The order matters: a mismatch must not create a file, a wrong output must not begin a run.
     with contextlib.ExitStack() as opened:
         output, errors = (
             _opened(path, request, again=known is not None, stack=opened)
@@ -153,7 +169,11 @@ def _identity(request: RunRequest, source: InputFile) -> RunIdentity:
 
 
 def _admitted(request: RunRequest, run: RunIdentity, state: SyncState) -> RunIdentity | None:
-    """Return the run of the journal, if this one may resume it; None if there is none."""
+    """Return the run of the journal, if ``run`` may resume it; None if there is none.
+
+    Raises:
+        JournalMismatchError: It is another run, or was begun and is not to be resumed.
+    """
     known = find_run(state)
     if known is None:
         return None
@@ -161,7 +181,7 @@ def _admitted(request: RunRequest, run: RunIdentity, state: SyncState) -> RunIde
     if not request.resume:
         raise JournalMismatchError(
             f"the journal {request.location.name} has a run already, begun {known.begun}; add "
-            "--resume to go on with it, or to work on it together with others"
+            "--resume to continue it, or to share it with other processes"
         )
     return known
 

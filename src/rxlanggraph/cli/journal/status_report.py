@@ -1,4 +1,4 @@
-"""How far the run of a journal is, which worker has what, and what failed: as data, and as text."""
+"""The status of a journal's run, as data and as text: progress, workers, failures."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ __all__ = ["SHOWN", "status_of", "table_of"]
 
 Status = dict[str, Any]
 
-# Failed lines in the table; all are in the JSON.
+# Failed lines in the table; the JSON has all.
 SHOWN: Final = 20
+# Characters of an error in the table.
+_ERROR_WIDTH = 100
 
 
 def status_of(where: str, shown: int | None = None) -> Status:
     """Return the status of a journal, as data. Blocks; no loop may run in this thread.
 
-    What is not a journal stays as it is: nothing is made in it.
+    It only reads: a file or database that is not a journal is not changed.
 
     Args:
-        where: The journal.
-        shown: How many of the lines that have failed or died to list; None: all. The others are
-            counted, and not read.
+        where: The path or URL of the journal.
+        shown: How many failed and dead lines to list; None: all. The others are counted only.
 
     Raises:
         CommandError: There is none, or it cannot be opened.
@@ -46,16 +47,16 @@ def status_of(where: str, shown: int | None = None) -> Status:
     """
     location = parse_location(where)
     warn_of_password(exposes_password=location.exposes_password)
-    with journal_errors(location, "ask again"):
+    with journal_errors(location, "try again"):
         if not asyncio.run(is_prepared(location.url)):
-            raise _none(location)
+            raise _not_a_journal(location)
         with _readable(location) as url:
             return asyncio.run(_status_of(location, url, shown))
 
 
 @contextlib.contextmanager
 def _readable(location: JournalLocation) -> Iterator[str]:
-    """Yield the URL of a journal, or of a copy: SQLite reads where it may write alone."""
+    """Yield the URL of a journal; of a copy where it cannot be written, as SQLite must write."""
     if location.path is None or os.access(location.path.parent, os.W_OK):
         yield location.url
         return
@@ -69,8 +70,8 @@ def _readable(location: JournalLocation) -> Iterator[str]:
                 source.backup(target)
         except sqlite3.Error as error:
             raise CommandError(
-                f"cannot read the journal {location.name} where it is: {error}; copy it, and what "
-                "stands beside it under its name, to a folder that can be written to"
+                f"cannot read the journal {location.name} where it is: {error}; copy it, and the "
+                "files beside it whose names begin with its own, to a directory with write access"
             ) from error
         yield f"sqlite:///{quote(str(copy))}"
 
@@ -79,7 +80,7 @@ async def _status_of(location: JournalLocation, url: str, shown: int | None) -> 
     async with open_state(url, namespace=location.namespace) as state:
         value = (await state.get(RUN)).value
         if value is None:
-            raise _none(location)
+            raise _not_a_journal(location)
         progress = await read_progress(state)
         letters = []
         async for letter in state.iter_dead_letters(QUEUE):
@@ -89,7 +90,7 @@ async def _status_of(location: JournalLocation, url: str, shown: int | None) -> 
     return _described(location, run_from(value), progress, letters)
 
 
-def _none(location: JournalLocation) -> JournalMismatchError:
+def _not_a_journal(location: JournalLocation) -> JournalMismatchError:
     return JournalMismatchError(
         f"{location.name} is not a journal; name one that 'rxlanggraph run --journal' has begun"
     )
@@ -127,8 +128,8 @@ def _described(
 
 
 def _failure(run: RunIdentity, letter: DeadLetter) -> Status:
-    told = isinstance(letter.error, str)
-    record = json.loads(letter.error) if told else dead_record(run, letter)
+    has_record = isinstance(letter.error, str)
+    record = json.loads(letter.error) if has_record else dead_record(run, letter)
     return {
         "line": record["line"],
         "thread_id": record["thread_id"],
@@ -140,9 +141,9 @@ def _failure(run: RunIdentity, letter: DeadLetter) -> Status:
 
 
 def table_of(status: Status) -> str:
-    """Return a status as text, for people."""
+    """Return a status as text, for display."""
     source = status["input"]
-    so_far = "" if status["input_complete"] else " so far; the input is still being taken over"
+    so_far = "" if status["input_complete"] else " so far; the input is still being read"
     rows = [
         ("journal", status["journal"]),
         ("graph", status["graph"]),
@@ -179,7 +180,7 @@ def _failures(failures: Iterable[Status]) -> Iterator[tuple[str, ...]]:
     for failure in failures:
         error = failure["error"] or {"type": "", "message": ""}
         text = " ".join(f"{error['type']}: {error['message']}".split())
-        short = text if len(text) <= 100 else f"{text[:97]}..."
+        short = text if len(text) <= _ERROR_WIDTH else f"{text[: _ERROR_WIDTH - 3]}..."
         attempts = str(failure["attempts"])
         yield (str(failure["line"]), failure["status"], attempts, failure["worker"], short)
 

@@ -1,7 +1,7 @@
-"""From tasks of the journal to answers in it: claimed, run, completed.
+"""WorkerPool: from tasks of the journal to answers in it: claimed, run, completed.
 
-All of it is confined to the loop of the journal's state, which is not the loop on which the graphs
-run: one that blocks its loop must not cost the leases of all others.
+Everything is confined to the loop of the journal's state. The graphs run on another loop: a graph
+that blocks its loop must not cost the other runs their leases.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from rxlanggraph.state import Claim
 
 __all__ = ["WorkerPool"]
 
-# How many may ask the journal for work at a time: more than one, since a server may be far away.
-_ASKING = 4
+# Claims in progress at a time: more than one, since a server may be far away.
+_MAX_CLAIMING = 4
 
 
 class WorkerPool:
-    """Workers on one journal, as many as may run at a time.
+    """The workers of this process, one for each run that ``max_concurrency`` allows.
 
     Args:
-        journal: Where the tasks are.
-        bridge: Where the graph runs.
-        graph: What answers each message.
-        options: How to run.
-        lease: Seconds after which a worker that is silent has lost its message.
-        on_answer: Told, on the loop, of the line of each message that was answered here, and
-            whether well.
+        journal: The journal with the tasks.
+        bridge: The bridge that runs the graph.
+        graph: The graph that answers each message.
+        options: The options of the runs.
+        lease: Seconds without a sign of life after which a worker loses its message.
+        on_answer: Called on the loop for each message answered here, with the number of its line,
+            and whether it is ok.
     """
 
     def __init__(
@@ -68,20 +68,20 @@ class WorkerPool:
             errors="emit",
         )
         self._lease = lease
-        self._retrying = journal.retry.acall
+        self._retry = journal.retry.acall
         self._on_answer = on_answer
         self._name = f"{socket.gethostname()}:{os.getpid()}"
-        # With a rate one after another, or the rate would be that of each.
-        self._turns = asyncio.Semaphore(1 if options.rate else _ASKING)
-        self._asking: set[asyncio.Task[Claim | None]] = set()
+        # With a rate one at a time: a `RateLimiter` is confined to one caller.
+        self._claim_slots = asyncio.Semaphore(1 if options.rate else _MAX_CLAIMING)
+        self._claims_in_progress: set[asyncio.Task[Claim | None]] = set()
         self._stopped = asyncio.Event()
         self._cancelling = False
 
     async def work(self) -> None:
-        """Work until `stop`, and until what was claimed before has been answered.
+        """Work until `stop`, and until the messages claimed before are answered.
 
         Raises:
-            StateUnavailableError: The journal does not answer, for longer than it is asked again.
+            StateUnavailableError: The journal did not answer, and the time for retries is over.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -93,76 +93,78 @@ class WorkerPool:
     def stop(self) -> None:
         """Claim nothing more. On the loop; idempotent."""
         self._stopped.set()
-        for task in self._asking:
+        for task in self._claims_in_progress:
             task.cancel()
 
-    def cancelling(self) -> None:
-        """Note that runs are about to be cancelled: they stay unanswered. On the loop."""
+    def begin_cancelling(self) -> None:
+        """Stop, and release the messages of runs that are cancelled from now on. On the loop."""
         self._cancelling = True
         self.stop()
 
     # -- one worker --------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        while (claim := await self._next()) is not None:
+        while (claim := await self._next_claim()) is not None:
             await self._answer(claim)
 
-    async def _next(self) -> Claim | None:
-        async with self._turns:
+    async def _next_claim(self) -> Claim | None:
+        """Claim the next message; None once the pool is stopped."""
+        async with self._claim_slots:
             if self._stopped.is_set():
                 return None
-            asking = asyncio.ensure_future(self._ask())
-            self._asking.add(asking)
+            claiming = asyncio.ensure_future(self._claim())
+            self._claims_in_progress.add(claiming)
             try:
-                return await asking
+                return await claiming
             except asyncio.CancelledError:
                 if not self._stopped.is_set():
                     raise
                 return None
             finally:
-                self._asking.discard(asking)
+                self._claims_in_progress.discard(claiming)
 
-    async def _ask(self) -> Claim | None:
+    async def _claim(self) -> Claim | None:
         if self._options.rate is not None:
             await asyncio.sleep(self._options.rate.reserve())
-        return await self._retrying(
+        return await self._retry(
             self._state.claim_task, QUEUE, worker=self._name, lease=self._lease, wait=math.inf
         )
 
     async def _answer(self, claim: Claim) -> None:
+        """Run the graph on a message, and store the answer."""
         line = line_from(claim.item)
         try:
             result = await self._result(claim, line)
             if result is None or (result.status == "cancelled" and self._cancelling):
-                await self._retrying(claim.release)
+                await self._retry(claim.release)
                 return
             record = result_record(line.line, result)
             try:
-                is_ok = await self._keep(claim, record)
-            except InvalidArgumentError as refusal:  # it is longer than the server takes
+                is_ok = await self._store(claim, record)
+            except InvalidArgumentError as refusal:  # longer than the server accepts
                 reason = {"type": "UnstorableResult", "message": str(refusal)}
-                is_ok = await self._keep(claim, without_content(record, reason))
+                is_ok = await self._store(claim, without_content(record, reason))
         except LeaseLostError:
             return  # another worker has it, or has answered it
         self._on_answer(line.line, is_ok)
 
-    async def _keep(self, claim: Claim, record: Record) -> bool:
-        """Keep the answer to a line; return whether it is a good one.
+    async def _store(self, claim: Claim, record: Record) -> bool:
+        """Store the answer to a line; return whether it is ok.
 
         Raises:
-            InvalidArgumentError: The journal's server will never take it.
+            InvalidArgumentError: The journal's server will never accept it.
         """
         encoded, record = to_line(record)
         text = encoded.decode().rstrip("\n")
         if record["status"] == "ok":
-            await self._retrying(claim.complete, text)
+            await self._retry(claim.complete, text)
             return True
-        # An answer, if no good one: the same line again would most likely fail again.
-        await self._retrying(claim.fail, text, final=True)
+        # Final: a failure is an answer, and is not run again without --resume-failed.
+        await self._retry(claim.fail, text, final=True)
         return False
 
     async def _result(self, claim: Claim, line: JournalLine) -> StreamMessage | None:
-        """Run the graph; None if that was cancelled from outside: there is no answer yet."""
+        """Return the result of the graph; None if the run was cancelled before it had one."""
         message = StreamMessage(
             json.loads(line.content),
             thread_id=line.thread,
@@ -175,5 +177,5 @@ class WorkerPool:
         except asyncio.CancelledError:
             worker = asyncio.current_task()
             if worker is None or worker.cancelling():
-                raise  # it is the worker that is to end
+                raise  # the worker itself is cancelled
             return None

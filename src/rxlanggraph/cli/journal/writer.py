@@ -1,19 +1,18 @@
-"""From answers in the journal to records in the output, each once.
+"""JournalWriter: from answers in the journal to records in the outputs, each once.
 
-The file tells what was written, the journal what was answered. So a writer that starts, after a
-kill or for the first time, reads the file and keeps its beginning, as far as every line of it is
-complete, is a record of this run, agrees with the journal, is at its right place and occurs for the
-first time. The rest is cut off; it comes again from the journal. This repairs a half-written line,
-replaces the record of a failed line by its better one, and overwrites a file of an earlier run.
+The journal defines what is answered, the files show what is written. A writer begins by repairing
+its files: it keeps the longest prefix of complete records of this run, each consistent with the
+journal, in its place and not a duplicate. It cuts off the rest, and writes it again from the
+journal.
 
-Any process may requeue what has failed, at any time, and be killed at the next moment, so only the
-journal's answers can tell that a record is no longer right. The failures are compared with them
-once more after this process has stopped working: it has seen the run ended by then, so a run that
-it reports as ok has no stale failure in its output.
+Failures can become stale: any process may requeue them, and be killed before it writes their new
+answers. The writer therefore compares its failures with the journal once more after the workers of
+this process have ended. By then the process has seen the end of the run, so a run that it reports
+as ok has no stale failure in its output.
 
-An answer is looked for once. Which lines this process has answered, its workers say. Which ones
-other processes have answered has to be searched for, but only while the journal counts more answers
-than are known here.
+Each answer is read once. The workers of this process report the lines that they have answered.
+Answers of other processes are searched for, but only while the journal counts more answers than the
+writer knows of.
 """
 
 from __future__ import annotations
@@ -39,29 +38,32 @@ from rxlanggraph.state import DeadLetter
 
 __all__ = ["JournalWriter", "LineResult", "ResultReader"]
 
-# How many lines are looked for at a time, and how many may wait for their answer (as lines, and as
-# characters of those that --errors will quote). Guesses.
+# Lines looked up in the journal at a time. A guess.
 _CHUNK = 200
-# How many are looked for first where it is not known which lines are answered.
-_FEWEST = 16
+# Lines looked up first in a search for answers of other processes.
+_FIRST_CHUNK = 16
+# Lines that may wait for their answers, and the characters of those that --errors will quote.
+# Guesses.
 _WINDOW = 2000
 _WINDOW_CHARACTERS = 16_000_000
-# Seconds between two looks: while answers come, and at most when none do.
+# Seconds between two reads of the journal: while answers arrive, and at most while none do.
 _PAUSE = 0.05
-_LONGEST_PAUSE = 0.25
+_MAX_PAUSE = 0.25
+# Lines that an error names.
+_LINES_NAMED = 20
 
 
 class LineResult(NamedTuple):
-    """The record of a line, without the end of the line."""
+    """The record of a line, as JSON text without a newline."""
 
     ok: bool
     text: str
 
 
 class ResultReader:
-    """Reads the answers to lines from a journal; while its server is away, it is asked again.
+    """Reads answers from a journal, and retries while its server does not answer.
 
-    For any thread but that of the journal's loop; its methods block.
+    Any thread but that of the journal's loop; its methods block.
 
     Args:
         journal: Where the answers are.
@@ -70,40 +72,40 @@ class ResultReader:
     def __init__(self, journal: OpenJournal) -> None:
         self._state = journal.state.sync
         self._run = journal.run
-        self._retrying = journal.retry.call
+        self._retry = journal.retry.call
 
     def any_pending(self) -> bool:
         """Whether a message waits for its answer at this moment."""
-        stats = self._retrying(self._state.stats, QUEUE)
+        stats = self._retry(self._state.stats, QUEUE)
         return stats.waiting + stats.delayed + stats.claimed > 0
 
     def read(self, numbers: Sequence[int], *, any_failed: bool) -> dict[int, LineResult]:
-        """Look for the answers to these lines.
+        """Return the answers to these lines; lines without an answer are left out.
 
         Args:
             numbers: The numbers of the lines.
-            any_failed: Whether to look for failures too, which costs a second look.
+            any_failed: Whether to look for failures too, which costs a second request.
         """
         if not numbers:
             return {}
         keys = [str(number) for number in numbers]
-        good = self._retrying(self._state.results, QUEUE, keys=keys)
+        good = self._retry(self._state.results, QUEUE, keys=keys)
         results = {int(key): LineResult(True, text) for key, text in good.items()}
         rest = [key for key in keys if key not in good]
         if rest and any_failed:
-            dead = self._retrying(self._state.dead_letters, QUEUE, keys=rest)
+            dead = self._retry(self._state.dead_letters, QUEUE, keys=rest)
             results |= {line_from(letter.item).line: self._failure(letter) for letter in dead}
         return results
 
     def _failure(self, letter: DeadLetter) -> LineResult:
         if isinstance(letter.error, str):
-            return LineResult(False, letter.error)  # the record, as a worker left it
+            return LineResult(False, letter.error)  # the record, as a worker stored it
         encoded, _ = to_line(dead_record(self._run, letter))
         return LineResult(False, encoded.decode().rstrip("\n"))
 
 
 class _LineBitmap:
-    """Numbers of lines: a byte for each up to the highest, as there may be millions."""
+    """A set of line numbers, with a byte for each number instead of an object."""
 
     def __init__(self) -> None:
         self._flags = bytearray()
@@ -111,7 +113,7 @@ class _LineBitmap:
         self.highest = 0
 
     def add(self, number: int) -> None:
-        """Put a number in; numbers count from 1."""
+        """Add a number, counted from 1."""
         if number >= len(self._flags):
             self._flags.extend(bytes(number + 1))
         self._count += not self._flags[number]
@@ -119,17 +121,17 @@ class _LineBitmap:
         self.highest = max(self.highest, number)
 
     def discard(self, number: int) -> None:
-        """Take a number out, if it is in; `highest` stays as it is."""
+        """Remove a number if it is in the set; `highest` stays as it is."""
         if number in self:
             self._flags[number] = 0
             self._count -= 1
 
     def __len__(self) -> int:
-        """How many numbers are in."""
+        """How many numbers are in the set."""
         return self._count
 
     def __contains__(self, number: int) -> bool:
-        """Whether the number is in."""
+        """Whether the number is in the set."""
         return 0 <= number < len(self._flags) and bool(self._flags[number])
 
 
@@ -142,8 +144,8 @@ class JournalWriter:
         output: Where results go.
         errors: Where records that are not ok go, with the raw line; None: to ``output``.
         ordered: Whether the order is that of the input.
-        progress: How far the run is.
-        on_end: Told, in that thread, that it has ended, and by which error.
+        progress: Returns the progress of the run, as last read.
+        on_end: Called in that thread when it ends, with the error that ended it, or None.
     """
 
     def __init__(
@@ -167,22 +169,27 @@ class JournalWriter:
         self._on_end = on_end
         self._ending = threading.Event()
         self._stopped = threading.Event()
-        self._complete = False  # set before `_ending`, read behind it
-        # Appended to by any thread, taken by this one; each is one step of a deque.
-        self._notes: deque[int] = deque()
-        # Confined to the thread: lines whose record is in the outputs; those that failed, with the
-        # hash of what the journal said of them; those that wait for their record, with their text
-        # where it may be quoted; those of them whose record is yet to be read; records.
+        self._complete = False  # written before `_ending` is set, read after it
+        # Lines answered here. Appended to by any thread, emptied by the writer thread; each is a
+        # single step of a deque.
+        self._reported: deque[int] = deque()
+        # The rest is confined to the writer thread.
+        # Lines whose record is in the outputs.
         self._written = _LineBitmap()
+        # Those of them that failed, with the hash of the journal's record.
         self._failed: dict[int, int] = {}
+        # Lines that wait for their record to be written, with their text if it may be quoted.
         self._window: dict[int, str] = {}
+        # Those of them whose record is not read yet; an ordered set.
         self._unread: dict[int, None] = {}
+        # Those of them whose record is read, with the output that it is for.
         self._ready: dict[int, tuple[Output, bytes]] = {}
-        # Lines that are answered, as far as is known here; those of them to look for now; the
-        # reading of the progress at the last look, and the one whose answers are all looked for.
+        # Lines known to be answered.
         self._answered = _LineBitmap()
+        # Those of them to look up next.
         self._due: deque[int] = deque()
-        self._seen = RunProgress()
+        # The progress at the last search, and the one for which a search found nothing.
+        self._last_progress = RunProgress()
         self._searched: RunProgress | None = None
 
     def start(self) -> None:
@@ -190,19 +197,20 @@ class JournalWriter:
         threading.Thread(target=self._main, name="rxlanggraph-writer", daemon=True).start()
 
     def note_answered(self, line: int) -> None:
-        """Note that a line was answered here: its answer is looked for once. Any thread.
+        """Report that this process has answered a line: the writer reads the answer next.
 
-        Never blocks. What other processes answer is searched for.
+        Any thread; never blocks.
         """
-        self._notes.append(line)
+        self._reported.append(line)
 
     def end(self, *, complete: bool) -> None:
         """Write what is answered by now, and end. Any thread; never blocks; idempotent.
 
-        To be called when this process works no longer, however that came: it is waited for.
+        Must be called once the workers of this process have ended, for whatever reason: the writer
+        waits for it.
 
         Args:
-            complete: Whether every line had its answer then.
+            complete: Whether every line of the input was answered by then.
         """
         self._complete = complete
         self._ending.set()
@@ -232,7 +240,7 @@ class JournalWriter:
 
     def _write(self) -> None:
         while not all(output.try_lock() for output in self._outputs()):
-            if self._stopped.wait(_LONGEST_PAUSE) or (self._ending.is_set() and not self._complete):
+            if self._stopped.wait(_MAX_PAUSE) or (self._ending.is_set() and not self._complete):
                 return
         self._repair()
         while self._copy():
@@ -242,7 +250,7 @@ class JournalWriter:
             self._repair()
 
     def _any_stale(self) -> bool:
-        """Whether a line that failed has another answer by now; none yet is no other."""
+        """Whether a failed line has a different answer by now; one without any is not stale."""
         numbers = iter(list(self._failed))
         while chunk := list(islice(numbers, _CHUNK)):
             for number, result in self._results.read(chunk, any_failed=True).items():
@@ -250,34 +258,35 @@ class JournalWriter:
                     return True
         return False
 
-    # -- what is there already ---------------------------------------------------------------
+    # -- repairing the outputs ---------------------------------------------------------------
 
     def _repair(self) -> None:
+        """Cut each output after its longest valid prefix; note the records in it."""
         self._written, self._failed = _LineBitmap(), {}
         for output in self._outputs():
-            output.cut(self._keep(output, None))
+            output.cut(self._valid_prefix(output, None))
         gap = self._first_gap() if self._ordered else None
         if gap is not None and self._written.highest > gap:
             self._written, self._failed = _LineBitmap(), {}
             for output in self._outputs():
-                output.cut(self._keep(output, gap))
+                output.cut(self._valid_prefix(output, gap))
 
-    def _keep(self, output: Output, before: int | None) -> int:
-        """Return how many bytes to keep, and note which lines these are.
+    def _valid_prefix(self, output: Output, before: int | None) -> int:
+        """Return the length of the valid prefix in bytes, and note the lines in it.
 
         Args:
-            output: The output to look at.
-            before: Keep only lines before this one.
+            output: The output to read.
+            before: The prefix ends before this line; None for no such limit.
         """
         end, last = 0, 0
         found = output.existing_records()
         while chunk := list(islice(found, _CHUNK)):
             results = self._results.read(_failed_lines(chunk), any_failed=True)
-            for record, behind in chunk:
+            for record, record_end in chunk:
                 number = record.get("line")
                 if not isinstance(number, int) or not 0 < number <= self._input.size + 1:
                     return end
-                if not self._is_right(output, record, results):
+                if not self._is_valid(output, record, results):
                     return end
                 if (self._ordered and number <= last) or (before is not None and number >= before):
                     return end
@@ -286,10 +295,10 @@ class JournalWriter:
                     self._answered.add(number)
                 if number in results:
                     self._failed[number] = hash(results[number].text)
-                end, last = behind, number
+                end, last = record_end, number
         return end
 
-    def _is_right(
+    def _is_valid(
         self, output: Output, record: dict[str, Any], results: dict[int, LineResult]
     ) -> bool:
         number, status = record["line"], record.get("status")
@@ -298,10 +307,10 @@ class JournalWriter:
         if output is not self._output_for(status == "ok"):
             return False
         if status in ("ok", "invalid"):
-            return True  # is so forever
+            return True  # final: a requeue changes failures only
         result = results.get(number)
-        said = {key: value for key, value in record.items() if key != "raw"}
-        return result is not None and not result.ok and json.loads(result.text) == said
+        written = {key: value for key, value in record.items() if key != "raw"}
+        return result is not None and not result.ok and json.loads(result.text) == written
 
     def _output_for(self, ok: bool) -> Output:
         return self._output if ok or self._errors is None else self._errors
@@ -312,16 +321,16 @@ class JournalWriter:
             numbers = (line.number for line in source.lines)
             return next((number for number in numbers if number not in self._written), None)
 
-    # -- what is not -------------------------------------------------------------------------
+    # -- writing the missing records ---------------------------------------------------------
 
     def _copy(self) -> bool:
-        """Write the records that lack; return whether none lacks any more."""
+        """Write the missing records; return whether none is missing any more."""
         self._window, self._unread, self._ready = {}, {}, {}
         self._due.clear()
         source = self._input.open()
         with source.stream:
             missing = (line for line in source.lines if line.number not in self._written)
-            pause, in_vain = _PAUSE, 0
+            pause, misses = _PAUSE, 0
             while not self._stopped.is_set():
                 self._fill(missing)
                 if not self._window:
@@ -331,27 +340,27 @@ class JournalWriter:
                 searched = 0 if self._due else self._search()
                 self._write_ready()
                 if due or searched:
-                    pause, in_vain = _PAUSE, 0
+                    pause, misses = _PAUSE, 0
                 elif self._window and self._ending.is_set():
                     if not self._complete or self._results.any_pending():
-                        return False  # they come when the run is resumed
-                    in_vain += 1
-                    self._check_lost(in_vain)
+                        return False  # unanswered lines are answered when the run is resumed
+                    misses += 1
+                    self._check_lost(misses)
                 if self._window and not (self._due or searched):
                     self._ending.wait(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    pause = min(2 * pause, _MAX_PAUSE)
         return False
 
-    def _check_lost(self, in_vain: int) -> None:
-        """Raise if what is looked for will never be answered.
+    def _check_lost(self, misses: int) -> None:
+        """Raise if a finished run lacks answers: the journal has lost them.
 
-        Twice in vain, since the first look may have begun before all was answered.
+        The first miss does not count: that search may have begun before the last answer.
         """
-        if in_vain > 1:
-            lines = line_ranges(sorted(self._unread)[:20])
+        if misses > 1:
+            lines = line_ranges(sorted(self._unread)[:_LINES_NAMED])
             raise JournalError(
-                f"the journal has no answer for line {lines}, although it is finished: it has lost "
-                "what it kept; begin a new one"
+                f"the journal has no answer for line {lines}, although its run is finished: it has "
+                "lost data; begin a new journal"
             )
 
     def _fill(self, missing: Iterator[InputLine]) -> None:
@@ -372,7 +381,7 @@ class JournalWriter:
                 self._put(line.number, False, to_line(record)[0])
 
     def _put(self, number: int, ok: bool, encoded: bytes) -> None:
-        """Have a record ready, made complete with the raw line where that is asked for."""
+        """Queue a record for its output; in the file of failures, with its raw line."""
         if not ok and self._errors is not None:
             raw = {"raw": encodable(self._window[number])}
             encoded, _ = to_line(json.loads(encoded) | raw)
@@ -387,9 +396,9 @@ class JournalWriter:
             del self._window[number]
 
     def _read_due(self) -> int:
-        """Look for the next answers that are known to be there; return how many were found."""
-        while self._notes:
-            number = self._notes.popleft()
+        """Read the next answers that are known to exist; return how many were found."""
+        while self._reported:
+            number = self._reported.popleft()
             self._answered.add(number)
             if number in self._unread:
                 self._due.append(number)
@@ -398,40 +407,40 @@ class JournalWriter:
         found = self._read(chunk, any_failed=True)
         for number in chunk:
             if number in self._unread:
-                self._answered.discard(number)  # it had failed, and was put back
+                self._answered.discard(number)  # it had failed, and was requeued
         return found
 
     def _search(self) -> int:
-        """Look for what other processes have answered; return how many answers were found.
+        """Search for answers of other processes; return how many were found.
 
-        Lines are claimed in the order of the input, and so they are looked for, from the first one
-        on, until the answers are those that the journal counts. At the end of the run all are.
+        Lines are claimed in the order of the input. The search follows that order, until the writer
+        knows of as many answers as the journal counts; at the end of the run, to the last line.
         """
-        # The reading of the last look: what was answered here before it has been noted by now.
-        progress, self._seen = self._seen, self._progress()
+        # As of the last search: the answers of this process that it counts are reported by now.
+        progress, self._last_progress = self._last_progress, self._progress()
         ending = self._ending.is_set()
         if not ending and (progress is self._searched or not self._lacks(progress)):
             return 0
-        found, size, numbers = 0, min(_FEWEST, _CHUNK), iter(list(self._unread))
+        found, size, numbers = 0, min(_FIRST_CHUNK, _CHUNK), iter(list(self._unread))
         while chunk := list(islice(numbers, size)):
-            results = self._read(chunk, any_failed=ending or self._seen.stats.dead > 0)
+            results = self._read(chunk, any_failed=ending or self._last_progress.stats.dead > 0)
             found += results
             self._write_ready()
             if self._stopped.is_set() or not (ending or self._lacks(progress)):
                 break
             if self._ordered and results < max(size // 2, 1):
-                break  # nothing else helps before these
-            size = min(_CHUNK, max(2 * results, _FEWEST) if self._ordered else 2 * size)
+                break  # later records cannot be written before the missing ones
+            size = min(_CHUNK, max(2 * results, _FIRST_CHUNK) if self._ordered else 2 * size)
         if not found:
             self._searched = progress
         return found
 
     def _lacks(self, progress: RunProgress) -> bool:
-        """Whether the journal counts more answers than are known here."""
+        """Whether the journal counts more answers than the writer knows of."""
         return progress.answered > len(self._answered)
 
     def _read(self, chunk: list[int], *, any_failed: bool) -> int:
-        """Look for these answers, and have their records ready; return how many were found."""
+        """Read these answers, and queue their records; return how many were found."""
         results = self._results.read(chunk, any_failed=any_failed)
         for number, result in results.items():
             del self._unread[number]
@@ -443,7 +452,7 @@ class JournalWriter:
 
 
 def _failed_lines(chunk: Iterable[ExistingRecord]) -> list[int]:
-    """Return the numbers of records that hold only as long as the journal says the same."""
+    """Return the numbers of the records that a requeue can make stale."""
     numbers = (
         record.get("line") for record, _ in chunk if record.get("status") not in ("ok", "invalid")
     )
