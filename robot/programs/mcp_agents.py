@@ -119,7 +119,8 @@ class Obedient(BaseAgent):
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     agents = [Obedient(name, timeout=EVER) for name in ("ann", "bob")]
-    agents.append(Obedient("hasty", timeout=0.2))
+    # Seconds that suffice for an answer even on a busy machine.
+    agents.append(Obedient("hasty", timeout=2.0))
     transport, *rest = sys.argv[1:]
     grace, signals._LAST_SECONDS = [*map(float, rest[:2]), 60, signals._LAST_SECONDS][:2]
     options = json.loads(rest[2]) if rest[2:] else {}
