@@ -13,7 +13,7 @@ The First Ctrl-C Drains, And --resume Does The Rest
     Start The Run    -j    4
     Wait Until It Says    started on    times=20
     Send Signal    SIGINT
-    Wait Until It Says    draining: \\d+ still on the way; Ctrl-C again cancels them
+    Wait Until It Says    draining: \\d+ still in progress; Ctrl-C again cancels them
     It Ends With Status    130
     It Said    interrupted by Ctrl-C    continue with --resume
     It Complained Of Nothing

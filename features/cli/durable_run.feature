@@ -521,9 +521,9 @@ Feature: A run with a journal survives being killed: every line is answered exac
 
     Examples:
       | arguments                                                                | status | object                                     | remedy               |
-      | run graphs.py:double -i good.jsonl --resume                              | 2      | --resume needs a --journal                 | say where            |
-      | run graphs.py:double -i good.jsonl --resume-failed                       | 2      | --resume-failed needs                      | say where            |
-      | run graphs.py:double -i good.jsonl --no-output                           | 2      | --no-output needs                          | say where            |
+      | run graphs.py:double -i good.jsonl --resume                              | 2      | --resume needs a --journal                 | name its file        |
+      | run graphs.py:double -i good.jsonl --resume-failed                       | 2      | --resume-failed needs                      | name its file        |
+      | run graphs.py:double -i good.jsonl --no-output                           | 2      | --no-output needs                          | name its file        |
       | run graphs.py:double -i good.jsonl --no-output --errors e --journal j    | 2      | --errors                                   | leave it out         |
       | run graphs.py:double -i good.jsonl --journal good.jsonl                  | 2      | --journal and --input are both             | name another file    |
       | run graphs.py:double -i good.jsonl -o j --journal j                      | 2      | --journal and --output are both            | name another file    |

@@ -72,7 +72,7 @@ Feature: A journal is where its name says, and a file that is not a journal is l
     Given "link" leads to "j"
     When I run "rxlanggraph run graphs.py:double -i nowhere.jsonl <arguments>"
     Then the exit status is 2
-    And standard error says "--<option> <file> is a file that the --journal keeps beside it; name another file"
+    And standard error says "--<option> <file> is one of the files of the --journal; name another file"
     And the folder is as it was
 
     Examples:

@@ -440,8 +440,8 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | graphs.py:State -i in.jsonl                        | 'graphs.py:State' is a class                     | name a graph                  |
       | graphs.py:builder -i in.jsonl                      | is not compiled                                  | .compile()                    |
       | graphs.py:compiled -i in.jsonl                     | graphs.py:compiled has a checkpointer            | --thread-key                  |
-      | graphs.py:on_thread -i in.jsonl --thread-key n     | graphs.py:on_thread is bound to the thread 'all' | does not go with --thread-key |
-      | graphs.py:on_thread -i in.jsonl --journal j.sqlite | graphs.py:on_thread is bound to the thread 'all' | does not go with --journal    |
+      | graphs.py:on_thread -i in.jsonl --thread-key n     | graphs.py:on_thread is bound to the thread 'all' | --thread-key does not allow   |
+      | graphs.py:on_thread -i in.jsonl --journal j.sqlite | graphs.py:on_thread is bound to the thread 'all' | --journal does not allow      |
       | graphs.py:on_number -i in.jsonl                    | 'graphs.py:on_number' cannot run                 | convert it with str()         |
       | failing.py:graph -i in.jsonl                       | LookupError: no such model                       | failing.py, line 1            |
       | failing:graph -i in.jsonl                          | LookupError: no such model                       | failing.py, line 1            |
@@ -457,12 +457,12 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | graphs.py:double -i out.jsonl                   | would overwrite the input     | name another file    |
       | graphs.py:double -i in.jsonl --errors in.jsonl  | would overwrite the input     | name another file    |
       | graphs.py:double -i in.jsonl --errors out.jsonl | are both out.jsonl            | leave out --errors   |
-      | graphs.py:double -i in.jsonl --halt 0           | '0' is not a bound            | such as 3            |
-      | graphs.py:double -i in.jsonl --halt 101%        | '101%' is not a bound         | such as 3            |
+      | graphs.py:double -i in.jsonl --halt 0           | '0' is not a limit            | such as 3            |
+      | graphs.py:double -i in.jsonl --halt 101%        | '101%' is not a limit         | such as 3            |
       | graphs.py:double -i in.jsonl --rate 5           | '5' is not a rate             | 5/s                  |
       | graphs.py:double -i in.jsonl --rate 0/s         | '0/s' is not a rate           | 5/s                  |
       | graphs.py:double -i in.jsonl -j 0               | --max-concurrency             | x>=1                 |
-      | graphs.py:double -i in.jsonl -j 10001           | '-j': 10,001 runs at a time   | give 10,000 at most  |
+      | graphs.py:double -i in.jsonl -j 10001           | '-j': 10,001 runs at a time   | give at most 10,000  |
 
   Scenario: A CSV whose header names a column twice cannot be read
     Given the file "in.csv"
@@ -472,7 +472,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       """
     When I run "rxlanggraph run graphs.py:double --input in.csv"
     Then the exit status is 2
-    And standard error says "column 'a' is there twice; rename one"
+    And standard error says "two columns are named 'a'; rename one"
 
   Scenario: A read error keeps the results so far, and is reported
     Given standard input fails after the line

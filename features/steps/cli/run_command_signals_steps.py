@@ -192,4 +192,4 @@ def step_a_run_that_takes_in_lines_gets_a_signal(context: Context, name: str) ->
 @then("the lines that it says to be on the way are all that it has taken in")
 def step_the_lines_that_it_says_are_all(context: Context) -> None:
     (text,) = context.printed
-    assert text.startswith(f"draining: {context.taken} still on the way"), text
+    assert text.startswith(f"draining: {context.taken} still in progress"), text

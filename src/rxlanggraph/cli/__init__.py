@@ -2,13 +2,13 @@
 
 A map; each imports only from those above it.
 
-    errors      what can stop a command, and its exit status
+    errors      errors that stop a command, and exit statuses
     stderr      messages on standard error
-    loading     the graph that MODULE_OR_FILE:GRAPH names
+    loading     imports the graph that MODULE_OR_FILE:GRAPH names
     formats     lines and records, JSON Lines and CSV
     pipeline    a run without a journal, from its reader to its summary
     journal     a run that survives being killed
-    run         rxlanggraph run: options in, summary and exit status out
+    run         rxlanggraph run: its options, summary and exit status
     status      rxlanggraph status: the progress of a journal's run
     demo        rxlanggraph demo: plain asyncio beside the bridge
 """
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_stderr("interrupted")
         return ExitStatus.INTERRUPTED
     except click.ClickException as error:
-        with contextlib.suppress(OSError, ValueError):  # the status says it too
+        with contextlib.suppress(OSError, ValueError):  # standard error is closed or full
             error.show()
         return error.exit_code
     except CommandError as error:

@@ -1,4 +1,4 @@
-"""What can stop a command, and the exit status that says so.
+"""Errors that stop a command, with their exit statuses.
 
 Continues the tree of `rxlanggraph.errors`:
 
@@ -8,7 +8,7 @@ Continues the tree of `rxlanggraph.errors`:
         ├── InputError             the input cannot be read, or is not CSV at all
         ├── OutputError            a record could not be written
         ├── JournalError           the journal does not answer
-        └── JournalMismatchError   the journal is that of another run, or of none
+        └── JournalMismatchError   the journal belongs to another run, or to none
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class OutputError(CommandError):
 
 
 class JournalError(CommandError):
-    """The journal does not answer, or no longer, or refuses what is to be kept."""
+    """The journal does not answer, refuses a request, or has lost data."""
 
     status = ExitStatus.JOURNAL_FAILED
 
 
 class JournalMismatchError(CommandError):
-    """The journal belongs to another graph or input, to a run that was begun, or to none."""
+    """The journal belongs to another run, was written by another version, or is not a journal."""

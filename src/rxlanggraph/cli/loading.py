@@ -1,4 +1,4 @@
-"""From ``MODULE_OR_FILE:GRAPH`` to the graph."""
+"""Imports the graph that ``MODULE_OR_FILE:GRAPH`` names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def load_graph(target: str) -> Any:
 
 
 def has_checkpointer(graph: Any) -> bool:
-    """Whether every run of ``graph`` needs a thread to keep its state under."""
+    """Whether ``graph`` saves the state of each run, under a thread that the run must have."""
     return bool(getattr(graph, "checkpointer", None))
 
 
@@ -58,7 +58,7 @@ def bound_thread(graph: Any, target: str) -> str | None:
     """The one thread that ``with_config`` has bound the graph to, if any.
 
     Raises:
-        TargetError: It is not a string, or there are two.
+        TargetError: The thread is not a string, or there are two.
     """
     try:
         named = one_thread(threads_of(graph, None))
@@ -68,9 +68,10 @@ def bound_thread(graph: Any, target: str) -> str | None:
 
 
 def keeps_in_memory(graph: Any) -> bool:
-    """Whether the threads' state dies with the process: LangGraph's saver for tests and examples.
+    """Whether the graph's checkpointer is LangGraph's in-memory one, which ends with the process.
 
-    By its name, as importing it takes half a second where the graph is but a function.
+    The class is recognized by the name of its module, because importing it is slow, and a graph
+    that is a plain function does not need it.
     """
     return type(getattr(graph, "checkpointer", None)).__module__ == "langgraph.checkpoint.memory"
 
@@ -104,7 +105,8 @@ def _import_module(source: str) -> ModuleType:
         if source == missing or source.startswith(f"{missing}."):
             hint = f"; did you mean {source}.py?" if os.path.isfile(f"{source}.py") else ""
             raise TargetError(
-                f"no module {missing!r} in {Path.cwd()} nor installed{hint or ': check its name'}"
+                f"no module {missing!r}, neither in {Path.cwd()} nor installed"
+                f"{hint or '; check its name'}"
             ) from error
         raise TargetError(_import_failure(source, error)) from error
     except (Exception, SystemExit) as error:
@@ -128,7 +130,7 @@ def _import_failure(source: str, error: BaseException) -> str:
         where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else source
     return (
         f"importing {source!r} failed: {type(error).__name__}: {error} ({where}); "
-        "try it with python alone"
+        "check that python alone can import it"
     )
 
 
@@ -143,7 +145,7 @@ def _attribute(module: ModuleType, name: str, source: str) -> Any:
 
 
 def _near(owner: Any, missing: str) -> str:
-    """Return a hint: names like ``missing``, or else all the graphs that are there."""
+    """Return a hint: names similar to ``missing``, or else the graphs in ``owner``."""
     public = [name for name in dir(owner) if not name.startswith("_")]
     near = difflib.get_close_matches(missing, public, cutoff=0.6)
     near = near or [name for name in public if hasattr(getattr(owner, name, None), "ainvoke")]

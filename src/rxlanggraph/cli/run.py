@@ -1,4 +1,4 @@
-"""``rxlanggraph run``: any graph over a file of messages."""
+"""``rxlanggraph run``: runs a graph over a file of messages."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from rxlanggraph.errors import InvalidArgumentError
 
 __all__ = ["run"]
 
+# Options that are refused without --journal, and all options that have an effect only with it.
 _NEED_JOURNAL = ("resume", "resume_failed", "no_output")
-_SHARING = (*_NEED_JOURNAL, "lease", "max_attempts")
-# What every database takes for an integer.
-_MOST = 2**31 - 1
-# Runs at a time: with a journal each has a task, of some kilobytes, from the beginning. A guess.
-_MOST_RUNS = 10_000
-# Seconds: some 30 years; not much more is an overflow to the system's clocks.
-_LONGEST = 1e9
-_TO_RESUME = (
+_JOURNAL_OPTIONS = (*_NEED_JOURNAL, "lease", "max_attempts")
+# The largest integer that every database accepts.
+_MAX_INTEGER = 2**31 - 1
+# Runs at a time: with a journal, each has a task from the beginning. A guess.
+_MAX_RUNS = 10_000
+# Seconds: much more would overflow the system's clocks.
+_MAX_SECONDS = 1e9
+_RESUMABLE = (
     ExitStatus.HALTED,
     ExitStatus.OUTPUT_FAILED,
     ExitStatus.INTERRUPTED,
@@ -44,7 +45,7 @@ Exit status:
   2    wrong usage, no such graph, or an input that cannot be read
   3    halted by --halt
   4    a record could not be written: disk full, closed pipe
-  5    the journal does not answer, or refuses to store one
+  5    the journal does not answer, or refuses a request
   130  ended by Ctrl-C: the first drains, the second cancels
   143  ended by SIGTERM, which drains
 """
@@ -53,7 +54,7 @@ Exit status:
 def _parsed(
     parse: Callable[[str], object],
 ) -> Callable[[click.Context, click.Parameter, str | None], object]:
-    """Return an option's callback out of a function that raises InvalidArgumentError."""
+    """Return an option's callback that parses its value; InvalidArgumentError is wrong usage."""
 
     def callback(_: click.Context, __: click.Parameter, value: str | None) -> object:
         try:
@@ -65,17 +66,17 @@ def _parsed(
 
 
 def _bounded(_: click.Context, __: click.Parameter, runs: int) -> int:
-    """Refuse more runs than one process can handle, with a remedy, which a range does not give."""
-    if runs > _MOST_RUNS:
+    """Refuse more runs than one process can handle; unlike click's range, with a remedy."""
+    if runs > _MAX_RUNS:
         raise click.BadParameter(
-            f"{runs:,} runs at a time are too many; give {_MOST_RUNS:,} at most, and for more let "
-            "several processes share a --journal"
+            f"{runs:,} runs at a time are too many; give at most {_MAX_RUNS:,}, or let several "
+            "processes share a --journal"
         )
     return runs
 
 
 class _Seconds(click.FloatRange):
-    """A range to which nan does not belong, although it is neither below nor above it."""
+    """A range of seconds that excludes nan, which compares as neither below nor above a limit."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -102,8 +103,8 @@ class _Seconds(click.FloatRange):
 @click.option(
     "--errors",
     metavar="FILE",
-    help="Failed results and invalid lines, with the raw line and the reason. Without it they "
-    "are among the results.",
+    help="Failed results and invalid lines, with the raw line and the reason. By default they go "
+    "to the output.",
 )
 @click.option(
     "--format",
@@ -126,17 +127,17 @@ class _Seconds(click.FloatRange):
     metavar="N",
     default=32,
     show_default=True,
-    help=f"Runs at a time, {_MOST_RUNS:,} at most.",
+    help=f"Runs at a time, {_MAX_RUNS:,} at most.",
 )
 @click.option(
     "--timeout",
-    type=_Seconds(min=0, min_open=True, max=_LONGEST),
+    type=_Seconds(min=0, min_open=True, max=_MAX_SECONDS),
     metavar="SECONDS",
-    help="Time limit of each message. One that takes longer has failed (timed_out).",
+    help="Time limit for each message. A message that takes longer fails (timed_out).",
 )
 @click.option(
     "--retries",
-    type=click.IntRange(min=0, max=_MOST),
+    type=click.IntRange(min=0, max=_MAX_INTEGER),
     metavar="N",
     default=0,
     help="How often to retry a failed message.",
@@ -146,8 +147,8 @@ class _Seconds(click.FloatRange):
     "--halt",
     callback=_parsed(FailureLimit.parse),
     metavar="N|P%",
-    help="Stop after N failures, or when P per cent of the messages have failed, from the "
-    f"{MINIMUM_FOR_PERCENT}th on. Invalid lines count. Runs in flight still end.",
+    help="Stop after N failures, or when P percent of the messages have failed, from the "
+    f"{MINIMUM_FOR_PERCENT}th on. Invalid lines count. Runs in flight are still completed.",
 )
 @click.option(
     "--rate",
@@ -172,7 +173,7 @@ class _Seconds(click.FloatRange):
 @click.option(
     "--resume-failed",
     is_flag=True,
-    help="As --resume, and requeue the messages that have failed or are dead. Their records are "
+    help="Like --resume, and requeue the messages that have failed or are dead. Their records are "
     "replaced.",
 )
 @click.option(
@@ -186,11 +187,12 @@ class _Seconds(click.FloatRange):
     metavar="SECONDS",
     default=15.0,
     show_default=True,
-    help="With --journal: how long a process may be silent before others take over its messages.",
+    help="With --journal: other processes take over the messages of a process that has been silent "
+    "for this long.",
 )
 @click.option(
     "--max-attempts",
-    type=click.IntRange(min=1, max=_MOST),
+    type=click.IntRange(min=1, max=_MAX_INTEGER),
     metavar="N",
     default=10,
     show_default=True,
@@ -217,32 +219,34 @@ def run(
     is the content of one message. Every line that is not blank gets a record, in any order unless
     --ordered: line, id, thread_id, status, content, error, duration.
     """
-    sharing = {name: options.pop(name) for name in _SHARING}
-    paths = IOPaths(input_, form, None if sharing["no_output"] else output, errors, sys.stdout)
+    journal_options = {name: options.pop(name) for name in _JOURNAL_OPTIONS}
+    paths = IOPaths(
+        input_, form, None if journal_options["no_output"] else output, errors, sys.stdout
+    )
     _check_paths(input_, output, errors)
-    _check_sharing(paths, journal, sharing)
+    _check_journal_options(paths, journal, journal_options)
     with contextlib.ExitStack() as stack:
         if "-" in (output, errors):
-            # What a graph prints must not end up among the records.
+            # What a graph prints must not be mixed with the records.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         graph = _load(target, options["thread_key"], journal)
         job_options = JobOptions(**options)
         if journal is None:
             result = _run_once(graph, paths, job_options, quiet=quiet)
         else:
-            # Databases take their time to import: nothing that a run without a journal waits for.
+            # Imported here: databases are slow to import, and only a journal needs them.
             from rxlanggraph.cli.journal.run import durable_run  # noqa: PLC0415
 
             result = durable_run(
-                graph, target, paths, job_options, journal=journal, quiet=quiet, **sharing
+                graph, target, paths, job_options, journal=journal, quiet=quiet, **journal_options
             )
     _report(result, paths, journal, quiet=quiet)
     return result.status
 
 
 def _run_once(graph: Any, paths: IOPaths, options: JobOptions, *, quiet: bool) -> JobResult:
-    assert paths.output is not None, "it can be left out with a journal alone"
-    # The outputs come last: a mistake before must not empty a file that is there.
+    assert paths.output is not None, "only a run with a journal may have no output"
+    # The outputs are opened last: an error before must not empty an existing file.
     with contextlib.ExitStack() as opened:
         source = open_source(paths.input, paths.form, thread_key=options.thread_key)
         opened.callback(source.stream.close)
@@ -260,27 +264,29 @@ def _report(result: JobResult, paths: IOPaths, journal: str | None, *, quiet: bo
         print_stderr(result.reason)
     if result.without_record:
         print_stderr(f"without a record: line {result.without_record} of {paths.input_name}")
-    if journal is not None and result.status in _TO_RESUME:
-        print_stderr("what is answered is kept; continue with --resume")
+    if journal is not None and result.status in _RESUMABLE:
+        print_stderr("the journal has all answers so far; continue with --resume")
     if not quiet:
         print_stderr(summary(result, paths.output_name, paths.errors))
 
 
-def _check_sharing(paths: IOPaths, journal: str | None, sharing: dict[str, Any]) -> None:
+def _check_journal_options(
+    paths: IOPaths, journal: str | None, journal_options: dict[str, Any]
+) -> None:
     if journal is None:
         for name in _NEED_JOURNAL:
-            if sharing[name]:
+            if journal_options[name]:
                 raise click.UsageError(
-                    f"--{name.replace('_', '-')} needs a --journal: say where it is"
+                    f"--{name.replace('_', '-')} needs a --journal; name its file or URL"
                 )
         return
     if paths.output is None and paths.errors is not None:
-        raise click.UsageError("--errors is an output too: leave it out with --no-output")
+        raise click.UsageError("--errors is an output too; leave it out, or leave out --no-output")
     _check_apart(paths, journal)
 
 
 def _check_apart(paths: IOPaths, journal: str) -> None:
-    # As `durable_run`: not without a journal.
+    # Imported here, as in `run`: only a journal needs it.
     from rxlanggraph.cli.journal.location import parse_location  # noqa: PLC0415
 
     location = parse_location(journal)
@@ -295,7 +301,7 @@ def _check_apart(paths: IOPaths, journal: str) -> None:
             raise click.UsageError(f"--journal and --{option} are both {path}; name another file")
         if any(same_file(file, path) for file in location.companion_files):
             raise click.UsageError(
-                f"--{option} {path} is a file that the --journal keeps beside it; name another file"
+                f"--{option} {path} is one of the files of the --journal; name another file"
             )
 
 
@@ -315,15 +321,16 @@ def _load(target: str, thread_key: str | None, journal: str | None) -> Any:
     graph = load_graph(target)
     bound = bound_thread(graph, target)
     if bound is not None and (thread_key is not None or journal is not None):
-        # The processes that share a journal know each other's threads by their key alone.
+        # A journal knows the threads of its messages alone: two processes would run the bound one
+        # at the same time.
         option = "--journal" if thread_key is None else "--thread-key"
         raise click.UsageError(
-            f"{target} is bound to the thread {bound!r} by its config, which does not go with "
-            f"{option}: name a graph that is bound to none"
+            f"{target} is bound to the thread {bound!r} by its config, which {option} does not "
+            "allow; name a graph that is not bound to a thread"
         )
     if bound is None and thread_key is None and has_checkpointer(graph):
         raise click.UsageError(
-            f"{target} has a checkpointer, so each message needs a thread: say with --thread-key "
-            "which field names it"
+            f"{target} has a checkpointer, so each message needs a thread; name the field for it "
+            "with --thread-key"
         )
     return graph

@@ -22,7 +22,7 @@ def status(journal: str, *, as_json: bool) -> int:
     JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. Messages of
     a dead worker count as in flight until their leases expire.
     """
-    # Databases take their time to import: nothing that --help has to wait for.
+    # Imported here: databases are slow to import, and --help does not need them.
     from rxlanggraph.cli.journal.status_report import SHOWN, status_of, table_of  # noqa: PLC0415
 
     found = status_of(journal, shown=None if as_json else SHOWN)

@@ -1,7 +1,6 @@
 """Messages on standard error.
 
-A standard error that has gone, or is full, stops nothing: the records and the exit status say the
-same.
+A standard error that is closed or full stops nothing: records and exit status do not depend on it.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ def print_stderr(text: str) -> None:
 
 
 def discard_stderr_buffer() -> None:
-    """Discard what standard error has not accepted. The last thing before the program ends.
+    """Discard what standard error has not accepted. To be called last, before the program ends.
 
-    It stays in the stream's buffer otherwise, and the interpreter, which flushes that at exit,
-    would make 120 of the exit status.
+    Otherwise the interpreter would flush the buffer at exit, fail, and replace the exit status.
     """
     try:
         sys.stderr.flush()

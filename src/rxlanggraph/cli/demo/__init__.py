@@ -38,7 +38,7 @@ def demo(count: int) -> int:
     Each airport is a message, each state a LangGraph thread with a running count in its
     checkpoints. Offline, without a key; takes less than half a minute.
     """
-    # LangGraph takes half a second to import: nothing that --help has to wait for.
+    # Imported here: LangGraph is slow to import, and --help does not need it.
     from rxlanggraph.cli.demo import workload  # noqa: PLC0415
 
     messages = workload.airports()[:count]

@@ -1,8 +1,8 @@
-"""The demo's job: count the airports of each state, with a LangGraph graph and its checkpointer.
+"""The workload of the demo: count the airports of each state, with a LangGraph graph.
 
-The graph knows how many airports of its thread (a state) it has seen and adds one. Between reading
-that and writing it, the node awaits, as every node does that asks a model; here a sleep stands in
-for the model, so that the demo needs no network and no key. Nothing else is staged.
+A state is a thread, and its count is in the thread's checkpoints. The node reads the count, awaits,
+and writes count + 1. The await is a sleep in place of a model, so that the demo needs no network
+and no key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 __all__ = ["MODEL_SECONDS", "Airport", "Tally", "airports", "through_asyncio", "through_bridge"]
 
 MODEL_SECONDS = 0.005
-"""How long the stand-in for a model call takes."""
+"""Duration of the sleep in place of a model call."""
 
 
 class Airport(TypedDict):
@@ -56,7 +56,7 @@ def _graph() -> Any:
 
 
 def airports() -> list[Airport]:
-    """Return the 3,376 airports of the United States, in the order of their codes.
+    """Return the airports of the United States, in the order of their codes.
 
     Any thread; reads one small file of the package.
     """
@@ -66,14 +66,14 @@ def airports() -> list[Airport]:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one way of running came to, beside what plain Python counts.
+    """The outcome of one way of running the workload, compared with a count in plain Python.
 
     Args:
-        messages: How many messages went in.
-        results: How many results came out.
-        wrong: How many of the results have another count than plain Python at that airport.
-        lost: How many updates the states' last counts are short of.
-        seconds: How long it took.
+        messages: The number of messages.
+        results: The number of results.
+        wrong: The number of results whose count differs from that of plain Python.
+        lost: The number of updates that the final counts lack.
+        seconds: The duration.
     """
 
     messages: int
@@ -89,9 +89,9 @@ class Tally:
 
 
 def through_asyncio(messages: Sequence[Airport]) -> Tally:
-    """Run them with plain asyncio: ``flat_map`` and ``run_coroutine_threadsafe``.
+    """Run the graph with plain asyncio: ``flat_map`` and ``run_coroutine_threadsafe``.
 
-    Any thread without a running loop; blocks until the last result is out.
+    Any thread without a running loop; blocks until the last result is there.
     """
     graph = _graph()
     loop = asyncio.new_event_loop()
@@ -114,9 +114,9 @@ def through_asyncio(messages: Sequence[Airport]) -> Tally:
 
 
 def through_bridge(messages: Sequence[Airport]) -> Tally:
-    """Run the same messages through the same kind of graph, by way of the bridge.
+    """Run an equal graph through the bridge.
 
-    Any thread without a running loop; blocks until the last result is out.
+    Any thread without a running loop; blocks until the last result is there.
     """
     graph = _graph()
     started = perf_counter()
@@ -136,7 +136,7 @@ def _content(result: StreamMessage) -> Any:
 def _tally(
     graph: Any, messages: Sequence[Airport], results: Sequence[_Count], seconds: float
 ) -> Tally:
-    """Compare with a few lines of plain Python."""
+    """Compare the results and the final counts with a count in plain Python."""
     total: Counter[str] = Counter()
     expected = {}
     for message in messages:

@@ -1,4 +1,4 @@
-"""Lines of a binary stream, one at a time and numbered, whatever they hold."""
+"""LineReader: numbered lines of a binary stream, valid or not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 __all__ = ["MAX_LINE_BYTES", "InputLine", "LineReader"]
 
 MAX_LINE_BYTES = 64 * 1024 * 1024  # a guess: above any real message, far below any memory
-_KEPT_OF_OVERLONG = 1000
+_BYTES_OF_OVERLONG = 1000  # the start of a line that is too long, for its record
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +18,12 @@ class InputLine:
     """One line of the input, or one CSV record, which may span several.
 
     Args:
-        number: Its first line in the input, counted from 1, blank lines and a CSV header too.
-        raw: Its text without the newline; bytes that are not UTF-8 as surrogate escapes.
-        end: Bytes of the input up to and including it.
-        content: The message; None where ``problem`` says why there is none.
-        problem: Why the line is invalid, or None.
-        thread_id: The thread of the message, if it has one.
+        number: Its first line in the input, counted from 1, including blank lines and a CSV header.
+        raw: Its text without the newline; bytes that are not UTF-8 are surrogate escapes.
+        end: Bytes of the input up to the end of the line.
+        content: The content of the message; None if the line is invalid.
+        problem: The reason why the line is invalid, or None.
+        thread_id: The thread of the message, or None.
     """
 
     number: int
@@ -35,7 +35,10 @@ class InputLine:
 
 
 class LineReader:
-    """Lines of a binary stream as text, with number and offset; lines can be given back."""
+    """Iterates over the lines of a binary stream, as text with number and offset.
+
+    Confined to one thread, which blocks as long as the stream does.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -44,7 +47,7 @@ class LineReader:
         self._end = 0
 
     def __iter__(self) -> Iterator[InputLine]:
-        """Return itself: the lines can be had once."""
+        """Return the reader itself: the lines can be read once."""
         return self
 
     def __next__(self) -> InputLine:
@@ -57,14 +60,14 @@ class LineReader:
         self._number += 1
         self._end += len(raw)
         if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-            return self._overlong(raw[:_KEPT_OF_OVERLONG])
+            return self._overlong(raw[:_BYTES_OF_OVERLONG])
         encoding = "utf-8-sig" if self._number == 1 else "utf-8"
         text = raw.decode(encoding, "surrogateescape").removesuffix("\n")
         problem = None if text.isascii() else _encoding_problem(text)
         return InputLine(self._number, text, self._end, problem=problem)
 
     def _overlong(self, start: bytes) -> InputLine:
-        """Read on to the end of a line that is too long, keeping only its ``start``."""
+        """Skip to the end of a line that is too long; return it with only its ``start``."""
         while part := self._stream.readline(MAX_LINE_BYTES):
             self._end += len(part)
             if part.endswith(b"\n"):
@@ -74,7 +77,7 @@ class LineReader:
         return InputLine(self._number, text, self._end, problem=problem)
 
     def give_back(self, lines: list[InputLine]) -> None:
-        """Let these lines be the next ones again."""
+        """Make these lines the next ones to be read again."""
         self._returned.extendleft(reversed(lines))
 
 

@@ -1,8 +1,9 @@
-"""JSON Lines and CSV, one line at a time.
+"""Readers of JSON Lines and CSV, one line at a time.
 
-Both readers yield an `InputLine` for every line that is not blank, an invalid one included, in
-constant memory: no line is kept, and none longer than `lines.MAX_LINE_BYTES` is taken in whole.
-They belong to the one thread that iterates them, which blocks for as long as the input does.
+Both yield an `InputLine` for every line that is not blank, valid or not, in constant memory: no
+line is retained, and of a line longer than `lines.MAX_LINE_BYTES` only the start is read into
+memory. A reader is confined to the thread that iterates over it, which blocks as long as the input
+does.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class Source:
     """An open input.
 
     Args:
-        name: For messages: the path, or "standard input".
-        lines: The lines, for one thread to iterate.
-        size: Bytes in all where that is known, for a progress bar; otherwise None.
-        stream: What ``lines`` reads.
+        name: The path, or "standard input", for messages.
+        lines: The lines, for one thread to iterate over.
+        size: Bytes of the input, for a progress bar; None where that is unknown.
+        stream: The stream behind ``lines``, to be closed.
     """
 
     name: str
@@ -44,9 +45,9 @@ class Source:
 
 
 def read_jsonl(stream: BinaryIO) -> Iterator[InputLine]:
-    """Yield each line of JSON Lines, its ``content`` being the whole JSON value.
+    """Yield the lines of JSON Lines; the JSON value of a line is its ``content``.
 
-    For one thread; blocks while ``stream`` does. Blank lines are skipped.
+    For one thread; blocks as long as ``stream`` does. Blank lines are skipped.
 
     Args:
         stream: Open for reading bytes, UTF-8 with or without a byte order mark.
@@ -73,14 +74,14 @@ def _parsed_json(line: InputLine) -> InputLine:
 
 
 def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[InputLine]:
-    """Yield each record of a CSV file below its header, its ``content`` a dict of strings.
+    """Yield the records of a CSV file below its header; ``content`` is a dict of strings.
 
-    For one thread; blocks while ``stream`` does. A record that cannot be read costs only its first
-    line: reading continues with the next line, so a stray quote takes nothing with it.
+    For one thread; blocks as long as ``stream`` does. If a record cannot be read, only its first
+    line is invalid: reading continues with the next line, so a stray quote affects no other record.
 
     Args:
         stream: Open for reading bytes, UTF-8 with or without a byte order mark.
-        name: What to call the input in an error.
+        name: The name of the input, for errors.
 
     Raises:
         InputError: The header is invalid or names a column twice.
@@ -93,7 +94,7 @@ def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[InputLine]:
     line, names, problem = header
     if problem is None and len(set(names)) < len(names):
         twice = next(column for column in names if names.count(column) > 1)
-        problem = f"column {twice!r} is there twice; rename one"
+        problem = f"two columns are named {twice!r}; rename one"
     if problem is not None:
         raise InputError(f"{name}, line {line.number}: the CSV header is invalid: {problem}")
     for line, row, problem in _records(source):
@@ -105,7 +106,7 @@ def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[InputLine]:
 
 
 def _records(source: LineReader) -> Iterator[tuple[InputLine, list[str], str | None]]:
-    """Yield each record as its lines joined, its fields, and what is wrong with it."""
+    """Yield each record as a triple: its lines as one, its fields, and its problem or None."""
     taken: list[InputLine] = []
 
     def texts() -> Iterator[str]:
@@ -113,7 +114,7 @@ def _records(source: LineReader) -> Iterator[tuple[InputLine, list[str], str | N
             taken.append(line)
             yield line.raw + "\n"
 
-    # Without strict a quote that is never closed would swallow the file's rest without a word.
+    # Strict: otherwise a quote that is never closed would silently swallow the rest of the file.
     reader = csv.reader(texts(), strict=True)
     while True:
         taken.clear()
@@ -124,7 +125,7 @@ def _records(source: LineReader) -> Iterator[tuple[InputLine, list[str], str | N
             return
         except csv.Error as error:
             row, problem = [], f"not CSV: {error}"
-            # A reader whose source has run dry is at its end, even if lines are given back.
+            # A new reader: one that has exhausted its source stays at its end.
             reader = csv.reader(texts(), strict=True)
         if problem is not None:
             source.give_back(taken[1:])
@@ -146,7 +147,7 @@ def _with_threads(lines: Iterator[InputLine], key: str) -> Iterator[InputLine]:
 
 
 def _thread_of(content: object, key: str) -> tuple[str | None, str | None]:
-    """Return the thread that ``content`` belongs to, or else why it has none."""
+    """Return the thread of ``content`` and None, or None and the reason why it has none."""
     if not isinstance(content, dict):
         return None, f"--thread-key {key}: the line is not a JSON object"
     if key not in content:
@@ -166,17 +167,16 @@ def _thread_of(content: object, key: str) -> tuple[str | None, str | None]:
 def open_source(path: str, form: Format | None = None, *, thread_key: str | None = None) -> Source:
     """Open an input for reading.
 
-    Any thread may call it; it blocks only as far as opening a file does (a named pipe: until
-    it has a writer).
+    Any thread; blocks only as long as opening a file does (a named pipe: until it has a writer).
 
     Args:
         path: A file's path, or ``-`` for standard input.
-        form: How to read it; None goes by the suffix, ``.csv`` or anything else for JSON Lines.
+        form: The format; None goes by the suffix, see `format_of`.
         thread_key: The field of a message's content that names its thread. A line without it is
             invalid. None: no message has a thread.
 
     Returns:
-        The open source; what iterates it closes its ``stream``.
+        The open source. The caller closes its ``stream``.
 
     Raises:
         InputError: It cannot be opened.
@@ -202,7 +202,7 @@ def open_source(path: str, form: Format | None = None, *, thread_key: str | None
 
 
 def format_of(path: str) -> Format:
-    """Return the format that a path's suffix says: CSV, or anything else for JSON Lines."""
+    """Return the format that a path's suffix stands for: CSV for ``.csv``, else JSON Lines."""
     return "csv" if Path(path).suffix.lower() == ".csv" else "jsonl"
 
 
@@ -211,10 +211,10 @@ def _open(path: str | int) -> BinaryIO:
 
 
 def _standard_input() -> BinaryIO:
-    """Return standard input with a buffer of our own.
+    """Return standard input with a buffer of its own.
 
-    The interpreter takes the lock of `sys.stdin`'s buffer when it leaves. The reader thread may
-    be blocked inside that lock for good, and the process would die of it.
+    The interpreter takes the lock of `sys.stdin`'s buffer at exit, and aborts the process if a
+    reader thread is still blocked in a read under that lock.
     """
     if sys.stdin is None:
         raise OSError(errno.EBADF, "it is closed")

@@ -1,4 +1,4 @@
-"""One record, one line of JSON: what the command writes about one line of its input.
+"""Records: one line of JSON for each line of the input.
 
 Everything here is a pure function, for any thread.
 """
@@ -19,7 +19,7 @@ Record = dict[str, Any]
 
 
 def result_record(number: int, result: StreamMessage) -> Record:
-    """Return the record of a run that has ended, well or not."""
+    """Return the record of a run that has ended, with whatever status."""
     return {
         "line": number,
         "id": (result.source or result).id,
@@ -32,7 +32,7 @@ def result_record(number: int, result: StreamMessage) -> Record:
 
 
 def invalid_record(line: InputLine) -> Record:
-    """Return the record of a line that is not a message, and never ran."""
+    """Return the record of a line that is not a message."""
     return {
         "line": line.number,
         "id": None,
@@ -49,17 +49,17 @@ def _error(error: BaseException) -> Record:
 
 
 def to_line(record: Record) -> tuple[bytes, Record]:
-    """Return ``record`` as one line of JSON, newline included, and as it was really written.
+    """Return ``record`` as one line of JSON with its newline, and the record in that line.
 
-    What pydantic knows is written as pydantic writes it: LangChain messages and other models,
-    dataclasses, datetimes, enums. Bytes become base64, NaN and the infinities strings.
+    Values are encoded as pydantic does: LangChain messages and other models, dataclasses,
+    datetimes, enums. Bytes become base64; NaN and the infinities become strings.
 
     Args:
-        record: From `result_record` or `invalid_record`, perhaps with more fields.
+        record: A record from `result_record` or `invalid_record`; it may have further fields.
 
     Returns:
-        The line and its record. Where the content cannot be written as JSON the record's status
-        is ``"error"``, its error says what could not be written, and its content is None.
+        The line and its record. If the content cannot be encoded as JSON, that record has the
+        status ``"error"``, an error that tells the reason, and no content.
     """
     try:
         return _json(record), record
@@ -74,7 +74,7 @@ def to_line(record: Record) -> tuple[bytes, Record]:
 
 
 def without_content(record: Record, error: Record) -> Record:
-    """Return the record of a result that cannot be kept, with the ``error`` that says why."""
+    """Return the record of a result that cannot be stored, with the ``error`` for it."""
     status = "error" if record["status"] == "ok" else record["status"]
     return record | {"content": None, "status": status, "error": error}
 

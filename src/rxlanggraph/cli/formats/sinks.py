@@ -1,4 +1,4 @@
-"""Where records go: unbuffered, and each line whole or not at all."""
+"""Sink: an unbuffered output for records; each line is written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Sink", "open_sink", "same_file"]
 
 
 class Sink:
-    """Writes lines to a file or a pipe. Confined to the thread that writes; blocks as that does.
+    """Writes lines to a file or a pipe. Confined to the thread that writes, which it may block.
 
-    Nothing is kept in a buffer of ours, so whatever has been written survives the process however
-    it ends. Costs one system call a line, some microseconds; a run of a graph costs hundreds.
+    There is no buffer, so a written line survives however the process ends. This costs one system
+    call for each line, which is little beside a run of a graph.
 
     Args:
-        name: For messages: the path, or "standard output".
+        name: The path, or "standard output", for messages.
         stream: An unbuffered binary stream.
         owned: Whether `close` closes the stream.
     """
@@ -35,8 +35,7 @@ class Sink:
         """Write one line.
 
         Raises:
-            OutputError: It could not be written. If the stream is a regular file, it has been cut
-                back to the lines before.
+            OutputError: It could not be written. A regular file was truncated to the lines before.
         """
         written = 0
         try:
@@ -44,11 +43,11 @@ class Sink:
                 written += self._stream.write(line[written:] if written else line)
             self._stream.flush()
         except (OSError, ValueError) as error:
-            self._cut_back(written)
+            self._truncate(written)
             raise OutputError(_reason(self.name, error)) from error
 
     def close(self) -> None:
-        """Close what this object opened.
+        """Close the stream, if it is owned.
 
         Raises:
             OutputError: The system reports only now that something was not written.
@@ -60,25 +59,25 @@ class Sink:
         except OSError as error:
             raise OutputError(_reason(self.name, error)) from error
 
-    def _cut_back(self, written: int) -> None:
-        """Remove the beginning of a line whose end could not be written."""
+    def _truncate(self, written: int) -> None:
+        """Remove the last ``written`` bytes: an incomplete line."""
         try:
             if written and self._stream.seekable():
                 self._stream.truncate(self._stream.tell() - written)
         except (OSError, ValueError):
-            pass  # a pipe, or a disk that has gone: the error that led here says more
+            pass  # a pipe, or a broken disk: the error that led here is the better one
 
 
 def _reason(name: str, error: Exception) -> str:
     if isinstance(error, BrokenPipeError):
         return f"the reader of {name} has gone (closed pipe)"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"no room left for {name} ({error.strerror}); make room and run the rest"
+        return f"no room left for {name} ({error.strerror}); make room, then run the rest"
     return f"cannot write {name}: {getattr(error, 'strerror', None) or error}"
 
 
 def open_sink(path: str, stdout: TextIO | None) -> Sink:
-    """Open an output; a file that is there is emptied. Blocks only as far as opening does.
+    """Open an output, and empty it if it is an existing file. Blocks only as opening does.
 
     Args:
         path: A file's path, or ``-`` for ``stdout``.
@@ -105,7 +104,7 @@ def open_sink(path: str, stdout: TextIO | None) -> Sink:
 
 
 def same_file(first: str, second: str) -> bool:
-    """Whether two paths lead to one regular file, so that writing one would destroy the other."""
+    """Whether two paths lead to the same regular file, which one would overwrite for the other."""
     if "-" in (first, second):
         return first == second
     try:

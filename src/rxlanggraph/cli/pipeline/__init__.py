@@ -3,11 +3,11 @@
 A map; each imports only from those above it.
 
     limits          --rate and --halt
-    line_tracker    every line that was read, and its outcome
+    line_tracker    the lines that were read, and their outcomes
     reader          reader thread: lines -> messages, bounded
     writer          writer thread: results -> records
-    supervisor      main thread: signals, and what the other threads report
-    progress        progress on standard error
-    summary         the summary of the run
+    supervisor      main thread: signals, and events from the other threads
+    progress        the progress, on standard error
+    summary         the result of a job, and its summary
     job             all of them together
 """

@@ -5,8 +5,8 @@
          ^                                                     │
          └──────────── a slot for each record written ─────────┘
 
-Limited by one window: no more lines are read than may be without a record. The main thread alone
-decides about the end (`Supervisor`).
+The window limits how many lines are without a record: reading a line takes a slot, and writing its
+record gives it back. The main thread alone decides when the job ends (`Supervisor`).
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from rxlanggraph.cli.stderr import print_stderr
 __all__ = ["CLOSE_SECONDS", "WINDOW_PER_RUN", "IOPaths", "Job", "JobOptions", "close_bridge"]
 
 WINDOW_PER_RUN = 4
-"""Lines taken in for each run that may be under way: enough that a few busy threads do not starve
-the others, and few enough that draining is soon done. A guess, like every such number."""
+"""Slots of the window per concurrent run. A guess: with more, a few busy threads starve the others
+less; with fewer, draining is shorter."""
 CLOSE_SECONDS = 1.0
-"""How long the runs that are cancelled when a job closes its bridge may take to end."""
+"""Seconds for runs to end that are cancelled when a job closes its bridge."""
 _CANCEL_SECONDS = 5.0
 
 
 class IOPaths(NamedTuple):
-    """What a job reads and writes, as the command line says.
+    """The input and the outputs of a job, as given on the command line.
 
     Attributes:
         input: The input's path, or ``-``.
-        form: How to read it; None goes by the suffix.
-        output: The output's path, or ``-``; None: none is written.
-        errors: The path for what is not ok; None: to the output.
+        form: The format of the input; None goes by the suffix.
+        output: The output's path, or ``-``; None: this process writes none.
+        errors: The path for records that are not ok; None: they go to the output.
         stdout: Standard output.
     """
 
@@ -59,23 +59,23 @@ class IOPaths(NamedTuple):
 
     @property
     def input_name(self) -> str:
-        """What to call the input."""
+        """The name of the input, for messages."""
         return "standard input" if self.input == "-" else self.input
 
     @property
     def output_name(self) -> str | None:
-        """What to call the output."""
+        """The name of the output, for messages; None if there is none."""
         return "standard output" if self.output == "-" else self.output
 
     @property
     def on_terminal(self) -> bool:
-        """Whether records go to a terminal: a progress bar would be torn apart by them."""
+        """Whether records go to a terminal, where they would break up a progress bar."""
         return "-" in (self.output, self.errors) and self.stdout.isatty()
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """How to run; the fields are those of the command line. Times in seconds."""
+    """The options of the runs, named as on the command line. Times in seconds."""
 
     max_concurrency: int = 32
     thread_key: str | None = None
@@ -87,9 +87,9 @@ class JobOptions:
 
 
 def close_bridge(bridge: RxPyLangGraphBridge) -> None:
-    """Close the bridge at the end of a job; name the runs that have not ended. Blocks.
+    """Close the bridge at the end of a job, and print the runs that do not end. Blocks.
 
-    Normally nothing is left but sync functions that run on beyond their timeout.
+    Normally these are only sync functions that exceed their timeout.
     """
     for run in bridge.close(0, cancel_timeout=CLOSE_SECONDS).stuck:
         print_stderr(f"left behind: {run.name}, which has been running for {run.age:.1f} s")
@@ -99,12 +99,12 @@ class Job:
     """One run of a graph over a source. All methods are for the main thread.
 
     Args:
-        graph: What answers each message.
+        graph: The graph that answers each message.
         source: The input.
         output: Where results go.
-        errors: Where what is not ok goes; None: to ``output``.
-        reporter: Shows how far it is.
-        options: How to run.
+        errors: Where records that are not ok go; None: to ``output``.
+        reporter: Shows the progress.
+        options: The options of the runs.
     """
 
     def __init__(
@@ -148,13 +148,13 @@ class Job:
         )
 
     def run(self) -> JobResult:
-        """Run to the end, or to the first thing that ends it early.
+        """Run until the input is processed, or something ends the job early.
 
         The main thread, which handles SIGINT and SIGTERM meanwhile: the first drains, the second
         cancels, the third is left to the system. Blocks.
 
         Returns:
-            What became of every line that was read.
+            The outcomes of the lines that were read.
 
         Raises:
             Exception: A defect of this package, never of a graph, a line or a file.
@@ -201,15 +201,15 @@ class Job:
 
     # -- other threads ---------------------------------------------------------------------------
 
-    def _post(self, what: Callable[..., None], *about: Any) -> None:
-        self._supervisor.post(what, *about)
+    def _post(self, call: Callable[..., None], *args: Any) -> None:
+        self._supervisor.post(call, *args)
 
     def _line_invalid(self, line: InputLine) -> None:
         """In the reader thread."""
         self._writer.put(line)
 
     def _record_written(self) -> None:
-        """In the writer thread: a line has come to its end."""
+        """In the writer thread: check ``--halt``, and let the reader read another line."""
         limit = self._options.halt
         if limit is not None and not self._halted:
             counts = self._tracker.counts()
@@ -220,11 +220,11 @@ class Job:
         self._reader.give_back_slot()
 
     def _writing_failed(self, error: OutputError) -> None:
-        """In the writer thread: whatever runs from now on would run for nothing."""
+        """In the writer thread: end the job, since further results could not be written."""
         self._reader.end()
         self._post(self._output_failed, error)
 
-    # -- what the main thread does about it -----------------------------------------------------
+    # -- the main thread --------------------------------------------------------------------------
 
     def _halt_reached(self, counts: LineCounts) -> None:
         self._supervisor.halt(counts.failures, counts.finished)
@@ -247,6 +247,6 @@ class Job:
         self._supervisor.end()
 
     def _cancel(self) -> None:
-        """Cancel what is in flight; give up what does not end even so."""
-        # Each cancelled run has its result at once, a stuck one too: the stream always ends.
+        """Cancel the runs in flight; leave behind those that do not end."""
+        # The stream ends in any case: even a stuck run has its result as soon as it is cancelled.
         self._bridge.cleanup_tasks(_CANCEL_SECONDS)

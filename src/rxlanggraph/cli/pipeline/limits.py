@@ -1,4 +1,4 @@
-"""``--rate`` and ``--halt``: how fast to take messages in, and when to stop taking them."""
+"""``--rate`` and ``--halt``: limits on how fast messages are read, and on failures."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["MINIMUM_FOR_PERCENT", "FailureLimit", "RateLimiter"]
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _RATE = re.compile(r"(?P<count>\d+(\.\d+)?)/(?P<unit>[smh])")
 _HALT = re.compile(r"(?P<count>\d+(\.\d+)?)(?P<percent>%?)")
-# Below this many finished messages a percentage says little; a guess.
+# Finished messages from which on a percentage is meaningful. A guess.
 MINIMUM_FOR_PERCENT = 20
-# How late a slot may be made up for. Timers overshoot by a fraction of a millisecond, and without
-# this every overshoot would make a fast rate slower for good.
+# Seconds of delay that later slots make up for. Otherwise each overshoot of a timer would slow down
+# a fast rate for good.
 _SLACK = 0.05
 
 
 class RateLimiter:
     """A limit of messages per second, minute or hour, evenly spaced.
 
-    Confined to one thread, the one that takes messages in.
+    Confined to the thread that reads messages, or to one loop.
 
     Args:
         interval: Seconds from one message to the next.
-        clock: For tests; a monotonic clock in seconds.
+        clock: Returns the time in seconds; must be monotonic.
     """
 
     def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,31 +39,31 @@ class RateLimiter:
 
     @classmethod
     def parse(cls, text: str) -> RateLimiter:
-        """Return the rate that ``5/s``, ``90/m`` or ``1000/h`` says.
+        """Return the rate for a text such as ``5/s``, ``90/m`` or ``1000/h``.
 
         Raises:
-            InvalidArgumentError: It says none.
+            InvalidArgumentError: ``text`` is not a rate.
         """
         match = _RATE.fullmatch(text.strip())
         count = float(match["count"]) if match else 0.0
         interval = _SECONDS[match["unit"]] / count if match and count else 0.0
-        # Neither none at all nor more than a thread can wait.
+        # Above 0, and no more than a thread can wait.
         if not 0 < interval <= threading.TIMEOUT_MAX:
             raise InvalidArgumentError(f"{text!r} is not a rate: write 5/s, 90/m or 1000/h")
         return cls(interval)
 
     def reserve(self) -> float:
-        """Take the next slot; return how many seconds from now that is."""
+        """Take the next slot; return the seconds until then."""
         now = self._clock()
         slot = max(self._next, now - _SLACK)
         self._next = slot + self.interval
         return max(0.0, slot - now)
 
     def wait(self, ended: threading.Event) -> bool:
-        """Block until the next message may go, or until ``ended`` is set.
+        """Block until the next slot, or until ``ended`` is set.
 
         Returns:
-            Whether it may go: False once ``ended`` is set.
+            Whether the message may be sent; False if ``ended`` is set.
         """
         seconds = self.reserve()
         return not (ended.wait(seconds) if seconds else ended.is_set())
@@ -71,12 +71,12 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class FailureLimit:
-    """Stop after so many failures, invalid lines included, or once they are such a share.
+    """A limit on failures, invalid lines included: as a number, or as a percentage.
 
     Args:
-        failures: How many failures stop the command; None for no such limit.
-        percent: Which percentage of the finished messages; counted from the twentieth on
-            (`MINIMUM_FOR_PERCENT`). None for no such bound.
+        failures: The number of failures that stops the command; None for no such limit.
+        percent: The percentage of the finished messages that does, once `MINIMUM_FOR_PERCENT` are
+            finished; None for no such limit.
     """
 
     failures: int | None = None
@@ -84,10 +84,10 @@ class FailureLimit:
 
     @classmethod
     def parse(cls, text: str) -> FailureLimit:
-        """Return the bound that ``3`` or ``10%`` says.
+        """Return the limit for a text such as ``3`` or ``10%``.
 
         Raises:
-            InvalidArgumentError: It says none.
+            InvalidArgumentError: ``text`` is not a limit.
         """
         match = _HALT.fullmatch(text.strip())
         count = float(match["count"]) if match else 0.0
@@ -96,8 +96,8 @@ class FailureLimit:
         if match and not match["percent"] and count >= 1 and count.is_integer():
             return cls(failures=int(count))
         raise InvalidArgumentError(
-            f"{text!r} is not a bound: write a number of failures from 1 on, such as 3, or a "
-            "percentage up to 100, such as 10%"
+            f"{text!r} is not a limit: write a number of failures, at least 1, such as 3, or a "
+            "percentage, at most 100, such as 10%"
         )
 
     def reached(self, failures: int, finished: int) -> bool:

@@ -1,7 +1,6 @@
-"""Every line that a job has read, and its outcome.
+"""LineTracker: the lines that a job has read, and their outcomes.
 
-The lines that have no record yet are held here, by number, until their record is written; the lines
-left at the end are those that the summary must report.
+A line is open until its record is written. The summary reports the lines that are open at the end.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ LineOutcome = Literal["ok", "failed", "invalid", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class LineCounts:
-    """The outcomes of the lines so far: ``read`` is the sum of the others.
+    """The outcomes of the lines so far; ``read`` is the sum of the other counts of lines.
 
     Args:
         read: Lines read that were not blank.
-        ok: Their result is in the output.
-        failed: Their run failed, timed out or was interrupted, and the record says so.
-        invalid: They are not messages, and the record says so.
-        cancelled: Their run was cancelled, and the record says so.
-        open: They have no record: still on their way or, at the end, never run or not written.
+        ok: Lines with a result.
+        failed: Lines whose run failed, timed out or was interrupted.
+        invalid: Lines that are not messages.
+        cancelled: Lines whose run was cancelled.
+        open: Lines without a record: still in progress; at the end, not run or not written.
         bytes_read: Bytes of the input up to the last line read.
     """
 
@@ -42,25 +41,22 @@ class LineCounts:
 
     @property
     def failures(self) -> int:
-        """What ``--halt`` counts."""
+        """Lines that count for ``--halt``."""
         return self.failed + self.invalid
 
     @property
     def finished(self) -> int:
-        """Lines that have their record."""
+        """Lines that have a record."""
         return self.read - self.open
 
 
 class LineTracker:
-    """Counts lines in and records out. Any thread but a signal handler; never blocks.
-
-    Its Lock, a leaf, guards the fields below and nothing else. A plain Lock will do: neither a
-    signal handler nor a finalizer comes here.
-    """
+    """Tracks open lines and counts outcomes. Any thread, but no signal handler; never blocks."""
 
     def __init__(self) -> None:
+        # A leaf; a plain Lock, since neither signal handlers nor finalizers come here. Guards the
+        # fields after it.
         self._lock = threading.Lock()
-        # Guarded by _lock:
         self._read = 0
         self._bytes_read = 0
         self._finished: dict[LineOutcome, int] = dict.fromkeys(
@@ -69,7 +65,7 @@ class LineTracker:
         self._open: dict[int, InputLine] = {}
 
     def add(self, line: InputLine) -> None:
-        """Take in a line that has just been read."""
+        """Add a line that has just been read."""
         with self._lock:
             self._open[line.number] = line
             self._read += 1
@@ -91,7 +87,7 @@ class LineTracker:
             self._finished[outcome] += 1
 
     def counts(self) -> LineCounts:
-        """Return the counts as of now."""
+        """Return the current counts."""
         with self._lock:
             return LineCounts(
                 read=self._read,
@@ -101,7 +97,7 @@ class LineTracker:
             )
 
     def is_oldest(self, line: InputLine) -> bool:
-        """Whether no line before this one is open."""
+        """Whether ``line`` is open, and no line before it is."""
         with self._lock:
             return next(iter(self._open), None) == line.number
 
@@ -112,7 +108,7 @@ class LineTracker:
 
 
 def line_ranges(numbers: Iterable[int]) -> str:
-    """Return ascending line numbers as people write them: ``3, 5-8, 12``."""
+    """Return ascending line numbers as text, with ranges: ``3, 5-8, 12``."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:

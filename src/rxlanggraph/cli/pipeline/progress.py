@@ -1,4 +1,4 @@
-"""How far a run is, on standard error: a progress bar, or a line now and then.
+"""Reporters of progress on standard error: a bar on a terminal, otherwise a line now and then.
 
 A reporter is confined to the main thread.
 """
@@ -27,17 +27,18 @@ __all__ = ["Reporter", "reporter_for"]
 
 LINE_EVERY = 5.0
 """Seconds from one line to the next where standard error is not a terminal."""
-_SPEED_OVER = 10.0
+_SPEED_SECONDS = 10.0
+"""The speed is that of the last so many seconds."""
 
 
 class Reporter(Protocol):
-    """Shows how far a job is. For the main thread; never blocks longer than writing does."""
+    """Shows the progress of a job. The main thread; blocks only as writing does."""
 
     def update(self, counts: LineCounts, in_flight: int) -> None:
-        """Show the state of things; called several times a second."""
+        """Show the current progress; called several times a second."""
 
     def close(self) -> None:
-        """Remove what does not belong on the screen any more."""
+        """Clear what must not stay on the screen."""
 
 
 def reporter_for(size: int | None, *, quiet: bool, output_on_terminal: bool) -> Reporter:
@@ -45,19 +46,19 @@ def reporter_for(size: int | None, *, quiet: bool, output_on_terminal: bool) -> 
 
     Args:
         size: Bytes of the input, or None where that is unknown.
-        quiet: Show nothing.
-        output_on_terminal: The results go to a terminal: a bar would be torn apart by them.
+        quiet: Whether to show nothing.
+        output_on_terminal: Whether results go to a terminal, where they would break up a bar.
     """
     if quiet:
-        return _Silence()
+        return _QuietReporter()
     if sys.stderr is None:  # closed by the parent process
-        return _Silence()
+        return _QuietReporter()
     if sys.stderr.isatty() and not output_on_terminal:
-        return _Bar(size)
-    return _Lines(size)
+        return _BarReporter(size)
+    return _LineReporter(size)
 
 
-class _Silence:
+class _QuietReporter:
     def update(self, counts: LineCounts, in_flight: int) -> None:
         pass
 
@@ -66,9 +67,9 @@ class _Silence:
 
 
 class _Speed:
-    """Messages per second over the last ten seconds.
+    """Messages per second, over the last `_SPEED_SECONDS`.
 
-    Messages finished before the first look do not count: when a run is resumed, they may be most.
+    Messages finished before the first update do not count: a resumed run begins with many.
     """
 
     def __init__(self) -> None:
@@ -77,13 +78,13 @@ class _Speed:
     def at(self, finished: int) -> float:
         now = time.monotonic()
         self._points.append((now, finished))
-        while len(self._points) > 2 and now - self._points[1][0] > _SPEED_OVER:
+        while len(self._points) > 2 and now - self._points[1][0] > _SPEED_SECONDS:
             self._points.popleft()
         since, before = self._points[0]
         return (finished - before) / max(now - since, 1e-9)
 
 
-class _Bar:
+class _BarReporter:
     def __init__(self, size: int | None) -> None:
         self._speed = _Speed()
         known = (TaskProgressColumn(), TimeRemainingColumn()) if size else (TimeElapsedColumn(),)
@@ -95,10 +96,10 @@ class _Bar:
             TextColumn("{task.fields[in_flight]} in flight"),
             TextColumn("{task.fields[failed]:,} failed"),
             console=Console(stderr=True),
-            auto_refresh=False,  # the main thread refreshes: no thread more
+            auto_refresh=False,  # the main thread refreshes it, without another thread
             transient=True,
-            redirect_stdout=sys.stdout is not None
-            and sys.stdout.isatty(),  # what a graph prints stays above the bar
+            # What a graph prints appears above the bar.
+            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
         self._task = self._progress.add_task(
             "run", total=size or None, finished=0, speed=0.0, in_flight=0, failed=0
@@ -120,24 +121,24 @@ class _Bar:
         self._progress.stop()
 
 
-class _Lines:
+class _LineReporter:
     def __init__(self, size: int | None) -> None:
         self._size = size
         self._speed = _Speed()
-        self._started = self._said = time.monotonic()
+        self._started = self._printed_at = time.monotonic()
 
     def update(self, counts: LineCounts, in_flight: int) -> None:
         now, speed = time.monotonic(), self._speed.at(counts.finished)
-        if now - self._said < LINE_EVERY:
+        if now - self._printed_at < LINE_EVERY:
             return
-        self._said = now
+        self._printed_at = now
         print_stderr(
             f"{counts.finished:,} done ({speed:,.0f}/s), "
             f"{in_flight} in flight, {counts.failures:,} failed"
-            + self._left(counts.bytes_read, now - self._started)
+            + self._time_left(counts.bytes_read, now - self._started)
         )
 
-    def _left(self, bytes_read: int, elapsed: float) -> str:
+    def _time_left(self, bytes_read: int, elapsed: float) -> str:
         if not self._size or not bytes_read:
             return ""
         share = min(bytes_read / self._size, 1.0)

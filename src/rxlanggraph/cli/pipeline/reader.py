@@ -1,12 +1,13 @@
-"""InputReader: the input as an Observable of messages, with a limit, stoppable at any time.
+"""InputReader: the input as an Observable of messages, bounded, and stoppable at any time.
 
-A thread of its own reads, because reading a pipe may block forever while Ctrl-C has to end the
-stream at once. So two threads may want to emit: the reader its next message, another one the end.
-The rules that keep Rx's grammar (invariant 7) with no lock held while observers run (invariant 4):
+The input is read in a separate thread, because reading a pipe may block forever, and Ctrl-C must
+end the stream at once. Two threads may therefore emit: the reader thread a message, another thread
+the end. Two rules keep the Rx grammar (invariant 7) without a lock held while observers run
+(invariant 4):
 
-R1. The reader marks under the lock that it emits, and emits only if the stream has not ended.
-R2. What ends the stream marks that under the lock, once, and completes it only if the reader does
-    not emit; otherwise the reader completes it as soon as it comes back.
+R1. Under the lock, the reader thread checks that the stream has not ended, and marks that it emits.
+R2. Under the lock, `end` marks once that the stream has ended. It completes the stream only if the
+    reader thread is not emitting; otherwise that thread does so when the observer returns.
 """
 
 from __future__ import annotations
@@ -31,13 +32,12 @@ class InputReader:
     """Reads lines, and emits those that are messages.
 
     Args:
-        source: Where the lines come from; iterated in the reader thread alone.
-        tracker: Where every line that was read is added.
-        window: How many lines may be without a record at a time. This is the only bound that the
-            pipeline needs: nothing behind it can hold more.
-        rate: How fast to take lines in.
-        on_invalid: Told, in the reader thread, of each line that is not a message.
-        on_failure: Told, in the reader thread, of what ended the reading early.
+        source: The input; only the reader thread iterates over it.
+        tracker: Tracks every line that was read.
+        window: The maximum number of lines without a record. The pipeline needs no other bound.
+        rate: The limit on messages per second; None for no limit.
+        on_invalid: Called in the reader thread for each line that is not a message.
+        on_failure: Called in the reader thread with the error that ended the reading early.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class InputReader:
         self._lock = threading.Lock()
         self._ending = False
         self._emitting = False
-        # Written once, before the reader starts:
+        # Written once, before the reader thread starts:
         self._observer: abc.ObserverBase[StreamMessage] | None = None
 
     def messages(self) -> Observable[StreamMessage]:
-        """Return the Observable, for one subscription: it starts the reader thread.
+        """Return the Observable; subscribing, once only, starts the reader thread.
 
         A message has its line's number as ``metadata["line"]``. Disposing ends the stream.
         """
@@ -81,10 +81,10 @@ class InputReader:
         return rx.create(subscribe)
 
     def end(self) -> None:
-        """Emit no further message: complete, now or after the one being emitted.
+        """Emit no further message: complete, now or after the message being emitted.
 
-        Any thread but a signal handler; does not wait for the reader, which may be blocked in a
-        read and is left there. Idempotent.
+        Any thread, but no signal handler. Idempotent. It does not wait for the reader thread, which
+        may be blocked in a read for good.
         """
         with self._lock:  # R2
             if self._ending:
@@ -97,30 +97,30 @@ class InputReader:
             self._complete()
 
     def give_back_slot(self) -> None:
-        """Note that a line has its record, so that another may be read. Any thread."""
+        """Let another line be read, since one has its record now. Any thread; never blocks."""
         self._slots.release()
 
     # -- the reader thread -------------------------------------------------------------------
 
     def _read(self) -> None:
         try:
-            while self._may_go_on():
+            while self._take_slot():
                 line = next(self._source.lines, None)
                 if line is None:
                     break
                 self._tracker.add(line)
-                self._pass_on(line)
+                self._emit_line(line)
         except Exception as error:
             self._on_failure(error)
         finally:
             self.end()
             self._source.stream.close()
 
-    def _may_go_on(self) -> bool:
+    def _take_slot(self) -> bool:
         self._slots.acquire()
         return not self._ended.is_set()
 
-    def _pass_on(self, line: InputLine) -> None:
+    def _emit_line(self, line: InputLine) -> None:
         if line.problem is not None:
             self._on_invalid(line)
             return
@@ -136,11 +136,11 @@ class InputReader:
                 return
             self._emitting = True
         self._observer.on_next(message)
-        if self._emitted():
+        if self._stop_emitting():
             self._complete()
 
-    def _emitted(self) -> bool:
-        """Note that the reader emits no more; return whether it has to complete (R2)."""
+    def _stop_emitting(self) -> bool:
+        """Mark that the reader thread emits no more; return whether it must complete (R2)."""
         with self._lock:
             self._emitting = False
             return self._ending

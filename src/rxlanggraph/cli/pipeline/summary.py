@@ -1,4 +1,4 @@
-"""How a job ended, as data and as one line of text."""
+"""JobResult: how a job ended, as data and as one line of text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ class JobResult:
 
     Args:
         status: The exit status.
-        counts: What became of each line.
-        without_record: Line numbers that have no record, as text; empty if each has one.
-        reason: Why the job ended before its input did, or None.
-        seconds: How long it took.
-        answered_here: How many lines of a shared run this process has answered; None: all.
+        counts: The outcomes of the lines.
+        without_record: The numbers of the lines without a record, as text; empty if there are none.
+        reason: The reason why the job ended before its input did, or None.
+        seconds: The duration.
+        answered_here: The number of lines that this process has answered, for a run with a journal;
+            otherwise None.
     """
 
     status: ExitStatus
@@ -32,16 +33,16 @@ class JobResult:
 
 
 def summary(result: JobResult, output: str | None, errors: str | None) -> str:
-    """Return what became of every line, where the records are, and how fast it went.
+    """Return the outcomes of the lines, the places of the records, and the speed, as one line.
 
     Args:
-        result: How the job ended.
-        output: What to call the output; None where there is none.
-        errors: What to call the file of the failures; None where there is none.
+        result: The result of the job.
+        output: The name of the output; None if there is none.
+        errors: The name of the file of failures; None if there is none.
     """
     counts = result.counts
     cancelled = f", {counts.cancelled:,} cancelled" if counts.cancelled else ""
-    # Of a run with a journal, what has no record in the output has one there.
+    # With a journal, lines without a record in the output have one in the journal.
     unwritten = result.status is ExitStatus.OUTPUT_FAILED and result.answered_here is None
     rest = f"{counts.open:,} {'without a record' if unwritten else 'not run'}"
     elsewhere = f", failures in {errors}" if errors else ""

@@ -1,8 +1,7 @@
-"""Supervisor: what a job's main thread does while the other threads work.
+"""Supervisor: handles signals and events in a job's main thread while other threads work.
 
-Signal handlers and the other threads put what happened into one queue (a `SimpleQueue`, whose
-``put`` may interrupt itself), and the main thread acts on it: so whatever decides how a job ends is
-decided in one thread.
+Signal handlers and the other threads put events into one queue (a `SimpleQueue`, whose ``put`` is
+reentrant), and the main thread handles them. One thread therefore decides how a job ends.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ _HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Supervisor:
-    """Handles signals and events, until the job is noted to have ended.
+    """Handles signals and events until `end` is called.
 
     The first SIGINT or SIGTERM drains, the second cancels, the third is left to the system. All
     methods but `post` are for the main thread.
 
     Args:
-        stop: Accept no more lines; lines accepted earlier continue. May be called again.
-        cancel: Cancel what is in flight. Called once at most.
-        open_lines: How many lines are on the way, to be said.
+        stop: Makes the job accept no more lines; lines accepted earlier continue. Idempotent.
+        cancel: Cancels the runs in flight. Called once at most.
+        open_lines: Returns the number of lines in progress, for a message.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class Supervisor:
         self._stop = stop
         self._cancel = cancel
         self._open_lines = open_lines
-        # Written by any thread, taken by the main thread: what it has to do next.
+        # Calls for the main thread; put by any thread.
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         # Confined to the main thread:
         self._previous: dict[signal.Signals, Any] = {}
@@ -52,18 +51,21 @@ class Supervisor:
         self.cause: ExitStatus | None = None
         self.reason: str | None = None
 
-    def post(self, what: Callable[..., None], *about: Any) -> None:
-        """Have the main thread call ``what``. Any thread, also a signal handler; never blocks."""
-        self._events.put(partial(what, *about))
+    def post(self, call: Callable[..., None], *args: Any) -> None:
+        """Have the main thread call ``call(*args)``.
+
+        Any thread, also a signal handler; never blocks.
+        """
+        self._events.put(partial(call, *args))
 
     def end(self) -> None:
-        """Note that the job has ended."""
+        """Make `run` return: the job has ended."""
         self._ended = True
 
     def run(self, work: Callable[[], None], update: Callable[[], None]) -> None:
-        """Start ``work``, then act on what comes until `end`; ``update`` several times a second.
+        """Call ``work``, then handle events until `end`; call ``update`` several times a second.
 
-        Handles the signals from before ``work`` on; `release` ends that.
+        Signals are handled from before ``work`` is called until `release`.
         """
         self._previous = {number: signal.signal(number, self._signalled) for number in _HANDLED}
         work()
@@ -82,25 +84,30 @@ class Supervisor:
             signal.signal(number, handler)
 
     def stop(self, cause: ExitStatus, reason: str) -> None:
-        """Accept no more lines. Lines accepted earlier continue."""
+        """Accept no more lines; lines accepted earlier continue.
+
+        Args:
+            cause: The exit status of the job. The first one counts, except for OUTPUT_FAILED.
+            reason: The reason, for a message.
+        """
         self._stop()
-        # A record that cannot be written is worse news than any earlier cause.
+        # A record that cannot be written is more severe than any earlier cause.
         if self.cause is None or cause is ExitStatus.OUTPUT_FAILED:
             self.cause, self.reason = cause, reason
 
     def halt(self, failures: int, finished: int) -> None:
-        """`stop`, since so many of the messages that have finished are failures."""
+        """Call `stop`, because ``failures`` of the ``finished`` messages have failed."""
         text = f"halted: {failures:,} of {finished:,} messages failed"
         self.stop(ExitStatus.HALTED, text)
 
     def status(self, counts: LineCounts) -> ExitStatus:
-        """Return the exit status of a job whose lines have ended like this."""
+        """Return the exit status of a job that ended with these counts."""
         if self.cause is not None:
             return self.cause
         return ExitStatus.OK if counts.ok == counts.read else ExitStatus.SOME_FAILED
 
     def cancel(self) -> None:
-        """Cancel what is in flight; signals are left to the system from now on."""
+        """Cancel the runs in flight; signals are left to the system from now on."""
         _leave_signals_to_system()
         if not self._cancelled:
             self._cancelled = True
@@ -115,17 +122,17 @@ class Supervisor:
 
     def _handle_signal(self, number: int, count: int) -> None:
         if count > 1:
-            print_stderr("cancelling what is in flight")
+            print_stderr("cancelling the runs in flight")
             self.cancel()
             return
-        # Stopped before it is said, so that the figure is the last one.
+        # Stopped before the number of open lines is read, so that it no longer grows.
         if number == signal.SIGINT:
             self.stop(ExitStatus.INTERRUPTED, "interrupted by Ctrl-C")
             hint = "; Ctrl-C again cancels them"
         else:
             self.stop(ExitStatus.TERMINATED, "ended by SIGTERM")
             hint = ""
-        print_stderr(f"draining: {self._open_lines():,} still on the way{hint}")
+        print_stderr(f"draining: {self._open_lines():,} still in progress{hint}")
 
 
 def _leave_signals_to_system() -> None:

@@ -1,7 +1,7 @@
 """Writer: from results and invalid lines to records, in a thread of its own.
 
-The loop's thread must not wait for a disk, so it only puts results into a queue, which the
-reader's window bounds. All that decides about the records is confined to the writer thread.
+The loop's thread must not wait for a disk: it only puts results into a queue, which the window of
+the reader bounds. The rest happens in the writer thread.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ _OUTCOMES: dict[str, LineOutcome] = {"ok": "ok", "invalid": "invalid", "cancelle
 
 
 class _End:
-    """Put into the queue behind the last result."""
+    """Put into the queue after the last result."""
 
 
 class Writer:
     """Writes a record for every result and every invalid line.
 
     Args:
-        tracker: Where each written record is noted.
+        tracker: Tracks which lines have their record.
         output: Where results go.
         errors: Where records that are not ok go, with the raw line; None: to ``output``.
         ordered: Whether an invalid line waits for the results of the lines before it.
-        on_record: Told, in the writer thread, of each line that has come to its end.
-        on_failure: Told, once and in the writer thread, why nothing more can be written.
-        on_end: Told, in the writer thread, that it is done.
+        on_record: Called in the writer thread for each line whose record was written or, after a
+            failure, dropped.
+        on_failure: Called in the writer thread, once, with the error after which nothing more is
+            written.
+        on_end: Called in the writer thread when it ends, with the defect that ended it, or None.
     """
 
     def __init__(
@@ -61,8 +63,8 @@ class Writer:
         self._on_end = on_end
         self._queue: SimpleQueue[StreamMessage | InputLine | _End] = SimpleQueue()
         # Confined to the writer thread:
-        self._held: deque[InputLine] = deque()
-        self._failed = False
+        self._held: deque[InputLine] = deque()  # invalid lines that wait for earlier results
+        self._failed = False  # whether a record could not be written
 
     def start(self) -> None:
         """Start the thread."""
@@ -73,7 +75,7 @@ class Writer:
         self._queue.put(item)
 
     def end(self) -> None:
-        """Write what was put so far, and end. Any thread; never blocks; idempotent."""
+        """Write the items put so far, and end. Any thread; never blocks; idempotent."""
         self._queue.put(_End())
 
     # -- the writer thread -------------------------------------------------------------------
