@@ -80,7 +80,7 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
 
   Scenario Outline: <what> is refused, and named
     When an agent is made with <what>
-    Then the agent is refused with <error>: "<text>"
+    Then <error> is raised, which says "<text>"
 
     Examples:
       | what                     | error                | text                   |

@@ -97,7 +97,7 @@ Feature: Leftovers of an ended run do not reach later callers
   Scenario Outline: <what> with a stream is refused, and named
     Given an agent that puts out what it is asked
     When a stream is asked for with <what>
-    Then the stream is refused with InvalidArgumentError: "<text>"
+    Then InvalidArgumentError is raised, which says "<text>"
 
     Examples:
       | what                          | text      |

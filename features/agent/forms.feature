@@ -28,7 +28,7 @@ Feature: An agent takes requests, and gives answers, in the forms of LangChain a
   Scenario Outline: <what> is refused, with the remedy
     Given an agent made with <what>
     When it is given a LangChain message
-    Then it is refused with <error> that names "<remedy>"
+    Then <error> is raised, which says "<remedy>"
 
     Examples:
       | what                           | error            | remedy              |

@@ -253,7 +253,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
 
   Scenario Outline: An MCP server of <what> is refused with <error>
     When an MCP server of <what> is made
-    Then it is refused with <error> that says "<text>"
+    Then <error> is raised, which says "<text>"
 
     Examples:
       | what                       | error                | text                              |
@@ -265,7 +265,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
 
   Scenario Outline: A grace of <grace> is refused with InvalidArgumentError
     When serve_http is called with a grace of <grace>
-    Then it is refused with InvalidArgumentError that says "grace must be a number of seconds"
+    Then InvalidArgumentError is raised, which says "grace must be a number of seconds"
 
     Examples:
       | grace |
@@ -277,7 +277,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
 
   Scenario Outline: <Serving> in a loop's own thread is refused, as it would block the loop
     When <serving> is called on a loop
-    Then it is refused with BlockingCallError that says "mcp_server()"
+    Then BlockingCallError is raised, which says "mcp_server()"
 
     Examples:
       | Serving       | serving     |
@@ -286,11 +286,11 @@ Feature: An MCP client gets an answer in time, and affects no other client
 
   Scenario: An address that is taken is an OSError, and no SystemExit
     When serve_http is called with a port that is in use
-    Then it is refused with OSError that says "in use"
+    Then OSError is raised, which says "in use"
 
   Scenario: Without the SDK the import says which extra to install
     When the MCP part is imported where the SDK is not installed
-    Then it is refused with MissingExtraError that says "pip install 'rxlanggraph[mcp]'"
+    Then MissingExtraError is raised, which says "pip install 'rxlanggraph[mcp]'"
 
   Scenario: Nothing else of the package needs the SDK
     When a new interpreter without the SDK imports rxlanggraph.agent

@@ -175,7 +175,7 @@ Feature: An MCP client's messages stay in its conversation: other clients have c
 
   Scenario Outline: <number> for <argument> is refused
     When an MCP server is made with <number> for <argument>
-    Then it is an InvalidArgumentError that names "<argument>"
+    Then InvalidArgumentError is raised, which says "<argument>"
 
     Examples:
       | argument             | number |
@@ -186,7 +186,7 @@ Feature: An MCP client's messages stay in its conversation: other clients have c
 
   Scenario Outline: A pool <that> is refused as a tool
     When an MCP server is made of a pool <that>
-    Then it is an InvalidArgumentError that names "<text>"
+    Then InvalidArgumentError is raised, which says "<text>"
 
     Examples:
       | that                       | text            |

@@ -99,7 +99,7 @@ Feature: An HTTP server of agents answers allowed requests, and no others
 
   Scenario Outline: serve_http is refused <what>
     When serve_http is called, and <argument> is <value>
-    Then the call is refused with <error>, which names "<argument>"
+    Then <error> is raised, which says "<argument>"
 
     Examples:
       | what                        | argument        | value               | error                |

@@ -2,7 +2,7 @@ Feature: A message has a role and a content, cannot be changed, and goes to Lang
 
   Scenario Outline: <call> is refused
     When a message is made by <call>
-    Then it is refused with <error>, which says "<words>"
+    Then <error> is raised, which says "<words>"
 
     Examples:
       | call                                                  | error                | words                                       |
@@ -29,7 +29,7 @@ Feature: A message has a role and a content, cannot be changed, and goes to Lang
 
   Scenario Outline: <what> is refused by a memory: it could not be read afterwards
     When a message is made by <call>
-    Then it is refused with <error>, which says "<words>"
+    Then <error> is raised, which says "<words>"
     And the error is short enough to be read
 
     Examples:

@@ -394,7 +394,7 @@ Feature: An agent's output is shared fairly, loses nothing, and ends
 
   Scenario Outline: An output queue with <argument> is refused
     When an output queue is made with <argument>
-    Then that output queue is refused with InvalidArgumentError, which is a ValueError
+    Then InvalidArgumentError is raised, a subclass of ValueError
 
     Examples:
       | argument             |

@@ -82,7 +82,7 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
   Scenario Outline: An agent that would wait for itself is refused at once: <way>
     Given a pool whose agents ask each other, and wait forever
     When the agent of thread "a" is asked to ask <way>
-    Then it has failed with AgentBusyError, which says "own thread 'a'"
+    Then AgentBusyError is raised, which says "own thread 'a'"
     And the agent of thread "a" answers the next request
 
     Examples:
@@ -99,24 +99,24 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
     Given an open bridge on its own loop
     And a pool of at most 3 agents that keeps memories in this process
     When a message without a thread is sent
-    Then it has failed with InvalidArgumentError, which says "thread_id="
+    Then InvalidArgumentError is raised, which says "thread_id="
 
   Scenario Outline: A pool called without a bridge reads the thread as a bridge does: <config>
     Given an open bridge on its own loop
     And a pool of at most 3 agents that keeps memories in this process
     When the pool itself is asked with config=<config>
-    Then it has <outcome>
+    Then <outcome>
 
     Examples:
-      | config                                                  | outcome                           |
-      | {"configurable": {"thread_id": "t"}}                    | answered                          |
-      | {"thread_id": "t"}                                      | answered                          |
-      | {"configurable": {"thread_id": 7}}                      | refused it with InvalidTypeError, "convert it with str()" |
-      | {"thread_id": "a", "configurable": {"thread_id": "b"}}  | refused it with InvalidArgumentError, "given twice" |
+      | config                                                 | outcome                                                      |
+      | {"configurable": {"thread_id": "t"}}                   | it has answered                                              |
+      | {"thread_id": "t"}                                     | it has answered                                              |
+      | {"configurable": {"thread_id": 7}}                     | InvalidTypeError is raised, which says "convert it with str()" |
+      | {"thread_id": "a", "configurable": {"thread_id": "b"}} | InvalidArgumentError is raised, which says "given twice"     |
 
   Scenario Outline: <what> is refused, and named
     When a pool is made with <what>
-    Then the agent is refused with <error>: "<text>"
+    Then <error> is raised, which says "<text>"
 
     Examples:
       | what               | error                | text                  |

@@ -62,12 +62,12 @@ Feature: A pool is bounded in time and in what it keeps
   Scenario: Forgetting has a deadline
     Given a pool of agents with 0.05 s, whose store hangs in forgetting for the thread "stuck"
     When "stuck" is to be forgotten within 0.05 s
-    Then it is out of time
+    Then RunTimeoutError is raised
 
   Scenario: A run that would forget its own thread is refused
     Given a pool whose agents forget their own thread
     When a thread is asked
-    Then the pool refuses that with AgentBusyError
+    Then AgentBusyError is raised
 
   # -- whose agent -------------------------------------------------------------------------------
 
@@ -86,4 +86,4 @@ Feature: A pool is bounded in time and in what it keeps
 
   Scenario: A bound for memories that are kept elsewhere is refused, and named
     When a pool is made that keeps 3 memories in a store
-    Then the pool is refused with InvalidArgumentError: "max_memories"
+    Then InvalidArgumentError is raised, which says "max_memories"

@@ -16,14 +16,14 @@ Feature: Whatever happens to a run of an agent, the agent can be used again
   Scenario Outline: After a run that <ended> the agent is <state>, and answers the next request
     Given a runnable agent that does as it is told, within 0.05 s
     When it is asked to <request>
-    Then the caller gets <error>
+    Then <error> is raised, which says "<words>"
     And the agent is <state>, nothing of the run goes on, and its memory is as before
     And the next run is answered, and leaves it <state>
 
     Examples:
-      | ended     | request | error         | state |
-      | failed    | fail    | a LookupError | ERROR |
-      | timed out | hang    | a timeout     | IDLE  |
+      | ended     | request | error           | words                     | state |
+      | failed    | fail    | LookupError     | on demand                 | ERROR |
+      | timed out | hang    | RunTimeoutError | did not end within 0.05 s | IDLE  |
 
   Scenario: The next run leaves ERROR with reset=True
     Given a runnable agent that does as it is told
@@ -34,7 +34,7 @@ Feature: Whatever happens to a run of an agent, the agent can be used again
   Scenario: The deadline covers the wait for one's turn
     Given a runnable agent that answers when the gate opens
     When a caller enqueues behind a run, with a timeout of 0.05 s
-    Then that caller gets RunTimeoutError
+    Then RunTimeoutError is raised
     When the agent's gate opens
     Then the run before it and a run after it are answered
 
@@ -42,7 +42,7 @@ Feature: Whatever happens to a run of an agent, the agent can be used again
     Given a runnable agent that has a deaf task, and 0.05 s
     And tasks of a run that has ended are waited for during 0.05 s
     When it is asked to answer, and a deaf task is left
-    Then the caller gets a timeout
+    Then RunTimeoutError is raised, which says "did not end within 0.05 s"
     And the log names the task
 
   Scenario: A TimeoutError raised by the step arrives unchanged

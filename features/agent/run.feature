@@ -51,7 +51,7 @@ Feature: An agent runs one request at a time
   Scenario Outline: An agent that is asked by its own run, <how>, refuses at once to wait for itself
     Given a runnable agent that asks itself <how>
     When it is asked to answer
-    Then the caller gets an AgentBusyError that says "by its own run"
+    Then AgentBusyError is raised, which says "by its own run"
     And its memory is empty
 
     Examples:

@@ -151,7 +151,7 @@ Feature: The state of an agent is that of the newest open block, whichever task 
   Scenario Outline: <thing> is not a state
     Given a state machine
     When a context is made for <thing>
-    Then it is refused at once with InvalidArgumentError, which is a ValueError
+    Then InvalidArgumentError is raised, a subclass of ValueError
 
     Examples:
       | thing                           |
@@ -192,7 +192,7 @@ Feature: The state of an agent is that of the newest open block, whichever task 
 
   Scenario Outline: A history of <number> is refused
     When a state machine is made with a history of <number>
-    Then it is refused at once with InvalidArgumentError, which is a ValueError
+    Then InvalidArgumentError is raised, a subclass of ValueError
 
     Examples:
       | number |

@@ -158,7 +158,7 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
 
   Scenario Outline: A memory with <arguments> is refused
     When a memory is made with <arguments>
-    Then it is refused with <error>, which says "<words>"
+    Then <error> is raised, which says "<words>"
 
     Examples:
       | arguments                          | error                | words                              |

@@ -98,7 +98,7 @@ Feature: A turn's messages come into a memory all at once or not at all
   Scenario Outline: A turn cannot be <twice>
     Given a memory
     When a turn is <twice>
-    Then it is refused with <error>, which says "<words>"
+    Then <error> is raised, which says "<words>"
 
     Examples:
       | twice                      | error      | words         |

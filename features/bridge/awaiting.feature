@@ -28,7 +28,7 @@ Feature: A run, and a stream of results, can be awaited on any asyncio loop
   Scenario: A run that is cancelled raises CancelledError where it is awaited
     Given an open bridge on its own loop
     When a run is cancelled while it is awaited on another loop
-    Then awaiting raises a CancelledError
+    Then CancelledError is raised
 
   Scenario Outline: <How> while a run is awaited on another loop <does> the run
     Given an open bridge on its own loop
@@ -72,7 +72,7 @@ Feature: A run, and a stream of results, can be awaited on any asyncio loop
   Scenario Outline: An awaited stream ends with <end> too
     Given an open bridge on its own loop
     When an awaited stream ends with <end>
-    Then awaiting raises a <error>
+    Then <error> is raised
 
     Examples:
       | end                              | error                           |
@@ -89,4 +89,4 @@ Feature: A run, and a stream of results, can be awaited on any asyncio loop
     Given an open bridge on its own loop
     When one of two runs fails while the loop that awaits their stream stands still
     Then the other run is cancelled meanwhile
-    And awaiting raises a ValueError
+    And ValueError is raised

@@ -68,7 +68,7 @@ Feature: Cleanup cancels the runs in flight, awaits their own cleanup, and names
     Given an open bridge on its own loop
     When a message goes to a waiting graph
     And one of its runs calls "bridge.cleanup_tasks()"
-    Then it is refused with BlockingCallError, "use 'await bridge.cleanup_tasks_async()' there"
+    Then BlockingCallError is raised, which says "use 'await bridge.cleanup_tasks_async()' there"
     When the gate opens
     Then every future has a result
 

@@ -5,7 +5,8 @@ Feature: A loop that is closed, stopped or dying: a clear error or a resolved fu
   Scenario Outline: A message for <the loop> is refused with <error>, and its function never called
     Given a bridge on <the loop>
     When a message is handed over
-    Then <error> is raised, which names the remedy "<remedy>"
+    Then <error> is raised, which says "<remedy>"
+    And the function was never called
     And nothing is left in the registry, and asyncio reports nothing
 
     Examples:

@@ -19,7 +19,7 @@ Feature: No run, message or error is kept longer than needed
 
   Scenario: A source that is not a message is refused
     When a result of "hello" is made
-    Then InvalidTypeError says "source must be a StreamMessage or None, not 'hello'"
+    Then InvalidTypeError is raised, which says "source must be a StreamMessage or None, not 'hello'"
 
   @counted_references
   Scenario Outline: An idle bridge keeps nothing of <kind> that it ran last

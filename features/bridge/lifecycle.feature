@@ -20,7 +20,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
 
   Scenario Outline: <What> is refused, naming the remedy
     When the code under test calls "<call>"
-    Then it is refused with <error>, "<words>"
+    Then <error> is raised, which says "<words>"
 
     Examples:
       | What                       | call                                          | error                | words                                   |
@@ -37,7 +37,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
 
   Scenario Outline: A loop that is <state> cannot be adopted, and the error says so
     When a message is sent through a bridge that adopts a loop which is <state>
-    Then it is refused with LoopUnavailableError, "is <state>; adopt a running one, or let the bridge own its loop"
+    Then LoopUnavailableError is raised, which says "is <state>; adopt a running one, or let the bridge own its loop"
     And closing that bridge works
 
     Examples:
@@ -110,7 +110,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     Given an open bridge on its own loop
     When the bridge is closed
     And the code under test calls "bridge.create_future_task(print, 1)"
-    Then it is refused with BridgeClosedError, "is closed and takes no more messages; make a new one"
+    Then BridgeClosedError is raised, which says "is closed and takes no more messages; make a new one"
     When a stream of 1 message goes to an async function
     Then the stream fails with BridgeClosedError
 
@@ -123,7 +123,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
   Scenario: close on the loop's own thread is refused with the remedy, and closes nothing
     Given an open bridge on its own loop
     When one of its runs calls "bridge.close()"
-    Then it is refused with BlockingCallError, "use 'await bridge.aclose(), or close(0, cancel_timeout=0),' there"
+    Then BlockingCallError is raised, which says "use 'await bridge.aclose(), or close(0, cancel_timeout=0),' there"
     And the bridge answers the next message
 
   Scenario: close without anything to wait for may be called on the loop's own thread
@@ -220,7 +220,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
   Scenario: Waiting for room on the loop's own thread is refused with the remedy
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
     When a run sends messages until one is refused
-    Then it is refused with BlockingCallError, "submit from another thread, or make the bridge with max_pending=None"
+    Then BlockingCallError is raised, which says "submit from another thread, or make the bridge with max_pending=None"
 
   # -- the interpreter's exit
 

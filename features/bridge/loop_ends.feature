@@ -23,7 +23,7 @@ Feature: When a loop ends, its runs end with it: started ones are cancelled, wai
   Scenario Outline: Where <no thread> can be started the message is refused, and the next one answered: <home> loop
     Given an open bridge on <home> loop
     When the first message comes while no thread can be started
-    Then it is refused with LoopUnavailableError, "<no thread>"
+    Then LoopUnavailableError is raised, which says "<no thread>"
     And nothing was ever submitted to the bridge
     And the bridge answers the next message
 

@@ -22,7 +22,7 @@ Feature: A paused loop is not gone: runs in flight are given up, and the bridge 
   Scenario: A bridge that was made and refused before its loop ever ran works when that runs
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
     When a message is sent while the loop does not run
-    Then it is refused with LoopUnavailableError, "is not running; adopt a running one"
+    Then LoopUnavailableError is raised, which says "is not running; adopt a running one"
     When the loop runs, and a message is sent from it
     Then it was answered
 

@@ -28,7 +28,7 @@ Feature: A StreamMessage never changes
 
   Scenario Outline: <What> is refused, naming the argument and the value
     When the code under test calls "<call>"
-    Then it is refused with <error>, "<words>"
+    Then <error> is raised, which says "<words>"
 
     Examples:
       | What                      | call                               | error                | words                             |

@@ -3,7 +3,7 @@ Feature: A run may wait for other runs; a wait that could never end is refused a
   Scenario Outline: A node that waits by <way> for a run on its own thread is refused with the remedy
     Given an open bridge on <home> loop
     When a run sends to its own thread, and waits by <way>
-    Then it ends with DeadlockError, "send it without waiting for it, or with another thread_id or none"
+    Then DeadlockError is raised, which says "send it without waiting for it, or with another thread_id or none"
     And the bridge goes on as if nothing had been
 
     Examples:
@@ -39,7 +39,7 @@ Feature: A run may wait for other runs; a wait that could never end is refused a
   Scenario Outline: A run that <does this> is refused at once
     Given an open bridge on its own loop with <options>
     When a run is sent that <does this>
-    Then it ends with DeadlockError, "<remedy>"
+    Then DeadlockError is raised, which says "<remedy>"
     And the bridge goes on as if nothing had been
 
     Examples:

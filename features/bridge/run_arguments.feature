@@ -67,7 +67,7 @@ Feature: The arguments of a call reach its runs, through create_future_task and 
   Scenario Outline: create_future_task and invoke check the same: <call>
     Given an open bridge on its own loop
     When the code under test calls "bridge.<call>"
-    Then it is refused with <error>, "<words>"
+    Then <error> is raised, which says "<words>"
     And nothing was ever submitted to the bridge
 
     Examples:

@@ -37,7 +37,7 @@ Feature: A run has one thread, however it was named: the key of its lane, and th
     Given an open bridge on its own loop
     And a graph that adds 1 to a checkpointed counter
     When the graph gets a message by "<call>"
-    Then it is refused with InvalidArgumentError, "<words>"
+    Then InvalidArgumentError is raised, which says "<words>"
     And nothing was ever submitted to the bridge
 
     Examples:
@@ -61,7 +61,7 @@ Feature: A run has one thread, however it was named: the key of its lane, and th
     Given an open bridge on its own loop
     And a graph that adds 1 to a checkpointed counter
     When the graph gets a message by "<call>"
-    Then it is refused with InvalidTypeError, "<words>"
+    Then InvalidTypeError is raised, which says "<words>"
     And nothing was ever submitted to the bridge
 
     Examples:

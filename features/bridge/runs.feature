@@ -23,7 +23,7 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
   Scenario Outline: <What> is refused before it is tracked, with the remedy
     Given an open bridge on its own loop
     When the code under test calls "<call>"
-    Then it is refused with <error>, "<words>"
+    Then <error> is raised, which says "<words>"
     And nothing was ever submitted to the bridge
 
     Examples:

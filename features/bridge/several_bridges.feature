@@ -90,7 +90,7 @@ Feature: Any number of bridges share a loop, and its default executor stays the 
 
   Scenario: A loop on which no attribute can be set is refused, with the remedy
     When a bridge is to adopt a loop that has no attributes of its own
-    Then it is refused with InvalidTypeError, "let the bridge own its loop: RxPyLangGraphBridge()"
+    Then InvalidTypeError is raised, which says "let the bridge own its loop: RxPyLangGraphBridge()"
 
   # -- a loop of the bridge's own
 

@@ -37,7 +37,7 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
 
   Scenario Outline: max_threads=<number> is refused, naming what is allowed
     When the code under test calls "Bridge(max_concurrency=4, max_threads=<number>)"
-    Then it is refused with InvalidArgumentError, "<words>"
+    Then InvalidArgumentError is raised, which says "<words>"
 
     Examples:
       | number | words                                                  |

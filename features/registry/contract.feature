@@ -92,4 +92,4 @@ Feature: What each method of TaskRegistry promises
 
   Scenario: Waiting on the loop that the tasks need is refused
     When a task's own loop waits for an idle registry without awaiting
-    Then a BlockingCallError names wait_idle_async
+    Then BlockingCallError is raised, which says "wait_idle_async"

@@ -100,7 +100,7 @@ Feature: Concurrent calls on a database are batched, and no call suffers from th
   Scenario: One call that cannot be done does not undo those beside it
     Given an empty store in SQLite
     When 9 increments are made at the same time, and one of a key that is no text
-    Then that one has ended with a UnicodeEncodeError
+    Then UnicodeEncodeError is raised
     And the counter has come to 9
 
   Scenario: A file locked by another process delays a batch no longer than a call

@@ -73,7 +73,8 @@ Feature: A state is opened by its URL, on the loop that uses it
   Scenario Outline: Without its packages, <url> names the extra that brings them
     Given a Python without <package>
     When <url> is to be opened
-    Then MissingExtraError is raised, an ImportError, which says "pip install 'rxlanggraph[<extra>]'"
+    Then MissingExtraError is raised, which says "pip install 'rxlanggraph[<extra>]'"
+    And MissingExtraError is raised, a subclass of ImportError
 
     Examples:
       | url                    | package    | extra      |
@@ -106,7 +107,7 @@ Feature: A state is opened by its URL, on the loop that uses it
 
   Scenario: What open_state returns is a single-use context manager
     When the block of open_state is entered a second time
-    Then UsageError is raised, which names open_state(...)
+    Then UsageError is raised, which says "open_state(...)"
 
   Scenario: A background task of a state that fails is reported to the loop
     Given a shared state

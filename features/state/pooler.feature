@@ -33,7 +33,7 @@ Feature: Shared state works behind a PostgreSQL connection pooler, or names the 
   Scenario: A pooler in statement mode is refused with the remedy, as long as there are no tables
     Given a PostgreSQL server behind a pooler in statement mode
     When a state is opened there
-    Then an InvalidArgumentError says "set its pool_mode to transaction or session"
+    Then InvalidArgumentError is raised, which says "set its pool_mode to transaction or session"
 
   Scenario: A pooler in statement mode works if the tables were made without it
     Given a PostgreSQL server with the tables, behind a pooler in statement mode
@@ -43,21 +43,21 @@ Feature: Shared state works behind a PostgreSQL connection pooler, or names the 
   Scenario: An option of the URL that the pooler does not pass on is named
     Given a PostgreSQL server behind a pooler in transaction mode
     When a state is opened there with &options=-c%20work_mem%3D8MB
-    Then an InvalidArgumentError says "unsupported startup parameter: options"
+    Then InvalidArgumentError is raised, which says "unsupported startup parameter: options"
 
   Scenario: If transactions are stricter by default than the state expects, the error says how to change that
     Given a PostgreSQL server behind a pooler in transaction mode
     And the transactions there are serializable by default
     When a state is opened there
-    Then an InvalidArgumentError says "ALTER DATABASE"
+    Then InvalidArgumentError is raised, which says "ALTER DATABASE"
 
   Scenario: A pooler without a free session is reported as such
     Given a PostgreSQL server behind a pooler in session mode that has one session
     And connecting is given up after 0.3 seconds
     When a state is opened there while another client has that session
-    Then a StateUnavailableError says "default_pool_size"
+    Then StateUnavailableError is raised, which says "default_pool_size"
 
   Scenario: A database whose encoding lacks characters is refused, with the remedy
     Given a PostgreSQL database that is encoded in LATIN1
     When a state is opened there
-    Then an InvalidArgumentError says "ENCODING 'UTF8'"
+    Then InvalidArgumentError is raised, which says "ENCODING 'UTF8'"

@@ -139,7 +139,7 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
   Scenario: A long purge that fails in the middle is in doubt
     Given a Valkey server of its own
     When 2500 tasks are purged, and the server refuses all writes from then on
-    Then it ended with a StateUnavailableError that leaves a doubt
+    Then the error leaves a doubt whether the call had an effect
 
   @valkey
   Scenario Outline: A task <of whom> whose worker is gone comes back
@@ -236,7 +236,7 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
   Scenario: A server without memory refuses a call, which has no effect
     Given a Valkey server of its own
     When the server has no memory left, and an increment is made
-    Then it ended with a StateUnavailableError that leaves no doubt
+    Then the error leaves no doubt whether the call had an effect
     And the server has no key but that of the version
 
   # -- what a server must be -----------------------------------------------------------------------
@@ -244,9 +244,8 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
   Scenario Outline: A server that drops keys by <policy> when its memory is full is refused at opening
     Given a Valkey server of its own whose maxmemory-policy is <policy>
     When the state at redis://127.0.0.1:{port} is opened
-    Then it ended with InvalidArgumentError
-    And the message says "maxmemory-policy <policy>"
-    And the message says "set maxmemory-policy noeviction"
+    Then InvalidArgumentError is raised, which says "maxmemory-policy <policy>"
+    And the error says "set maxmemory-policy noeviction"
     And the server has no key
 
     Examples:
@@ -274,23 +273,20 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
   Scenario: A user without permission to run scripts is refused at opening
     Given a Valkey server of its own with a user who may run no scripts
     When the state at redis://guest:sesame@127.0.0.1:{port} is opened
-    Then it ended with InvalidArgumentError
-    And the message says "no permissions"
+    Then InvalidArgumentError is raised, which says "no permissions"
 
   @valkey
   Scenario: A namespace of a future version is refused, and named as such
     Given a Valkey server
     And a namespace there is of a version to come
     When a state is opened in that namespace
-    Then it ended with InvalidArgumentError
-    And the message says "another release"
-    And the message says "version 2"
+    Then InvalidArgumentError is raised, which says "another release"
+    And the error says "version 2"
 
   Scenario Outline: <A value> that the server would not take is refused, and the next call is answered
     Given a Valkey server of its own that takes values of 1 MB
     When <a value> is sent to it that is larger than that
-    Then it ended with InvalidArgumentError
-    And the message says "proto-max-bulk-len"
+    Then InvalidArgumentError is raised, which says "proto-max-bulk-len"
     And the counter is 1
 
     Examples:
@@ -301,8 +297,8 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
   Scenario Outline: Opening a state <somewhere> fails with <an error>, and shows no password
     Given a Valkey server of its own whose password is "abracadabra"
     When the state at <url> is opened
-    Then it ended with <an error>
-    And the message tells no password
+    Then <an error> is raised
+    And neither the error nor its causes show abracadabra, sesame
 
     Examples:
       | somewhere                 | url                                                   | an error              |
@@ -323,14 +319,13 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
   Scenario: A server that quotes an unknown command does not reveal a password
     Given a Valkey server of its own that knows no AUTH
     When the state at redis://guest:sesame@127.0.0.1:{port} is opened
-    Then it ended with InvalidArgumentError
-    And the message says "unknown command"
-    And neither the error nor its causes tell a password
+    Then InvalidArgumentError is raised, which says "unknown command"
+    And neither the error nor its causes show abracadabra, sesame
 
   Scenario Outline: A URL with a misplaced password shows nothing of it: <url>
     When a state is opened at the Redis URL <url>
-    Then it ended with InvalidArgumentError
-    And neither the error nor its causes show anything of the password
+    Then InvalidArgumentError is raised
+    And neither the error nor its causes show SEC, RET, 77
 
     Examples:
       | url                                                       |
@@ -358,8 +353,8 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
 
   Scenario Outline: The error for an absent server shows no password: <url>
     When a state is opened at the Redis URL <url>
-    Then it ended with StateUnavailableError
-    And neither the error nor its causes show anything of the password
+    Then StateUnavailableError is raised
+    And neither the error nor its causes show SEC, RET, 77
 
     Examples:
       | url                                     |

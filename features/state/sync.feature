@@ -45,7 +45,7 @@ Feature: Threads use the same state, through its loop, without a loop of their o
   Scenario: An endless generator is refused as too many items
     Given a state on a loop in another thread
     When a thread adds tasks from a generator that has no end
-    Then InvalidArgumentError is raised, which says 10,000 at most
+    Then InvalidArgumentError is raised, which says "10,000 at most"
 
   Scenario: safe_update and transact of threads retry, and finally raise ContentionError
     Given a state on a loop in another thread
@@ -128,4 +128,4 @@ Feature: Threads use the same state, through its loop, without a loop of their o
 
   Scenario: Opening a state on a number is refused
     When a state is opened on a number
-    Then InvalidTypeError is raised, which names what can be
+    Then InvalidTypeError is raised, which says "event loop or a bridge"

@@ -185,7 +185,7 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
   Scenario Outline: An error in the block propagates, with a note that the claim could not be ended, <as>
     Given an item in a queue
     When a block around its claim raises an error, <as>
-    Then the error is raised, with a note about the claim
+    Then KeyError is raised, with a note that says "claim"
 
     Examples:
       | as                              |

@@ -16,6 +16,7 @@ from support.agent.agent_runs import (
     call_from,
     made_with,
 )
+from support.concurrency.raising import error_of
 from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT, thread
 
@@ -186,15 +187,4 @@ def step_an_agent_is_made_with_what(context: Context, what: str) -> None:
             return run(BaseAgent("policy").run("request", on_busy="wait"))  # type: ignore[arg-type]
         return made_with(what)
 
-    try:
-        context.error = make()
-    except Exception as error:
-        context.error = error
-
-
-@then('the {what:w} is refused with {error:w}: "{text}"')
-def step_the_what_is_refused_with_error_text(
-    context: Context, what: str, error: str, text: str
-) -> None:
-    assert type(context.error).__name__ == error, repr(context.error)
-    assert text in str(context.error), context.error
+    context.error = error_of(make)

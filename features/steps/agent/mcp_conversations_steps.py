@@ -19,7 +19,6 @@ from rxlanggraph.agent.mcp import conversations, mcp_server
 from rxlanggraph.agent.mcp import server as mcp_module
 from rxlanggraph.agent.mcp.conversations import ConversationTable
 from rxlanggraph.concurrency.tasks import silence_pending_warning
-from rxlanggraph.errors import InvalidArgumentError
 from support.agent.mcp_agents import noting
 from support.agent.mcp_conversations import QUESTION, WHOM, Served, Talk, said_in
 from support.concurrency.listening import listening
@@ -464,9 +463,3 @@ POOLS: dict[str, Callable[[], list[Any]]] = {
 @when("an MCP server is made of a pool {that}")
 def server_is_made_of(context: Context, that: str) -> None:
     noting(context, lambda: mcp_server(*POOLS[that]()))
-
-
-@then('it is an InvalidArgumentError that names "{text}"')
-def is_invalid(context: Context, text: str) -> None:
-    assert isinstance(context.error, InvalidArgumentError), repr(context.error)
-    assert text in str(context.error), context.error

@@ -19,7 +19,6 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from uvicorn.server import ServerState
 
-from rxlanggraph import errors
 from rxlanggraph.agent import BaseAgent
 from rxlanggraph.agent.mcp import access, connections
 from rxlanggraph.agent.mcp import server as mcp_module
@@ -211,12 +210,6 @@ def server_is_called_with(context: Context, argument: str, value: str) -> None:
     options = {argument: ast.literal_eval(value)}
     patch(context, mcp_module, "serve_until_signalled", lambda *_, **__: None)
     noting(context, functools.partial(mcp_module.serve_http, BaseAgent("ann"), port=0, **options))
-
-
-@then('the call is refused with {kind}, which names "{argument}"')
-def call_is_refused(context: Context, kind: str, argument: str) -> None:
-    assert isinstance(context.error, getattr(errors, kind)), repr(context.error)
-    assert argument in str(context.error), context.error
 
 
 @then('the refusal does not tell "{text}"')

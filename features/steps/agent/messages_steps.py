@@ -25,14 +25,6 @@ def step_a_message_is_made_by_call(context: Context, call: str) -> None:
     context.error = error_of(make)
 
 
-@then('it is refused with {error:w}, which says "{words}"')
-def step_it_is_refused_with_error_which_says_words(
-    context: Context, error: str, words: str
-) -> None:
-    assert type(context.error).__name__ == error, repr(context.error)
-    assert words in str(context.error), context.error
-
-
 @then("the error is short enough to be read")
 def step_the_error_is_short_enough_to_be_read(context: Context) -> None:
     assert len(str(context.error)) < 500, len(str(context.error))

@@ -148,12 +148,6 @@ def step_the_run_before_it_and_a_run_after_it_are_answered(context: Context) -> 
     assert "lost" not in list(context.agent.log)
 
 
-@then('the caller gets an AgentBusyError that says "{text}"')
-def step_the_caller_gets_an_agentbusyerror_that_says_text(context: Context, text: str) -> None:
-    assert isinstance(context.answer, AgentBusyError), context.answer
-    assert text in str(context.answer), context.answer
-
-
 @then("its memory is empty")
 def step_its_memory_is_empty(context: Context) -> None:
     assert context.agent.memory.get_messages() == ()

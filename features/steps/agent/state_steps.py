@@ -339,12 +339,6 @@ def step_a_state_machine_is_made_with_a_history_of_number(context: Context, numb
     context.error = error_of(lambda: StateMachine("alice", history=value))  # type: ignore[arg-type]
 
 
-@then("it is refused at once with InvalidArgumentError, which is a ValueError")
-def step_it_is_refused_at_once_with_invalidargumenterror_which_is_a(context: Context) -> None:
-    assert type(context.error).__name__ == "InvalidArgumentError", repr(context.error)
-    assert isinstance(context.error, ValueError)
-
-
 @when("one context is entered twice")
 def step_one_context_is_entered_twice(context: Context) -> None:
     context.block = context.machine.context(RUNNING)

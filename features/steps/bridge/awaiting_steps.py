@@ -135,11 +135,6 @@ def awaited_run_is_cancelled(context: Context) -> None:
     context.error = raised_on(context, "another", cancel_and_await())
 
 
-@then("awaiting raises a {name}")
-def awaiting_raises(context: Context, name: str) -> None:
-    assert type(context.error).__name__ == name, repr(context.error)
-
-
 @when("{how} comes while a run is awaited on another loop")
 def awaiting_is_ended(context: Context, how: str) -> None:
     run = context.bridge.create_future_task(context.work.wait, HELLO)

@@ -12,6 +12,7 @@ from behave.runner import Context
 
 from rxlanggraph import LoopUnavailableError, RxPyLangGraphBridge
 from support.bridge.bridges import make_bridge, send
+from support.concurrency.raising import error_of
 from support.concurrency.tasks import end_tasks_and_close
 from support.concurrency.waiting import LIMIT, in_threads, thread
 
@@ -62,10 +63,7 @@ def step_a_message_is_sent_through_a_bridge_that_adopts_a_loop(
     if state == "closed":
         loop.close()
     context.bridge = RxPyLangGraphBridge(loop)
-    try:
-        context.bridge.create_future_task(print, 1)
-    except LoopUnavailableError as error:
-        context.error = error
+    context.error = error_of(lambda: context.bridge.create_future_task(print, 1))
 
 
 @then("closing that bridge works")
@@ -256,11 +254,8 @@ def step_the_adopted_loop_runs_with_its_executor_and_without_a_task(context: Con
 @when('one of its runs calls "{call}"')
 def step_one_of_its_runs_calls_call(context: Context, call: str) -> None:
     async def run(_: object) -> None:
-        context.error = None
-        try:
-            eval(call, {"bridge": context.bridge})
-        except Exception as error:
-            context.error = error
+        context.error = None  # the call may cancel this run, which is then waited for no longer
+        context.error = error_of(lambda: eval(call, {"bridge": context.bridge}))
 
     future = context.bridge.create_future_task(run, None)
     try:

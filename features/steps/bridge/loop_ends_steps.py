@@ -15,6 +15,7 @@ from rxlanggraph.errors import LoopUnavailableError
 from support.bridge.bridges import listen
 from support.bridge.raising_places import echo
 from support.bridge.streams import Subscriber
+from support.concurrency.raising import error_of
 from support.concurrency.waiting import LIMIT, Gate, Log, thread
 
 
@@ -131,12 +132,8 @@ def step_that_task_was_cancelled(context: Context) -> None:
 @when("the first message comes while no thread can be started")
 def step_the_first_message_comes_while_no_thread_can_be_started(context: Context) -> None:
     refusal = mock.Mock(side_effect=RuntimeError("can't start new thread"))
-    context.error = None
     with mock.patch.object(threading.Thread, "start", refusal):
-        try:
-            context.bridge.create_future_task(echo, 0)
-        except LoopUnavailableError as error:
-            context.error = error
+        context.error = error_of(lambda: context.bridge.create_future_task(echo, 0))
 
 
 @when("an adopted loop is closed between the bridge's call and the step in which it looks")

@@ -12,11 +12,12 @@ from behave.runner import Context
 from reactivex import operators as ops
 
 from rxlanggraph import BlockingCallError, LoopUnavailableError, RxPyLangGraphBridge
-from support.bridge.bridges import arguments, error_of, send
+from support.bridge.bridges import arguments, failure_of, send
 from support.bridge.graphs import Work
 from support.concurrency.loops import factory_of
 from support.concurrency.patching import patch
 from support.concurrency.pauses import HOSTS, until
+from support.concurrency.raising import error_of
 from support.concurrency.tasks import forever
 from support.concurrency.waiting import LIMIT, Gate, Log, thread
 
@@ -102,15 +103,9 @@ def step_run_several_times(context: Context, times: int) -> None:
 
     for _ in range(times):
         context.host.run(main())
-        context.refusals.append(refusal_of(context))
-
-
-def refusal_of(context: Context) -> LoopUnavailableError | None:
-    try:
-        context.bridge.create_future_task(context.work.answer, VALUE)
-    except LoopUnavailableError as error:
-        return error
-    return None
+        context.refusals.append(
+            error_of(lambda: context.bridge.create_future_task(context.work.answer, VALUE))
+        )
 
 
 @then("all {count:d} were answered")
@@ -125,7 +120,7 @@ def step_each_refused(context: Context, words: str) -> None:
 
 @when("a message is sent while the loop does not run")
 def step_send_in_pause(context: Context) -> None:
-    context.error = refusal_of(context)
+    context.error = error_of(lambda: context.bridge.create_future_task(context.work.answer, VALUE))
 
 
 @when("the loop runs, and a message is sent from it")
@@ -187,7 +182,7 @@ def step_stop_with_three(context: Context) -> None:
 def step_resolved_and_registered(context: Context, count: int) -> None:
     assert len(context.futures) == count
     for number in range(count):
-        error = error_of(context, number)
+        error = failure_of(context, number)
         assert isinstance(error, LoopUnavailableError), repr(error)
     assert len(context.bridge.registry) == count, context.bridge.registry.snapshot()
     assert list(context.work.ended) == []
@@ -284,7 +279,7 @@ def step_stand_still(context: Context, count: int) -> None:
 
 @then("its future raises LoopUnavailableError")
 def step_future_raises(context: Context) -> None:
-    error = error_of(context)
+    error = failure_of(context)
     assert isinstance(error, LoopUnavailableError), repr(error)
 
 

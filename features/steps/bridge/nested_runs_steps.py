@@ -41,12 +41,6 @@ def a_run_does_this(context: Context, does_this: str) -> None:
     context.error = nested_runs.CIRCLES[does_this](context.bridge).exception(LIMIT)
 
 
-@then('it ends with DeadlockError, "{remedy}"')
-def it_ends_with_deadlock_error(context: Context, remedy: str) -> None:
-    assert isinstance(context.error, DeadlockError), context.error
-    assert remedy in str(context.error), context.error
-
-
 @then("the bridge goes on as if nothing had been")
 def the_bridge_goes_on(context: Context) -> None:
     run = context.bridge.create_future_task(nested_runs.echo, "on", thread_id="mine")

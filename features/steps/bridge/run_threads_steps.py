@@ -17,6 +17,7 @@ from reactivex import operators as ops
 from rxlanggraph import StreamMessage
 from support.bridge.graphs import count_of
 from support.bridge.streams import Subscriber
+from support.concurrency.raising import error_of
 from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT
 
@@ -154,10 +155,7 @@ def the_graph_gets_a_message(context: Context, call: str) -> None:
         "UUID": UUID,
         "on": on,
     }
-    try:
-        context.error = eval(call, names) and None
-    except Exception as error:
-        context.error = error
+    context.error = error_of(lambda: eval(call, names))
 
 
 @when('a stream on the threads "b", "a" goes through invoke with the thread "b" in its config')

@@ -11,8 +11,9 @@ from reactivex import operators as ops
 from tenacity import AsyncRetrying, Retrying, retry_if_exception_type, stop_after_attempt
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
-from support.bridge.bridges import answer, arguments, error_of, make_bridge, send
+from support.bridge.bridges import answer, arguments, failure_of, make_bridge, send
 from support.bridge.graphs import State, graph_of
+from support.concurrency.raising import error_of
 from support.concurrency.waiting import LIMIT
 
 # -- bridges and messages --------------------------------------------------------------------------
@@ -96,14 +97,14 @@ def step_every_future_has_a_result(context: Context) -> None:
 
 @then('the future raises {name}, "{words}"')
 def step_the_future_raises_name_words(context: Context, name: str, words: str) -> None:
-    error = error_of(context)
+    error = failure_of(context)
     assert type(error).__name__ == name, repr(error)
     assert words in str(error), error
 
 
 @then('the future raises {name}, ""')
 def step_the_future_raises_name(context: Context, name: str) -> None:
-    error = error_of(context)
+    error = failure_of(context)
     assert (type(error).__name__, str(error)) == (name, ""), repr(error)
 
 
@@ -148,19 +149,7 @@ def step_the_code_under_test_calls_call(context: Context, call: str) -> None:
         "infinity": float("inf"),
         "uncompiled": StateGraph(State),
     }
-    try:
-        eval(call, names)
-    except Exception as error:
-        context.error = error
-    else:
-        context.error = None
-
-
-@then('it is refused with {name}, "{words}"')
-def step_it_is_refused_with_name_words(context: Context, name: str, words: str) -> None:
-    error = context.error
-    assert type(error).__name__ == name, f"{error!r} instead"
-    assert words in str(error), error
+    context.error = error_of(lambda: eval(call, names))
 
 
 @then("nothing was ever submitted to the bridge")

@@ -10,10 +10,11 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge
+from rxlanggraph import RxPyLangGraphBridge
 from support.bridge.bridges import LentLoop, arguments
 from support.bridge.graphs import Work, one_node, outlasting
 from support.concurrency.loops import factory_of
+from support.concurrency.raising import error_of
 from support.concurrency.waiting import LIMIT, Gate
 
 
@@ -312,10 +313,7 @@ class BareLoop(asyncio.AbstractEventLoop):
 
 @when("a bridge is to adopt a loop that has no attributes of its own")
 def step_adopt_bare_loop(context: Context) -> None:
-    try:
-        RxPyLangGraphBridge(BareLoop())
-    except RxLangGraphError as error:
-        context.error = error
+    context.error = error_of(lambda: RxPyLangGraphBridge(BareLoop()))
 
 
 # -- a loop of the bridge's own --------------------------------------------------------------------

@@ -18,6 +18,7 @@ from support.bridge.bridges import listen
 from support.bridge.graphs import graph_of, one_node
 from support.bridge.raising_places import EXCEPTIONS, echo, once_for_a_run, raise_, raise_at
 from support.bridge.streams import Subscriber
+from support.concurrency.raising import error_of
 from support.concurrency.tasks import in_thread
 from support.concurrency.waiting import LIMIT, Gate, Log, thread
 
@@ -207,10 +208,7 @@ class Unwatchable(Future[Any]):
 @when("a future whose add_done_callback raises is added to a registry")
 def step_a_future_whose_add_done_callback_raises_is_added(context: Context) -> None:
     context.registry = TaskRegistry()
-    try:
-        context.registry.add(Unwatchable())
-    except RuntimeError as error:
-        context.error = error
+    context.error = error_of(lambda: context.registry.add(Unwatchable()))
 
 
 @then("the registry raises what the future raised, and is empty")

@@ -11,7 +11,8 @@ from behave.runner import Context
 from rxlanggraph.errors import InvalidArgumentError, UsageError
 from rxlanggraph.state import Claim
 from support.concurrency.patching import patch
-from support.state.state_world import World, claimed, raised, turns, world
+from support.concurrency.raising import raised
+from support.state.state_world import World, claimed, turns, world
 
 # -- attempts --------------------------------------------------------------------------------------
 
@@ -131,12 +132,6 @@ def step_the_item_is_complete(context: Context) -> None:
 @then("the item waits for its attempt {attempt:d}")
 def step_the_item_waits_for_its_attempt_attempt(context: Context, attempt: int) -> None:
     assert world(context).run(claimed(context.other)).attempt == attempt
-
-
-@then("the error is raised, with a note about the claim")
-def step_the_error_is_raised_with_a_note_about_the_claim(context: Context) -> None:
-    assert isinstance(context.error, KeyError), context.error
-    assert "claim" in context.error.__notes__[0], context.error.__notes__
 
 
 @when("two tasks complete the same claim at once")

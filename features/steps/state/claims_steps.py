@@ -11,8 +11,9 @@ from rxlanggraph.errors import LeaseLostError, StateUnavailableError
 from rxlanggraph.state import Claim
 from rxlanggraph.state.retry import run_shielded
 from support.concurrency.patching import patch
+from support.concurrency.raising import raised
 from support.concurrency.tasks import run
-from support.state.state_world import claimed, raised, world
+from support.state.state_world import claimed, world
 
 # -- held and lost ---------------------------------------------------------------------------------
 

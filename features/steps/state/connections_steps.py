@@ -94,12 +94,6 @@ def each_was_answered_or_in_doubt(context: Context) -> None:
     assert_as_expected(outcome)
 
 
-@then("a StateUnavailableError has told it, without a doubt")
-def unavailable_without_doubt(context: Context) -> None:
-    assert isinstance(context.error, StateUnavailableError), repr(context.error)
-    assert not context.error.in_doubt, context.error
-
-
 @then("the next call was answered")
 def next_call_was_answered(context: Context) -> None:
     assert context.outcome.afterwards == (None, 0), context.outcome

@@ -8,7 +8,8 @@ from behave.runner import Context
 
 from rxlanggraph.errors import LeaseLostError, LockTimeoutError, StaleTokenError
 from rxlanggraph.state import Lease, State
-from support.state.state_world import World, hold, raised, turns, world
+from support.concurrency.raising import raised
+from support.state.state_world import World, hold, turns, world
 
 # -- held ------------------------------------------------------------------------------------------
 
@@ -159,11 +160,6 @@ def step_a_write_with_the_old_token_raises_staletokenerror_and(context: Context)
     assert world(context).run(context.state.get("k")).value == "theirs"
 
 
-@then("the block ends with LeaseLostError")
-def step_the_block_ends_with_leaselosterror(context: Context) -> None:
-    assert type(context.error) is LeaseLostError, context.error
-
-
 @when("its holder stands still for 10 seconds, and then writes without a token")
 def step_its_holder_stands_still_for_10_seconds_and_then_writes(context: Context) -> None:
     async def write(_: Lease) -> None:
@@ -184,12 +180,6 @@ def step_its_holder_stands_still_for_10_seconds_another_one_takes(context: Conte
         raise KeyError("of the block")
 
     context.error = world(context).run(raised(lose(context, fail)))
-
-
-@then("KeyError is raised, with a note that the lease was lost")
-def step_keyerror_is_raised_with_a_note_that_the_lease_was_lost(context: Context) -> None:
-    assert isinstance(context.error, KeyError), context.error
-    assert "was lost" in context.error.__notes__[0], context.error.__notes__
 
 
 @when("the server is away for {seconds:g} seconds while it is held")
@@ -235,8 +225,3 @@ def step_an_item_is_claimed_expires_and_is_claimed_by_another_who(context: Conte
 
     context.other = world(context).open()
     world(context).run(work())
-
-
-@then("the first one's write with its claim raises StaleTokenError")
-def step_the_first_ones_write_with_its_claim_raises_staletokenerror(context: Context) -> None:
-    assert type(context.error) is StaleTokenError, context.error

@@ -10,8 +10,9 @@ from behave.runner import Context
 
 from rxlanggraph.errors import LockTimeoutError, StateClosedError
 from rxlanggraph.state import State
+from support.concurrency.raising import raised
 from support.controls.naive_state import GlobalStore
-from support.state.state_world import hold, raised, turns, world
+from support.state.state_world import hold, turns, world
 
 # -- one holder ------------------------------------------------------------------------------------
 

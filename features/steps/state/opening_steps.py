@@ -15,13 +15,13 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import errors
-from rxlanggraph.errors import MissingExtraError
 from rxlanggraph.state import State, open_state
 from rxlanggraph.state import open as state_open
 from rxlanggraph.state.backends.memory import MemoryBackend
 from support.concurrency.patching import patch
+from support.concurrency.raising import raised
 from support.concurrency.tasks import PATIENCE, run
-from support.state.state_world import raised, world
+from support.state.state_world import world
 
 
 def in_folder(context: Context, url: str) -> str:
@@ -122,20 +122,6 @@ def step_a_python_without_package(context: Context, package: str) -> None:
 @when("{url} is to be opened")
 def step_url_is_to_be_opened(context: Context, url: str) -> None:
     context.error = run(raised(opened(in_folder(context, url))))
-
-
-@then('MissingExtraError is raised, an ImportError, which says "{remedy}"')
-def step_missingextraerror_is_raised_an_importerror_which_says(
-    context: Context, remedy: str
-) -> None:
-    assert isinstance(context.error, MissingExtraError), repr(context.error)
-    assert isinstance(context.error, ImportError)
-    assert remedy in str(context.error), context.error
-
-
-@then("ModuleNotFoundError is raised")
-def step_modulenotfounderror_is_raised(context: Context) -> None:
-    assert type(context.error) is ModuleNotFoundError, repr(context.error)
 
 
 # -- cancelled -------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@ from __future__ import annotations
 from behave import given, then, when
 from behave.runner import Context
 
-import rxlanggraph.errors
 from rxlanggraph.state.backends.sql.postgresql import pool as postgresql_pool
 from support.concurrency.patching import patch
 from support.concurrency.tasks import run
@@ -85,10 +84,3 @@ def open_without_session(context: Context) -> None:
 @then("it has counted {count:d} times")
 def has_counted(context: Context, count: int) -> None:
     assert context.counted == count, context.counted
-
-
-@then('an {name} says "{text}"')
-@then('a {name} says "{text}"')
-def error_says(context: Context, name: str, text: str) -> None:
-    assert type(context.error) is getattr(rxlanggraph.errors, name), repr(context.error)
-    assert text in str(context.error), context.error

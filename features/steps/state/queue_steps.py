@@ -8,7 +8,8 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.state import QueueStats, Task
-from support.state.state_world import raised, turns, world
+from support.concurrency.raising import raised
+from support.state.state_world import turns, world
 
 # -- order -----------------------------------------------------------------------------------------
 

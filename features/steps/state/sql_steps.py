@@ -10,7 +10,6 @@ from pathlib import Path
 from behave import given, then, when
 from behave.runner import Context
 
-import rxlanggraph.errors
 from rxlanggraph.errors import StateClosedError, StateUnavailableError
 from rxlanggraph.state import open_state
 from rxlanggraph.state.backends.sql.postgresql import pool as postgresql_pool
@@ -98,12 +97,12 @@ def step_processes_processes_open_it_at_the_same_moment_and_count(
 @when("a state is opened at {url}")
 def step_a_state_is_opened_at_url(context: Context, url: str) -> None:
     given_url = getattr(context, "url", "")
-    context.ended = run(open_at(url.replace("{url}", given_url)))
+    context.error = run(open_at(url.replace("{url}", given_url)))
 
 
 @when("a state writes to it that may only read it")
 def write_where_one_may_only_read(context: Context) -> None:
-    context.ended = run(sql_files.write_read_only(context.url))
+    context.error = run(sql_files.write_read_only(context.url))
 
 
 @when("{package} is not installed, and a state is opened at {url}")
@@ -127,7 +126,7 @@ def step_another_connection_writes_for_a_while_and_a_write_and_reads(
 
 @when("another connection has the file for good, and a write is made")
 def step_another_connection_has_the_file_for_good_and_a_write_is(context: Context) -> None:
-    context.ended, context.counter = run(sql_files.write_while_locked(context.url))
+    context.error, context.counter = run(sql_files.write_while_locked(context.url))
 
 
 @when("another connection writes for a while, and a write is cancelled that waits for it")
@@ -139,12 +138,12 @@ def step_another_connection_writes_for_a_while_and_a_write_is(context: Context) 
 def step_the_file_is_replaced_by_another_while_it_is_open_and_call(
     context: Context, call: str
 ) -> None:
-    context.ended, context.counter = run(sql_files.replace(context.url, path_of(context.url), call))
+    context.error, context.counter = run(sql_files.replace(context.url, path_of(context.url), call))
 
 
 @when("all of the file but its first page becomes rubbish, and a write is made")
 def step_all_of_the_file_but_its_first_page_becomes_rubbish_and_a(context: Context) -> None:
-    context.ended = run(sql_files.damage(context.url, path_of(context.url)))
+    context.error = run(sql_files.damage(context.url, path_of(context.url)))
 
 
 @when("a large value becomes rubbish on the disk, and 3 keys around it are read and counted")
@@ -264,12 +263,12 @@ def step_tasks_tasks_count_while_the_server_event(context: Context, tasks: int, 
 
 @when("the server says nothing while an increment is made")
 def step_the_server_says_nothing_while_an_increment_is_made(context: Context) -> None:
-    context.ended, context.counter = run(sql_servers.pause_and_count(context.url))
+    context.error, context.counter = run(sql_servers.pause_and_count(context.url))
 
 
 @when("a task is claimed while others have all the connections")
 def step_a_task_is_claimed_while_others_have_all_the_connections(context: Context) -> None:
-    context.ended = run(sql_servers.claim_without_connection(context.url))
+    context.error = run(sql_servers.claim_without_connection(context.url))
 
 
 @when("{calls:d} increments are made at once")
@@ -318,24 +317,6 @@ def step_the_state_has_counted_count(context: Context, count: int) -> None:
 @then("the counter has come to {count:d}")
 def step_the_counter_has_come_to_count(context: Context, count: int) -> None:
     assert context.counter == count, context.counter
-
-
-@then("it has ended with {error} that says {what}")
-def step_it_has_ended_with_error_that_says_what(context: Context, error: str, what: str) -> None:
-    kind = getattr(rxlanggraph.errors, error.rsplit(maxsplit=1)[-1])
-    assert isinstance(context.ended, kind), repr(context.ended)
-    assert what in str(context.ended), str(context.ended)
-
-
-@then("that error leaves {what} doubt whether it was done")
-def step_that_error_leaves_what_doubt_whether_it_was_done(context: Context, what: str) -> None:
-    assert isinstance(context.ended, StateUnavailableError), repr(context.ended)
-    assert context.ended.in_doubt is (what == "a"), repr(context.ended)
-
-
-@then("it does not tell the password")
-def step_it_does_not_tell_the_password(context: Context) -> None:
-    assert "sesame" not in str(context.ended), str(context.ended)
 
 
 @then("the error says {what}")

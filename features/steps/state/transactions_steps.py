@@ -11,7 +11,8 @@ from rxlanggraph.errors import ContentionError, UsageError
 from rxlanggraph.state import State, open_state
 from rxlanggraph.state.backend import Versioned
 from support.concurrency.patching import patch
-from support.state.state_world import raised, together, world
+from support.concurrency.raising import raised
+from support.state.state_world import together, world
 
 # -- optimistic ------------------------------------------------------------------------------------
 
@@ -271,12 +272,6 @@ def step_the_block_of_open_state_is_entered_a_second_time(context: Context) -> N
                 pass
 
     context.error = world(context).run(raised(enter()))
-
-
-@then("UsageError is raised, which names {call}")
-def step_usageerror_is_raised_which_names_call(context: Context, call: str) -> None:
-    assert type(context.error) is UsageError, context.error
-    assert call in str(context.error), context.error
 
 
 @when("a transaction does nothing")

@@ -9,8 +9,9 @@ from behave.runner import Context
 
 from rxlanggraph.errors import LeaseLostError
 from rxlanggraph.state import Task
+from support.concurrency.raising import raised
 from support.controls.naive_state import GlobalStore, PoppingQueue, TaskList, TimedQueue
-from support.state.state_world import claimed, raised, world
+from support.state.state_world import claimed, world
 
 # -- many at once ----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, TypedDict
 
+from behave.runner import Context
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -17,6 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from rxlanggraph.agent import BaseAgent, Message
+from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT, Gate, Log, in_threads
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "Steps",
     "call_from",
     "made_with",
+    "note",
 ]
 
 
@@ -290,6 +293,15 @@ AGENTS: dict[str, Callable[[], BaseAgent]] = {
     "asks itself by another agent": lambda: AskingItself("by another agent"),
     "returns None from 4 steps": lambda: Steps(max_steps=4),
 }
+
+
+def note(context: Context, call: Coroutine[Any, Any, Any]) -> None:
+    """Keep in the context what it returns, or raises."""
+    context.answer = context.error = None
+    try:
+        context.answer = run(call)
+    except Exception as error:
+        context.error = error
 
 
 async def outcome(run: Coroutine[Any, Any, Any]) -> Any:

@@ -21,7 +21,7 @@ __all__ = [
     "LentLoop",
     "answer",
     "arguments",
-    "error_of",
+    "failure_of",
     "listen",
     "make_bridge",
     "on_loop",
@@ -136,7 +136,7 @@ def answer(context: Context, number: int = -1) -> StreamMessage:
     return result
 
 
-def error_of(context: Context, number: int = -1) -> BaseException:
+def failure_of(context: Context, number: int = -1) -> BaseException:
     try:
         context.futures[number].result(LIMIT)
     except BaseException as error:

@@ -10,9 +10,9 @@ import psycopg
 from psycopg.errors import InvalidSqlStatementName
 
 from rxlanggraph.state import open_state
+from support.concurrency.raising import raised
 from support.servers.dying_connections import Outcome, call_all
 from support.servers.pooler import Mode, Pooler
-from support.state.refused_values import ended_with
 
 __all__ = [
     "WAYS",
@@ -70,7 +70,7 @@ async def use_behind(url: str, mode: Mode) -> Outcome:
 
 async def error_of_opening(url: str, mode: Mode, more: str = "") -> Exception | None:
     async with Pooler(url, mode) as pooler:
-        return await ended_with(_open(pooler.url + more))
+        return await raised(_open(pooler.url + more))
 
 
 async def error_with_no_session(url: str) -> Exception | None:
@@ -79,7 +79,7 @@ async def error_with_no_session(url: str) -> Exception | None:
         await psycopg.AsyncConnection.connect(pooler.url) as other,
     ):
         await other.execute("SELECT 1")
-        return await ended_with(_open(pooler.url))
+        return await raised(_open(pooler.url))
 
 
 async def _open(url: str) -> None:

@@ -13,6 +13,7 @@ from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
 from rxlanggraph.state.backend import Write
 from rxlanggraph.state.backends.redis import open_backend
+from support.concurrency.raising import raised
 from support.concurrency.tasks import PATIENCE
 from support.servers.redis_connections import purging
 from support.servers.redis_proxy import Proxy
@@ -20,7 +21,6 @@ from support.servers.valkey_cluster import Cluster, Node
 from support.servers.valkey_server import LocalValkey
 from support.state.redis_ways import NAMESPACE, opened, plain
 from support.state.redis_writes import QUEUE, WRITES, prepare, seen
-from support.state.refused_values import ended_with
 
 __all__ = [
     "Outlived",
@@ -238,7 +238,7 @@ async def send_too_much(url: str, what: str) -> tuple[BaseException | None, int]
             "a result": lambda: claim.complete(text),
             "a list of tasks": lambda: state.add_tasks("queue", [text[:2000]] * 1000),
         }
-        ended = await ended_with(calls[what]())
+        ended = await raised(calls[what]())
         async with asyncio.timeout(1.0):
             return ended, await state.increment_counter("counter")
 

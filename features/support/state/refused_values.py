@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import redis
 
 from rxlanggraph.state import open_state
+from support.concurrency.raising import raised
 from support.state.sql_ways import NAMESPACE, plain
 
-__all__ = ["FORBID", "FORBIDDEN", "ended_with", "set_forbidden"]
+__all__ = ["FORBID", "FORBIDDEN", "set_forbidden"]
 
 FORBIDDEN: Final = "forbidden"
 
@@ -45,17 +46,8 @@ async def set_forbidden(url: str, others: int) -> tuple[Exception | None, int]:
     """What setting it ends with, and how many of the others are there afterwards."""
     async with open_state(url, namespace=NAMESPACE) as state:
         (ended, *_) = await asyncio.gather(
-            ended_with(state.set(FORBIDDEN, 1)),
+            raised(state.set(FORBIDDEN, 1)),
             *[state.set(f"allowed {number}", 1) for number in range(others)],
         )
         there = [await state.get(f"allowed {number}") for number in range(others)]
         return ended, sum(value == 1 for value, _ in there)
-
-
-async def ended_with(call: Awaitable[Any]) -> Exception | None:
-    """The error that a call ends with."""
-    try:
-        await call
-    except Exception as error:
-        return error
-    return None

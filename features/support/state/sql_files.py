@@ -10,7 +10,7 @@ from pathlib import Path
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
 from rxlanggraph.state.backend import Backend, Write
-from support.state.refused_values import ended_with
+from support.concurrency.raising import raised
 from support.state.sql_ways import opened, plain, value_of
 
 __all__ = [
@@ -53,7 +53,7 @@ async def write_read_only(url: str) -> Exception | None:
     """What a write ends with on a connection that may only read."""
     async with open_state(url) as state:
         await state.backend._database.call("read", "PRAGMA query_only = ON", {})
-        return await ended_with(state.set("n", 1))
+        return await raised(state.set("n", 1))
 
 
 async def cancel_while_locked(url: str) -> tuple[bool, int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge
 from support.concurrency.tasks import PATIENCE
 from support.concurrency.waiting import Gate
 
-__all__ = ["LoopThread", "caught", "home_of"]
+__all__ = ["LoopThread", "home_of"]
 
 
 class LoopThread:
@@ -84,12 +84,3 @@ def home_of(bridge: bool) -> Iterator[Any]:
         yield thread.loop
     finally:
         thread.close()
-
-
-def caught(fn: Callable[[], object]) -> BaseException | None:
-    """What ``fn`` raises."""
-    try:
-        fn()
-    except BaseException as error:
-        return error
-    return None

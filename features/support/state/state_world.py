@@ -14,7 +14,7 @@ from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import Claim, Lease, State
 from rxlanggraph.state.backends.memory import MemoryBackend, MemoryStore
 
-__all__ = ["Shaky", "World", "claimed", "hold", "raised", "together", "turns", "world"]
+__all__ = ["Shaky", "World", "claimed", "hold", "together", "turns", "world"]
 
 _T = TypeVar("_T")
 
@@ -136,15 +136,6 @@ def world(context: Context) -> World:
         context.add_cleanup(context.world.close)
     there: World = context.world
     return there
-
-
-async def raised(call: Awaitable[Any]) -> BaseException | None:
-    """What the call raises."""
-    try:
-        await call
-    except Exception as error:
-        return error
-    return None
 
 
 async def together(calls: list[Awaitable[Any]]) -> list[Any]:
