@@ -87,8 +87,8 @@ Feature: The memory of an agent has every message, intact, in one order for all 
 
   Scenario Outline: A <entering> may enter while its thread is <inside> a memory
     Given a memory about which everything is known
-    When a <entering> comes in at each place of <inside>, and adds to and looks at the memory
-    Then each time nothing was lost, doubled or torn apart
+    When a <entering> comes in at each place of <inside>, and uses all of it
+    Then each time all was as it should be, at more than 5 places
 
     Examples:
       | entering       | inside            |
@@ -109,8 +109,8 @@ Feature: The memory of an agent has every message, intact, in one order for all 
 
   Scenario Outline: A signal handler may clear a memory while its thread is <inside> it
     Given a memory about which everything is known
-    When a signal handler comes in at each place of <inside>, and clears the memory
-    Then each time nothing came back, and nothing was torn apart
+    When a signal handler comes in at each place of <inside>, and clears it
+    Then each time all was as it should be, at more than 5 places
 
     Examples:
       | inside            |

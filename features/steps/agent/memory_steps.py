@@ -10,9 +10,7 @@ from langchain_core.messages import AIMessage
 
 from rxlanggraph.agent import BaseAgent, Memory, Message
 from support.agent import agent_talk
-from support.agent.agent_memories import FILES, OPERATIONS, KnownMemory
 from support.agent.agent_talk import Looker, check_whole, texts, turn_of, user
-from support.concurrency.entering import enter_everywhere
 from support.concurrency.raising import error_of
 from support.controls import agent_naive
 
@@ -43,11 +41,6 @@ register_type(MemoryKind=parse_kind)
 @given("{kind:MemoryKind}")
 def step_kind(context: Context, kind: str) -> None:
     context.memory = KINDS[kind]()
-
-
-@given("a memory about which everything is known")
-def step_a_memory_about_which_everything_is_known(context: Context) -> None:
-    context.make = KnownMemory
 
 
 @given("{kind:MemoryKind} of at most {count:d} messages")
@@ -174,40 +167,3 @@ def step_both_are_refused_and_the_agent_remembers_nothing(context: Context, erro
 def step_it_is_refused_with_error_and_the_memory_is_empty(context: Context, error: str) -> None:
     assert type(context.error).__name__ == error, repr(context.error)
     assert context.memory.get_messages() == ()
-
-
-# -- interruptions ---------------------------------------------------------------------------------
-
-
-@when("a {way} comes in at each place of {inside}, and adds to and looks at the memory")
-def step_a_way_comes_in_at_each_place_of_inside_and_adds_to_and(
-    context: Context, way: Any, inside: str
-) -> None:
-    context.places = enter_everywhere(
-        FILES,
-        way,
-        make=context.make,
-        operation=OPERATIONS[inside],
-        entry=KnownMemory.use_everything,
-        check=KnownMemory.check,
-    )
-
-
-@then("each time nothing was lost, doubled or torn apart")
-@then("each time nothing came back, and nothing was torn apart")
-def step_each_time_nothing_was_torn_apart(context: Context) -> None:
-    assert context.places > 5, context.places
-
-
-@when("a signal handler comes in at each place of {inside}, and clears the memory")
-def step_a_signal_handler_comes_in_at_each_place_of_inside_and(
-    context: Context, inside: str
-) -> None:
-    context.places = enter_everywhere(
-        FILES,
-        "signal handler",
-        make=context.make,
-        operation=OPERATIONS[inside],
-        entry=lambda known: known.memory.clear(),
-        check=KnownMemory.check_cleared,
-    )

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.agent import OutputQueue
 from rxlanggraph.errors import InvalidArgumentError
-from support.agent import output_inside
 from support.bridge.bridges import arguments
 from support.concurrency.entering import enter_everywhere
 from support.concurrency.raising import error_of
@@ -41,43 +38,6 @@ def step_each_is_refused_at_the_call_with_invalidargumenterror(context: Context)
 
 
 # -- interruptions ---------------------------------------------------------------------------------
-
-
-@given("an output queue about which everything is known")
-def step_an_output_queue_about_which_everything_is_known(context: Context) -> None:
-    known: list[output_inside.Known] = []
-
-    def discard() -> None:
-        for each in known:
-            each.discard()
-        known.clear()
-
-    def make() -> output_inside.Known:
-        discard()
-        known.append(output_inside.Known())
-        return known[0]
-
-    context.add_cleanup(discard)
-    context.make = make
-
-
-@when("a {way} comes in at each place of {inside}, and uses the output queue")
-def step_a_way_comes_in_at_each_place_of_inside_and_uses_the_output(
-    context: Context, way: Any, inside: str
-) -> None:
-    context.places = enter_everywhere(
-        output_inside.FILES,
-        way,
-        make=context.make,
-        operation=output_inside.OPERATIONS[inside],
-        entry=output_inside.Known.use_everything,
-        check=output_inside.Known.check,
-    )
-
-
-@then("each time every item was got once, and every consumer was ended")
-def step_each_time_every_item_was_got_once_and_every_consumer_was(context: Context) -> None:
-    assert context.places > 10, context.places
 
 
 @given("a queue under a plain lock")

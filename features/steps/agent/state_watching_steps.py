@@ -9,7 +9,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.agent import AgentState, StateMachine, Transition
-from support.agent.agent_states import FILES, KINDS, OPERATIONS, Known
+from support.agent.agent_states import KINDS
 from support.bridge.bridges import listen
 from support.bridge.streams import Subscriber
 from support.concurrency.entering import enter_everywhere
@@ -52,11 +52,6 @@ def step_a_state_machine_with_an_observer_that_resets_every_error(context: Conte
 
     machine.changes.subscribe(reset)
     context.observers[1].subscribe(machine.changes)
-
-
-@given("a state machine about which everything is known")
-def step_a_state_machine_about_which_everything_is_known(context: Context) -> None:
-    context.make = Known
 
 
 # -- observers -------------------------------------------------------------------------------------
@@ -255,25 +250,6 @@ def step_systemexit_arrives_there_and_it_is_as_before(context: Context) -> None:
 
 
 # -- interruptions ---------------------------------------------------------------------------------
-
-
-@when("a {way} comes in at each place of {inside}, and changes and watches the state")
-def step_a_way_comes_in_at_each_place_of_inside_and_changes_and(
-    context: Context, way: Any, inside: str
-) -> None:
-    context.places = enter_everywhere(
-        FILES,
-        way,
-        make=context.make,
-        operation=OPERATIONS[inside],
-        entry=Known.use_everything,
-        check=Known.check,
-    )
-
-
-@then("each time the state was right, and its history without a gap")
-def step_each_time_the_state_was_right_and_its_history_without_a(context: Context) -> None:
-    assert context.places > 5, context.places
 
 
 @when("a signal handler changes it, at each place of changing it")

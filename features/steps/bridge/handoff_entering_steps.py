@@ -4,30 +4,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from behave import given, register_type, then, when
+from behave import given, register_type, when
 from behave.runner import Context
 from parse_type import TypeBuilder
 
-from support.bridge.bridge_inside import enter_bridge
+from support.bridge.bridge_inside import ENTERABLES
 from support.cli.command import DEADLINE, environment
-from support.concurrency.entering import Way
 
-register_type(
-    Used=TypeBuilder.make_enum({"in use": True, "yet unused": False}),
-    WayIn=TypeBuilder.make_choice(["signal handler", "finalizer"]),
-)
+register_type(Used=TypeBuilder.make_enum({"in use": True, "yet unused": False}))
 
 
 @given("a bridge that is {used:Used}")
 def step_a_bridge_that_is_used(context: Context, used: bool) -> None:
     context.used = used
-
-
-@when("in the middle of {inside} a {way:WayIn} {does}, place by place")
-def step_in_the_middle_of_inside_a_way_in_does_place_by_place(
-    context: Context, inside: str, way: Way, does: str
-) -> None:
-    context.places = enter_bridge(way, does, inside, used=context.used)
+    context.enterable = ENTERABLES[used]
 
 
 @when("a signal handler raises {exception} at each place of {inside}")
@@ -54,9 +44,3 @@ def step_a_signal_handler_raises_at_each_place(
     )
     assert done.returncode == 0, done.stderr
     context.places = int(done.stdout)
-
-
-@then("each time every future was resolved, and one loop at most was made, and ended")
-@then("each time the registry became idle, and the bridge answered the next message")
-def step_each_time_all_was_well(context: Context) -> None:
-    assert context.places > 20, context.places

@@ -8,10 +8,7 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph import registry as registry_module
-from rxlanggraph.bridge import run_registry
 from rxlanggraph.bridge.run_registry import RunRegistry
-from rxlanggraph.concurrency import threads
 from rxlanggraph.registry import RegistryStatistics
 from support.bridge import registry_inside
 from support.concurrency.entering import enter_everywhere
@@ -23,7 +20,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "a plain set": naive.PlainSet,
     "a set under a plain lock": naive.LockedSet,
 }
-FILES = {str(each.__file__) for each in (registry_module, run_registry, threads, naive)}
+FILES = registry_inside.FILES | {str(naive.__file__)}
 
 
 def noting_errors(context: Context, fn: Callable[[], object]) -> None:
@@ -72,18 +69,6 @@ def step_kind_with_3_tasks_one_of_which_lets_another_arrive_when_it(
 @given("{kind} is about to close")
 def step_kind_is_about_to_close(context: Context, kind: str) -> None:
     context.make = KINDS[kind[0].lower() + kind[1:]]
-
-
-@given("a TaskRegistry about which everything is known")
-def step_a_taskregistry_about_which_everything_is_known(context: Context) -> None:
-    known = []
-    context.add_cleanup(lambda: [one.registry.cancel_all() for one in known])
-
-    def make_known() -> registry_inside.Known:
-        known[:] = [registry_inside.Known()]
-        return known[0]
-
-    context.make = make_known
 
 
 # -- when ------------------------------------------------------------------------------------------
@@ -151,21 +136,6 @@ def step_a_way_adds_a_task_at_each_place_of_closing_in_turn(context: Context, wa
     context.lost = registry_inside.lost_by_closing(context.make, way, FILES)
 
 
-@when("a {way} enters at each place of {inside}, uses every method, and adds a task")
-def step_a_way_enters_at_each_place_of_inside_uses_every_method_and(
-    context: Context, way: str, inside: str
-) -> None:
-    operation = registry_inside.OPERATIONS[inside]
-    context.places = enter_everywhere(
-        FILES,
-        way,
-        make=context.make,
-        operation=operation,
-        entry=registry_inside.Known.use_everything,
-        check=registry_inside.Known.check,
-    )
-
-
 @when("a {way} adds a task, at each place of adding another")
 def step_a_way_adds_a_task_at_each_place_of_adding_another(context: Context, way: str) -> None:
     def add(registry: Any) -> None:
@@ -231,11 +201,6 @@ def step_total_tasks_came_succeeded_succeeded_failed_failed(
 @then("each time the task was refused, or closing has seen it")
 def step_each_time_the_task_was_refused_or_closing_has_seen_it(context: Context) -> None:
     assert not context.lost, f"neither refused nor seen: entered at places {context.lost}"
-
-
-@then("each time the registry was consistent, and had forgotten nothing")
-def step_each_time_the_registry_was_consistent_and_had_forgotten(context: Context) -> None:
-    assert context.places >= 3, context.places
 
 
 @then("none of them waited for the lock that its own thread held")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph import actor as actor_module
-from rxlanggraph.errors import BlockingCallError, InvalidTypeError, StateClosedError
+from rxlanggraph.errors import BlockingCallError, InvalidTypeError
 from rxlanggraph.state import StateActor
-from support.concurrency.entering import Way, enter_everywhere
 from support.concurrency.tasks import PATIENCE, in_thread, run
 from support.concurrency.waiting import Gate, in_threads, thread
 from support.state.actors import Logged, an_actor
@@ -99,82 +96,6 @@ def step_8_threads_and_8_tasks_send_and_ask_200_commands_each_all(context: Conte
 def step_3200_were_counted_and_never_two_at_a_time(context: Context) -> None:
     assert context.actor.ask(0).result(PATIENCE) == 3200
     assert context.most == 1
-
-
-class Counted:
-    """An actor that counts, and what it has been sent."""
-
-    def __init__(self, used: bool) -> None:
-        self.actor: StateActor[int, int] = StateActor(0, lambda state, by: state + by)
-        self.accepted = 0
-        self.threads: set[int] = set()
-        if used:
-            self.send()
-
-    def send(self) -> None:
-        try:
-            self.actor.send(1)
-        except StateClosedError:
-            return
-        self.accepted += 1
-
-    def ask(self) -> None:
-        self.actor.ask(1)
-        self.accepted += 1
-
-    def subscribe(self) -> None:
-        self.actor.states.subscribe(lambda _: self.threads.add(threading.get_ident()))
-
-    def check(self) -> None:
-        if "open" in repr(self.actor):
-            self.subscribe()
-            self.send()
-        self.actor.close()
-        assert self.actor.state == self.accepted, (self.actor.state, self.accepted)
-        assert len(self.threads) <= 1, "two threads have applied commands"
-        left = [each for each in threading.enumerate() if each.name == self.actor.name]
-        assert not left, left
-
-
-INSIDE: dict[str, tuple[bool, Callable[[Counted], object]]] = {
-    "sending the first command": (False, Counted.send),
-    "sending another command": (True, Counted.send),
-    "asking": (True, Counted.ask),
-    "subscribing": (False, Counted.subscribe),
-    "closing": (True, lambda counted: counted.actor.close()),
-}
-
-
-@given("actors about whose commands everything is known")
-def step_actors_about_whose_commands_everything_is_known(context: Context) -> None:
-    made: list[Counted] = []
-
-    def make(used: bool) -> Counted:
-        made.append(Counted(used))
-        return made[-1]
-
-    context.make = make
-    context.add_cleanup(lambda: [each.actor.close() for each in made])
-
-
-@when("a {entering} sends at each place of {inside}")
-def step_a_entering_sends_at_each_place_of_inside(
-    context: Context, entering: Way, inside: str
-) -> None:
-    used, operation = INSIDE[inside]
-    context.places = enter_everywhere(
-        {actor_module.__file__},
-        entering,
-        make=lambda: context.make(used),
-        operation=operation,
-        entry=Counted.send,
-        check=Counted.check,
-    )
-
-
-@then("each time what was accepted was applied once, by one thread")
-def step_each_time_what_was_accepted_was_applied_once_by_one_thread(context: Context) -> None:
-    assert context.places > 5, context.places
 
 
 # -- asking ----------------------------------------------------------------------------------------

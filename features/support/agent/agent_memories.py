@@ -12,12 +12,11 @@ from langchain_core.messages import BaseMessage
 from rxlanggraph.agent import Memory, Message
 from rxlanggraph.agent.conversation import memory as memory_module
 from support.agent.agent_talk import call_ids, calling, check_tools, check_whole, turn_of
+from support.concurrency.entering import Enterable
 from support.concurrency.raising import error_of
 from support.concurrency.waiting import Gate
 
-__all__ = ["FILES", "OPERATIONS", "KnownMemory", "Late", "RandomTalk", "Words"]
-
-FILES = {memory_module.__file__}
+__all__ = ["ENTERABLE", "Late", "RandomTalk", "Words"]
 
 # -- at random -------------------------------------------------------------------------------------
 
@@ -194,15 +193,23 @@ def contains(messages: Sequence[Message], piece: Iterable[Message]) -> bool:
     return any(list(messages[place : place + len(piece)]) == piece for place in places)
 
 
-OPERATIONS: dict[str, Callable[[KnownMemory], object]] = {
-    "adding to": lambda known: known.add(Message("user", "added")),
-    "adding a turn to": lambda known: known.add(*turn_of("added")),
-    "looking at": lambda known: known.memory.get_messages(),
-    "loading": KnownMemory.load,
-    "committing to": KnownMemory.commit,
-    "ending a block of": KnownMemory.end_block,
-    "discarding from": KnownMemory.discard,
-}
+ENTERABLE = Enterable(
+    files={memory_module.__file__},
+    make=lambda _: KnownMemory(),
+    entries={
+        "uses all of it": (KnownMemory.use_everything, KnownMemory.check),
+        "clears it": (lambda known: known.memory.clear(), KnownMemory.check_cleared),
+    },
+    operations={
+        "adding to": lambda known: known.add(Message("user", "added")),
+        "adding a turn to": lambda known: known.add(*turn_of("added")),
+        "looking at": lambda known: known.memory.get_messages(),
+        "loading": KnownMemory.load,
+        "committing to": KnownMemory.commit,
+        "ending a block of": KnownMemory.end_block,
+        "discarding from": KnownMemory.discard,
+    },
+)
 
 
 # -- left behind -----------------------------------------------------------------------------------

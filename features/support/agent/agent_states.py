@@ -11,14 +11,13 @@ import parse
 
 from rxlanggraph.agent import AgentState, StateMachine, Transition, state_machine
 from rxlanggraph.rx import serialized_observer, serialized_subject
+from support.concurrency.entering import Enterable
 from support.concurrency.waiting import in_threads
 from support.controls import agent_naive
 
 __all__ = [
-    "FILES",
+    "ENTERABLE",
     "KINDS",
-    "OPERATIONS",
-    "Known",
     "check_chain",
     "nest",
     "parse_kind",
@@ -27,7 +26,6 @@ __all__ = [
 ]
 
 IDLE, THINKING, RUNNING, FINISHED, ERROR = AgentState
-FILES = {state_machine.__file__, serialized_subject.__file__, serialized_observer.__file__}
 KINDS: dict[str, Callable[[], Any]] = {
     "a state machine": lambda: StateMachine("alice"),
     "a state that is saved and restored": agent_naive.SavedState,
@@ -135,12 +133,17 @@ class Known:
         assert self.told == list(machine.history()), self.told
 
 
-OPERATIONS: dict[str, Callable[[Known], object]] = {
-    "entering a block": Known.enter,
-    "leaving a block": Known.leave,
-    "leaving it by an error": lambda known: known.leave(ValueError("an error")),
-    "failing": lambda known: known.machine.fail(ValueError("an error")),
-    "resetting": lambda known: known.machine.reset(),
-    "reading the history": lambda known: known.machine.history(),
-    "subscribing": lambda known: known.machine.changes.subscribe(lambda _: None),
-}
+ENTERABLE = Enterable(
+    files={state_machine.__file__, serialized_subject.__file__, serialized_observer.__file__},
+    make=lambda _: Known(),
+    entries={"uses all of it": (Known.use_everything, Known.check)},
+    operations={
+        "entering a block": Known.enter,
+        "leaving a block": Known.leave,
+        "leaving it by an error": lambda known: known.leave(ValueError("an error")),
+        "failing": lambda known: known.machine.fail(ValueError("an error")),
+        "resetting": lambda known: known.machine.reset(),
+        "reading the history": lambda known: known.machine.history(),
+        "subscribing": lambda known: known.machine.changes.subscribe(lambda _: None),
+    },
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -12,9 +12,10 @@ from rxlanggraph.agent.output import fairness, queue, reservations, stream
 from rxlanggraph.concurrency import waiters
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 from rxlanggraph.rx import serialized_observer, serialized_subject
+from support.concurrency.entering import Enterable
 from support.concurrency.waiting import LIMIT
 
-__all__ = ["FILES", "OPERATIONS", "Known"]
+__all__ = ["ENTERABLE"]
 
 _PARTS = (
     queue,
@@ -25,7 +26,6 @@ _PARTS = (
     waiters,
     serialized_observer,
 )
-FILES = {str(module.__file__) for module in _PARTS}
 
 
 class Known:
@@ -140,15 +140,21 @@ class Known:
             assert item in self.put, item
 
 
-OPERATIONS: dict[str, Callable[[Known], object]] = {
-    "putting": lambda known: (known.get_one(), known.put_one()),
-    "waiting to put": lambda known: known.run(known.put_when_there_is_room()),
-    "getting": lambda known: known.run(known.get()),
-    "giving up": lambda known: known.run(known.give_up()),
-    "being cancelled": lambda known: known.run(known.be_cancelled()),
-    "taking": Known.get_one,
-    "opening and closing streams": Known.open_and_close,
-    "beginning a run": Known.next_run,
-    "ending a run": lambda known: known.queue.end(),
-    "subscribing": lambda known: known.queue.observable.subscribe(lambda _: None),
-}
+ENTERABLE = Enterable(
+    files={str(module.__file__) for module in _PARTS},
+    make=lambda _: Known(),
+    discard=Known.discard,
+    entries={"uses all of it": (Known.use_everything, Known.check)},
+    operations={
+        "putting": lambda known: (known.get_one(), known.put_one()),
+        "waiting to put": lambda known: known.run(known.put_when_there_is_room()),
+        "getting": lambda known: known.run(known.get()),
+        "giving up": lambda known: known.run(known.give_up()),
+        "being cancelled": lambda known: known.run(known.be_cancelled()),
+        "taking": Known.get_one,
+        "opening and closing streams": Known.open_and_close,
+        "beginning a run": Known.next_run,
+        "ending a run": lambda known: known.queue.end(),
+        "subscribing": lambda known: known.queue.observable.subscribe(lambda _: None),
+    },
+)

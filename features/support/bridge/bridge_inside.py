@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from reactivex.subject import Subject
 
@@ -22,10 +22,12 @@ from rxlanggraph.errors import BridgeClosedError
 from rxlanggraph.rx import serialized_observer
 from rxlanggraph.testing import LeakCheck
 from support.bridge import work
-from support.concurrency.entering import Way, enter_everywhere, raise_everywhere
+from support.concurrency.entering import Enterable, one_by_one, raise_everywhere
 from support.concurrency.tasks import PATIENCE
 
-__all__ = ["ACTIONS", "enter_bridge", "raise_in_bridge"]
+__all__ = ["ENTERABLES", "raise_in_bridge"]
+
+_T = TypeVar("_T", bound="Used | Interrupted")
 
 _MODULES = (
     admission,
@@ -103,31 +105,27 @@ ACTIONS: dict[str, Callable[[Used], None]] = {
 }
 
 
-def enter_bridge(way: Way, action: str, inside: str, *, used: bool) -> int:
-    """Go through all places of ``inside``, and do ``action`` there.
+def _make_used(make: Callable[[], _T], used: bool) -> _T:
+    made = make()
+    if used:
+        work.loop_of(made.bridge)
+    return made
 
-    Returns:
-        How many places there were.
-    """
-    last: list[Used] = []
 
-    def make() -> Used:
-        last[:] = [Used()]
-        if used:
-            work.loop_of(last[0].bridge)
-        return last[0]
+def _discard(made: Used | Interrupted) -> None:
+    made.bridge.close(0, cancel_timeout=1)
 
-    try:
-        return enter_everywhere(
-            FILES,
-            way,
-            make=make,
-            operation=ACTIONS[inside],
-            entry=ACTIONS[action],
-            check=Used.check,
-        )
-    finally:
-        last[0].bridge.close(0, cancel_timeout=1)
+
+ENTERABLES = {
+    used: Enterable(
+        files=FILES,
+        make=lambda _, used=used: _make_used(Used, used),
+        discard=_discard,
+        operations=ACTIONS,
+        entries={name: (action, Used.check) for name, action in ACTIONS.items()},
+    )
+    for used in (True, False)
+}
 
 
 class Interrupted:
@@ -194,31 +192,23 @@ def raise_in_bridge(exception: type[BaseException], inside: str, *, used: bool) 
         How many places there were.
     """
     make_one, operation = _INTERRUPTED[inside]
-    made: list[Interrupted] = []
-
-    def make() -> Interrupted:
-        made[:] = [make_one()]
-        if used:
-            work.loop_of(made[0].bridge)
-        return made[0]
-
-    try:
-        # A coroutine or a loop is made and stored in two steps of the interpreter: an exception
-        # between them leaves one that cannot be closed.
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-            warnings.filterwarnings("ignore", "unclosed", ResourceWarning)
-            places = raise_everywhere(
-                FILES | STREAM_FILES,
-                exception,
-                make=make,
-                operation=operation,
-                check=lambda interrupted: interrupted.check(),
-            )
-            gc.collect()
-        return places
-    finally:
-        made[0].bridge.close(0, cancel_timeout=1)
+    # A coroutine or a loop is made and stored in two steps of the interpreter: an exception
+    # between them leaves one that cannot be closed.
+    with (
+        one_by_one(partial(_make_used, make_one, used), _discard) as make,
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        warnings.filterwarnings("ignore", "unclosed", ResourceWarning)
+        places = raise_everywhere(
+            FILES | STREAM_FILES,
+            exception,
+            make=make,
+            operation=operation,
+            check=lambda interrupted: interrupted.check(),
+        )
+        gc.collect()
+    return places
 
 
 def main(exception: str, inside: str, used: str) -> None:

@@ -14,12 +14,17 @@ from time import monotonic
 from typing import Any
 
 import rxlanggraph
+from rxlanggraph import registry
+from rxlanggraph.bridge import run_registry
 from rxlanggraph.bridge.run_registry import RunRegistry
+from rxlanggraph.concurrency import threads
 from rxlanggraph.errors import RegistryClosedError
-from support.concurrency.entering import Way, enter_everywhere
+from support.concurrency.entering import Enterable, Way, enter_everywhere
 from support.concurrency.tasks import PATIENCE
 
-__all__ = ["OPERATIONS", "Known", "Storm", "import_alone", "lost_by_closing"]
+__all__ = ["ENTERABLE", "FILES", "Storm", "import_alone", "lost_by_closing"]
+
+FILES = {str(each.__file__) for each in (registry, run_registry, threads)}
 
 
 class Known:
@@ -89,23 +94,29 @@ class Known:
         assert not self.registry._idle_waiters
 
 
-OPERATIONS: dict[str, Callable[[Known], object]] = {
-    "adding a task": lambda known: known.add(known.third),
-    "ending a task": lambda known: known.first.set_result(None),
-    "discarding a task": Known.withdraw,
-    "saying that a task ended": Known.leave,
-    "taking a snapshot": lambda known: known.registry.snapshot(),
-    "listing the tasks": lambda known: known.registry.tasks(),
-    "counting the tasks": lambda known: len(known.registry),
-    "looking for a task": lambda known: known.first in known.registry,
-    "reading the state": lambda known: known.registry.state,
-    "reading the statistics": lambda known: known.registry.statistics(),
-    "closing": lambda known: known.registry.close(),
-    "cancelling everything": lambda known: known.registry.cancel_all(),
-    "sweeping": lambda known: known.registry.end_sweep(known.registry.begin_sweep()),
-    "waiting until idle": lambda known: known.registry.wait_idle(0.0),
-    "the end of the last task": Known.end_all,
-}
+ENTERABLE = Enterable(
+    files=FILES,
+    make=lambda _: Known(),
+    discard=lambda known: known.registry.cancel_all(),
+    entries={"uses all of it": (Known.use_everything, Known.check)},
+    operations={
+        "adding a task": lambda known: known.add(known.third),
+        "ending a task": lambda known: known.first.set_result(None),
+        "discarding a task": Known.withdraw,
+        "saying that a task ended": Known.leave,
+        "taking a snapshot": lambda known: known.registry.snapshot(),
+        "listing the tasks": lambda known: known.registry.tasks(),
+        "counting the tasks": lambda known: len(known.registry),
+        "looking for a task": lambda known: known.first in known.registry,
+        "reading the state": lambda known: known.registry.state,
+        "reading the statistics": lambda known: known.registry.statistics(),
+        "closing": lambda known: known.registry.close(),
+        "cancelling everything": lambda known: known.registry.cancel_all(),
+        "sweeping": lambda known: known.registry.end_sweep(known.registry.begin_sweep()),
+        "waiting until idle": lambda known: known.registry.wait_idle(0.0),
+        "the end of the last task": Known.end_all,
+    },
+)
 
 
 def lost_by_closing(make: Callable[[], Any], way: Way, files: set[str]) -> list[int]:

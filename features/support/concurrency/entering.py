@@ -12,12 +12,13 @@ import dis
 import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-__all__ = ["Way", "enter_everywhere", "raise_everywhere"]
+__all__ = ["Enterable", "Way", "enter_everywhere", "one_by_one", "raise_everywhere"]
 
 _T = TypeVar("_T")
 Way = Literal["signal handler", "finalizer"]
@@ -120,6 +121,52 @@ def enter_everywhere(
         operation=operation,
         check=check_both,
     )
+
+
+@contextlib.contextmanager
+def one_by_one(
+    make: Callable[[], _T], discard: Callable[[_T], object]
+) -> Iterator[Callable[[], _T]]:
+    """A ``make`` that first discards what it made before. The last one is discarded at the end."""
+    made: list[_T] = []
+
+    def discard_last() -> None:
+        while made:
+            discard(made.pop())
+
+    def make_next() -> _T:
+        discard_last()
+        made.append(make())
+        return made[0]
+
+    try:
+        yield make_next
+    finally:
+        discard_last()
+
+
+@dataclass(frozen=True)
+class Enterable(Generic[_T]):
+    """What a signal handler or a finalizer may enter: its code, and what there is to do with it."""
+
+    files: set[str]
+    make: Callable[[str], _T]  # it is told the operation to come
+    operations: Mapping[str, Callable[[_T], object]]
+    entries: Mapping[str, tuple[Callable[[_T], object], Callable[[_T], object]]]  # and the checks
+    discard: Callable[[_T], object] = lambda _: None
+
+    def enter(self, way: Way, inside: str, does: str) -> int:
+        """As ``enter_everywhere``, by names of an operation and of an entry."""
+        entry, check = self.entries[does]
+        with one_by_one(partial(self.make, inside), self.discard) as make:
+            return enter_everywhere(
+                self.files,
+                way,
+                make=make,
+                operation=self.operations[inside],
+                entry=entry,
+                check=check,
+            )
 
 
 def raise_everywhere(

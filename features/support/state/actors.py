@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from behave.runner import Context
 
+from rxlanggraph import actor as actor_module
+from rxlanggraph.errors import StateClosedError
 from rxlanggraph.state import StateActor
+from support.concurrency.entering import Enterable
 from support.concurrency.waiting import Gate
 
-__all__ = ["Logged", "Told", "an_actor"]
+__all__ = ["ENTERABLE", "Logged", "Told", "an_actor"]
 
 
 def an_actor(context: Context, initial: Any, reducer: Callable[[Any, Any], Any]) -> None:
@@ -44,3 +48,54 @@ class Told:
 
     def subscribe_to(self, actor: StateActor[Any, Any]) -> Any:
         return actor.states.subscribe(self.states.append, on_completed=self.complete.open)
+
+
+class Counted:
+    """An actor that counts, and what it has been sent."""
+
+    def __init__(self, used: bool) -> None:
+        self.actor: StateActor[int, int] = StateActor(0, lambda state, by: state + by)
+        self.accepted = 0
+        self.threads: set[int] = set()
+        if used:
+            self.send()
+
+    def send(self) -> None:
+        try:
+            self.actor.send(1)
+        except StateClosedError:
+            return
+        self.accepted += 1
+
+    def ask(self) -> None:
+        self.actor.ask(1)
+        self.accepted += 1
+
+    def subscribe(self) -> None:
+        self.actor.states.subscribe(lambda _: self.threads.add(threading.get_ident()))
+
+    def check(self) -> None:
+        if "open" in repr(self.actor):
+            self.subscribe()
+            self.send()
+        self.actor.close()
+        assert self.actor.state == self.accepted, (self.actor.state, self.accepted)
+        assert len(self.threads) <= 1, "two threads have applied commands"
+        left = [each for each in threading.enumerate() if each.name == self.actor.name]
+        assert not left, left
+
+
+_FIRST = ("sending the first command", "subscribing")
+ENTERABLE = Enterable(
+    files={actor_module.__file__},
+    make=lambda inside: Counted(inside not in _FIRST),
+    discard=lambda counted: counted.actor.close(),
+    entries={"sends": (Counted.send, Counted.check)},
+    operations={
+        "sending the first command": Counted.send,
+        "sending another command": Counted.send,
+        "asking": Counted.ask,
+        "subscribing": Counted.subscribe,
+        "closing": lambda counted: counted.actor.close(),
+    },
+)
