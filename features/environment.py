@@ -11,17 +11,20 @@ import sys
 # Before anything imports LangChain: no scenario reports to a tracing service.
 os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
 
+from behave import register_type
 from behave.formatter.progress import ProgressFormatterBase
 from behave.model import Feature, Scenario
 from behave.model_type import Status
 from behave.runner import Context
 
 from rxlanggraph.testing import LeakCheck
+from support import step_types
 from support.controls.expected_failure import honour_expected_failures
 from support.servers import servers
 
 # Seconds. The slowest scenario takes a fraction of it, on two busy cores and under coverage too.
 DEADLINE = float(os.environ.get("RXLANGGRAPH_SCENARIO_DEADLINE", "180"))
+register_type(Text=step_types.text, Times=step_types.times)
 
 
 def before_all(context: Context) -> None:

@@ -64,7 +64,7 @@ Feature: Leftovers of an ended run do not reach later callers
   Scenario Outline: A stream of one's own run ends as the run does: <how>
     Given an agent that puts out what it is asked
     When a caller iterates over the stream of a request, and the run <how>
-    Then the stream gives <items>, and ends with <end>
+    Then the stream gives "<items>", and ends with <end>
 
     Examples:
       | how                 | items  | end             |
@@ -87,12 +87,12 @@ Feature: Leftovers of an ended run do not reach later callers
   Scenario: A step of a stream of one's own may be cancelled, and the run continues
     Given an agent that puts out what it is asked
     When a caller's step in a stream of its own is cancelled, and it takes another
-    Then the stream gives asked, and ends with nothing
+    Then the stream gives "asked", and ends with nothing
 
   Scenario: A stream of one's own is delayed neither by a bounded output nor by other readers
     Given an agent whose output has room for one, which is full
     When a caller iterates over the stream of a request, and the run ends well
-    Then the stream gives asked, and ends with nothing
+    Then the stream gives "asked", and ends with nothing
 
   Scenario Outline: <what> with a stream is refused, and named
     Given an agent that puts out what it is asked

@@ -35,7 +35,7 @@ Feature: An MCP client's messages stay in its conversation: other clients have c
   Scenario Outline: A session is one conversation: <whom> remembers the same client's messages <how>
     Given <whom>, served over MCP
     When a client says "tea" and "milk" <how>, and asks what was said
-    Then it is told of "tea, milk" and its question
+    Then it was told "tea, milk" and its own question alone
 
     Examples:
       | how                         | whom                               |
@@ -52,23 +52,23 @@ Feature: An MCP client's messages stay in its conversation: other clients have c
   Scenario: Each conversation begins with what the agent itself remembers, and adds nothing to it
     Given an MCP server of an agent that remembers "be brief"
     When a client says "my password is hunter2" in this process, and another asks what was said
-    Then the other has heard of nothing but "be brief" and its own question
+    Then it was told "be brief" and its own question alone
     And the agent itself remembers "be brief"
 
   Scenario: The memory of a conversation is bounded as the agent's own is
     Given an MCP server of an agent that remembers 3 messages at most
     When a client says "one" and "two" in this process, and asks what was said
-    Then it is told of "two" and its question
+    Then it was told "two" and its own question alone
 
   Scenario: A failed call leaves its conversation as it was
     Given an agent with a model, served over MCP
     When a client says "tea" and "fail" in this process, and asks what was said
-    Then it is told of "tea" and its question
+    Then it was told "tea" and its own question alone
 
   Scenario Outline: Clients share a conversation with <whom> where the server was told to share it
     Given <whom>, served over MCP with one conversation for all
     When a client says "tea" <how>, and another asks what was said
-    Then the other has heard of "tea" and its own question
+    Then it was told "tea" and its own question alone
 
     Examples:
       | how                   | whom                               |
@@ -82,7 +82,7 @@ Feature: An MCP client's messages stay in its conversation: other clients have c
   Scenario Outline: Without sessions in the protocol, an answer names its conversation, and a call can continue it
     Given <whom>, served over MCP
     When a client says "tea" over HTTP, and asks in the conversation that the answer names
-    Then it is told of "tea" and its question
+    Then it was told "tea" and its own question alone
     And the answers name the same conversation
 
     Examples:
@@ -185,7 +185,7 @@ Feature: An MCP client's messages stay in its conversation: other clients have c
       | conversation_timeout | soon   |
 
   Scenario Outline: A pool <that> is refused as a tool
-    When an MCP server is made of a pool <that>
+    When an MCP server of a pool <that> is made
     Then InvalidArgumentError is raised, which says "<text>"
 
     Examples:

@@ -63,16 +63,19 @@ Feature: The memory of an agent has every message, intact, in one order for all 
   Scenario: What cannot be added leaves nothing behind
     Given a memory
     When a list is added in which the third message has a wrong role
-    Then it is refused with InvalidArgumentError, and the memory is empty
+    Then InvalidArgumentError is raised
+    And the memory is empty
 
   Scenario: An agent refuses what is not a list of messages
     When "a text" and "a mapping" are added to an agent as if they were lists
-    Then both are refused with InvalidTypeError, and the agent remembers nothing
+    Then InvalidTypeError is raised by each of the 2 calls
+    And its memory is empty
 
   Scenario Outline: <what> is not taken for a list of messages
     Given a memory
     When <what> is added as if it were a list
-    Then it is refused with InvalidTypeError, and the memory is empty
+    Then InvalidTypeError is raised
+    And the memory is empty
 
     Examples:
       | what                  |

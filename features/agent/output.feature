@@ -410,7 +410,7 @@ Feature: An agent's output is shared fairly, loses nothing, and ends
   Scenario Outline: A time limit of <value> is refused at the call
     Given an output queue
     When an item is asked for, and a stream opened, with a time limit of <value>
-    Then each is refused at the call with InvalidArgumentError
+    Then InvalidArgumentError is raised by each of the 2 calls
 
     Examples:
       | value  |

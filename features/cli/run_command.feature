@@ -528,11 +528,14 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
 
   Scenario: A line that a full disk cut in two is removed
     Given a disk with room for 10 bytes more
-    Then writing lines of 4 bytes fails at the third and leaves two whole ones
+    When three lines of 4 bytes are written to it
+    Then OutputError is raised, which says "no room left for the output"
+    And it has two whole lines
 
   Scenario: A pipe that breaks within a line cannot remove it, and the error says why it broke
     Given a pipe that breaks after 10 bytes
-    Then writing lines of 4 bytes fails at the third because its reader has gone
+    When three lines of 4 bytes are written to it
+    Then OutputError is raised, which says "the reader of the output has gone"
 
   Scenario: An error that the system reports only when a file is closed is reported
     Given a disk that reports an error when a file is closed

@@ -2,7 +2,7 @@
 Feature: The README's examples run as printed
 
   Scenario: The quick start runs as printed, and prints what the README says
-    When the README's example runs in a process of its own
+    When the example of README.md runs in a process of its own
     Then it succeeds
     And its line is the one that the README promises
 

@@ -1,18 +1,20 @@
 Feature: What each method of TaskRegistry promises
 
   Scenario: After close() tasks are refused, untouched, and the rest may end
-    Given a TaskRegistry with the pending tasks "a" and "b"
+    Given a TaskRegistry with the pending tasks "a, b"
     When it is closed
-    Then closing returned the tasks "a" and "b", pending
+    Then closing returned the pending tasks "a, b"
     And its state is "closing"
     And adding a task raises RegistryClosedError, and leaves the task alone
-    And closing it again returns the tasks "a" and "b", pending
+    When it is closed
+    Then closing returned the pending tasks "a, b"
     When all its tasks end
     Then its state is "closed"
-    And closing it again returns no tasks
+    When it is closed
+    Then closing returned the pending tasks ""
 
   Scenario: A snapshot has the tasks in flight, their ages and their states
-    Given a TaskRegistry with the pending tasks "a" and "b"
+    Given a TaskRegistry with the pending tasks "a, b"
     When "a" starts running
     Then the snapshot shows "a" running and "b" pending, in this order, on thread "t"
     And the ids rise, the ages are no less than zero, and nothing that it tells can be changed
@@ -29,13 +31,13 @@ Feature: What each method of TaskRegistry promises
     And 1 tasks came: 0 succeeded, 0 failed, 0 cancelled
 
   Scenario: Discarding takes a task out at once, and counts a pending one as submitted alone
-    Given a TaskRegistry with the pending tasks "a" and "b"
+    Given a TaskRegistry with the pending tasks "a, b"
     When "a" is discarded, twice, and later succeeds
     Then the registry holds 1 task
     And 2 tasks came: 0 succeeded, 0 failed, 0 cancelled
 
   Scenario: The peak is the largest number that was ever in flight
-    Given a TaskRegistry with the pending tasks "a" and "b"
+    Given a TaskRegistry with the pending tasks "a, b"
     When all its tasks end
     And a task is added that ended before it was added
     Then at most 2 were in flight at once

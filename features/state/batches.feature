@@ -101,12 +101,12 @@ Feature: Concurrent calls on a database are batched, and no call suffers from th
     Given an empty store in SQLite
     When 9 increments are made at the same time, and one of a key that is no text
     Then UnicodeEncodeError is raised
-    And the counter has come to 9
+    And the counter is 9
 
   Scenario: A file locked by another process delays a batch no longer than a call
     Given an empty store in SQLite
     When 20 increments are made at the same time while another connection writes for a while
-    Then the counter has come to 20
+    Then the counter is 20
 
   Scenario: Any number of workers that wait for work leave the file unlocked
     Given an empty store in SQLite

@@ -8,7 +8,7 @@ Feature: Shared state works behind a PostgreSQL connection pooler, or names the 
   Scenario Outline: Behind a pooler in <mode> mode, <who> counts
     Given a PostgreSQL server behind a pooler in <mode> mode
     When <who> counts 20 times, by several tasks at once
-    Then it has counted 20 times
+    Then the counter is 20
 
     Examples:
       | mode        | who     |

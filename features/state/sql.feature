@@ -137,7 +137,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
   Scenario Outline: Two increments <of whom> at the same moment both count, in SQLite
     Given an empty store in SQLite
     When <who> increments a counter twice at the same moment, over two connections
-    Then the counter has come to 2
+    Then the counter is 2
 
     Examples:
       | of whom        | who         |
@@ -152,7 +152,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
   Scenario Outline: Two increments <of whom> at the same moment both count, in PostgreSQL
     Given an empty store in PostgreSQL
     When <who> increments a counter twice at the same moment, over two connections
-    Then the counter has come to 2
+    Then the counter is 2
 
     Examples:
       | of whom        | who         |
@@ -204,14 +204,14 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     Given an empty store in SQLite
     When another connection writes for a while, and a write and 10 reads are made
     Then the reads were answered while the write waited
-    And the counter has come to 2
+    And the counter is 2
 
   Scenario: A file locked for good by another process delays calls for a limited time
     Given an empty store in SQLite
     When another connection has the file for good, and a write is made
     Then StateUnavailableError is raised, which says "locked"
     And the error leaves no doubt whether the call had an effect
-    And the counter has come to 1
+    And the counter is 1
 
   Scenario: A write cancelled while it waits for the file takes effect as a whole or not at all
     Given an empty store in SQLite
@@ -223,7 +223,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     When the file is replaced by another while it is open, and <a call> is made
     Then StateUnavailableError is raised, which says "moved"
     And the error leaves no doubt whether the call had an effect
-    And the counter has come to 1
+    And the counter is 1
 
     Examples:
       | A call           | a call           |
@@ -313,14 +313,14 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
   Scenario: Any number of calls shares eight connections
     Given an empty store in PostgreSQL
     When 300 increments are made at once
-    Then the counter has come to 300
+    Then the counter is 300
     And there were never more than 8 connections
 
   @postgresql
   Scenario: The URL sets the number of connections, and the time limit of a call
     Given an empty store in PostgreSQL
     When 60 increments are made over "pool_size=2&command_timeout=0.5"
-    Then the counter has come to 60
+    Then the counter is 60
     And there were never more than 2 connections
     And the server ends a statement after 400ms
 
@@ -329,7 +329,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     Given an empty store in PostgreSQL
     When 8 increments are cancelled that wait for another client's lock
     Then all of them were cancelled, and nothing of them is left on the server
-    And the counter has come to 2
+    And the counter is 2
 
   @postgresql
   Scenario Outline: A claim <of whom> does not wait for a task that another worker has locked

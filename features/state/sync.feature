@@ -50,7 +50,8 @@ Feature: Threads use the same state, through its loop, without a loop of their o
   Scenario: safe_update and transact of threads retry, and finally raise ContentionError
     Given a state on a loop in another thread
     When a thread calls safe_update and transact, whose functions are always overtaken
-    Then each was called 3 times, and raised ContentionError
+    Then ContentionError is raised by each of the 2 calls
+    And their functions were called 6 times in all
 
   Scenario Outline: A block of a thread that <ends> releases what it holds
     Given a state on a loop in another thread
@@ -69,12 +70,12 @@ Feature: Threads use the same state, through its loop, without a loop of their o
   Scenario: On the loop's own thread a blocking call is refused, instead of blocking forever
     Given a state on a loop in another thread
     When the loop itself calls sync.get, and opens a state on itself
-    Then BlockingCallError is raised each time, and nothing is left un-awaited
+    Then BlockingCallError is raised by each of the 2 calls
 
   Scenario Outline: A blocking call ends with LoopUnavailableError when the loop <is gone>
     Given a state on a loop in another thread
     When a thread calls sync.get <while>
-    Then LoopUnavailableError is raised, and nothing is left un-awaited
+    Then LoopUnavailableError is raised
 
     Examples:
       | is gone                      | while                         |
@@ -89,22 +90,22 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     Given a state on a loop in another thread
     When a thread calls sync.get as the loop is being stopped
     And the loop runs again
-    Then LoopUnavailableError is raised, and nothing is left un-awaited
+    Then LoopUnavailableError is raised
 
   Scenario: A blocking call ends when Ctrl-C comes in its first step on the loop, which runs on
     Given a state on a loop in another thread
     When a thread calls sync.get while it is interrupted on the loop
-    Then KeyboardInterrupt is raised, and nothing is left un-awaited
+    Then KeyboardInterrupt is raised
 
   Scenario: A blocking call raises what the loop's own task factory raises
     Given a state on a loop in another thread
     When a thread calls sync.get while the loop's task factory raises LookupError
-    Then LookupError is raised, and nothing is left un-awaited
+    Then LookupError is raised
 
   Scenario: A non-function is refused in the calling thread
     Given a state on a loop in another thread
     When a thread calls safe_update and transact with None
-    Then InvalidTypeError is raised twice
+    Then InvalidTypeError is raised by each of the 2 calls
 
   Scenario: lock, transaction and open_state_threadsafe return single-use context managers
     Given a state on a loop in another thread

@@ -79,7 +79,7 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
   Scenario Outline: After a claim is lost, <method> raises, and so does every later method
     Given an item in a queue
     When a worker has lost it to another one, and calls <method>
-    Then LeaseLostError is raised, and by the next call again
+    Then LeaseLostError is raised by each of the 2 calls
     And the other one's claim still holds
 
     Examples:

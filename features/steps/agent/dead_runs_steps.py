@@ -16,6 +16,7 @@ from rxlanggraph.agent import AgentState, BaseAgent, OutputQueue
 from rxlanggraph.agent import agent as agent_module
 from rxlanggraph.agent import run as run_module
 from rxlanggraph.errors import AgentError
+from support.agent.output_crowds import listed
 from support.concurrency.patching import patch
 from support.concurrency.tasks import in_thread, run
 from support.concurrency.waiting import LIMIT, Gate
@@ -102,10 +103,6 @@ ENDS = {
     "is cancelled": is_cancelled,
     "is cut off": is_cut_off,
 }
-
-
-async def listed(stream: Any) -> list[Any]:
-    return [item async for item in stream]
 
 
 # -- output ----------------------------------------------------------------------------------------
@@ -345,19 +342,9 @@ def a_caller_iterates_over_the_stream(context: Context, how: str) -> None:
         context.error = error
 
 
-@then("the stream gives {items}, and ends with {end:w}")
-def the_stream_gives_and_ends_with(context: Context, items: str, end: str) -> None:
-    assert context.got == [items], context.got
-    check_end(context, end)
-
-
-@then("the stream gives , and ends with {end:w}")
-def the_stream_gives_nothing_and_ends_with(context: Context, end: str) -> None:
-    assert context.got == [], context.got
-    check_end(context, end)
-
-
-def check_end(context: Context, end: str) -> None:
+@then('the stream gives "{item:Text}", and ends with {end:w}')
+def the_stream_gives_item_and_ends_with_end(context: Context, item: str, end: str) -> None:
+    assert context.got == ([item] if item else []), context.got
     found = "nothing" if context.error is None else type(context.error).__name__
     assert found == end, context.error
 

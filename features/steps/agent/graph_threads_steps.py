@@ -236,14 +236,6 @@ class Hanging(InMemorySaver):
         return await super().aget_tuple(config)
 
 
-@given("an agent over a graph with tools, whose checkpointer hangs once its tool has begun")
-def an_agent_whose_checkpointer_hangs(context: Context) -> None:
-    context.tools, context.model = Tools(), provider()
-    saver = Hanging(context.tools)
-    graph = GRAPHS["create_agent"](context.model, context.tools.all(), checkpointer=saver)
-    context.agent = BaseAgent("agent", graph=graph)
-
-
 class Full(InMemorySaver):
     """Saves no checkpoint from when its tools have begun, until it is told to go on."""
 
@@ -257,12 +249,19 @@ class Full(InMemorySaver):
         return await super().aput(*arguments)
 
 
-@given("an agent over a graph with tools, whose checkpointer saves nothing once its tool has begun")
-def an_agent_whose_checkpointer_saves_nothing(context: Context) -> None:
+SAVERS = {"hangs": Hanging, "saves nothing": Full}
+
+
+def make_agent(context: Context, name: str, saver: type[Hanging | Full]) -> None:
     context.tools, context.model = Tools(), provider()
-    saver = Full(context.tools)
-    graph = GRAPHS["create_agent"](context.model, context.tools.all(), checkpointer=saver)
-    context.agent = BaseAgent("agent", graph=graph)
+    tools = context.tools.all()
+    graph = GRAPHS["create_agent"](context.model, tools, checkpointer=saver(context.tools))
+    context.agent = BaseAgent(name, graph=graph)
+
+
+@given("an agent over a graph with tools, whose checkpointer {fails} once its tool has begun")
+def an_agent_whose_checkpointer_fails(context: Context, fails: str) -> None:
+    make_agent(context, "agent", SAVERS[fails])
 
 
 @when("the log is read while its tool ends, and what it did cannot be saved")
@@ -284,15 +283,12 @@ def the_log_is_read_while_its_tool_ends(context: Context) -> None:
     "an agent over a graph with tools, and a message on its thread at which a process was killed"
 )
 def a_message_at_which_a_process_was_killed(context: Context) -> None:
-    context.tools, context.model = Tools(), provider()
-    saver = Full(context.tools)
-    graph = GRAPHS["create_agent"](context.model, context.tools.all(), checkpointer=saver)
-    context.agent = BaseAgent("thread", graph=graph)
+    make_agent(context, "thread", Full)
     context.message = HumanMessage("use the tool: it", id="the same")
 
     async def main() -> None:
         try:
-            await graph.ainvoke({"messages": [context.message]}, CONFIG)
+            await context.agent.graph.ainvoke({"messages": [context.message]}, CONFIG)
         except OSError:
             context.tools.begun.clear()
             return

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from behave import given, then, when
+from behave import given, register_type, then, when
 from behave.runner import Context
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -13,8 +13,12 @@ from langgraph.graph import START, MessagesState, StateGraph
 from rxlanggraph.agent import AgentPool, BaseAgent, Memory, Message
 from support.agent.agent_keeping import Talking, ask, open_place, said
 from support.concurrency.tasks import run
+from support.step_types import one_of
 
 # -- pools -----------------------------------------------------------------------------------------
+
+
+register_type(Place=one_of(("a checkpointer which counts", "this process")))
 
 
 def begin(context: Context, talking: Talking) -> None:
@@ -22,14 +26,9 @@ def begin(context: Context, talking: Talking) -> None:
     context.pool = talking.pool()
 
 
-@given("a pool that keeps memories in a checkpointer which counts")
-def step_a_pool_that_keeps_memories_in_a_checkpointer_which_counts(context: Context) -> None:
-    begin(context, Talking(open_place("a checkpointer which counts")))
-
-
-@given("a pool that keeps memories in this process")
-def step_a_pool_that_keeps_memories_in_this_process(context: Context) -> None:
-    begin(context, Talking(open_place("this process")))
+@given("a pool that keeps memories in {place:Place}")
+def step_a_pool_that_keeps_memories_in_place(context: Context, place: str) -> None:
+    begin(context, Talking(open_place(place)))
 
 
 @given("a pool that keeps memories of at most {bound:d} messages in {place}")
@@ -40,7 +39,7 @@ def step_a_pool_that_keeps_memories_of_at_most_bound_messages_in(
 
 
 @given("a pool that keeps memories in a checkpointer which counts, and a model with one id")
-def step_a_pool_that_keeps_memories_in_a_checkpointer_which_counts_2(context: Context) -> None:
+def step_a_pool_that_keeps_memories_in_a_checkpointer_which_counts(context: Context) -> None:
     begin(context, Talking(open_place("a checkpointer which counts"), reply_id="always the same"))
 
 

@@ -19,10 +19,11 @@ from rxlanggraph.agent.mcp import conversations, mcp_server
 from rxlanggraph.agent.mcp import server as mcp_module
 from rxlanggraph.agent.mcp.conversations import ConversationTable
 from rxlanggraph.concurrency.tasks import silence_pending_warning
-from support.agent.mcp_agents import noting
+from support.agent.mcp_agents import noting, text_in
 from support.agent.mcp_conversations import QUESTION, WHOM, Served, Talk, said_in
 from support.concurrency.listening import listening
 from support.concurrency.patching import patch
+from support.concurrency.pauses import until
 from support.concurrency.waiting import Gate
 
 # -- what is served --------------------------------------------------------------------------------
@@ -97,10 +98,6 @@ def talk(context: Context, how: str, conversation: Callable[[Talk], Awaitable[An
     context.result = asyncio.run(main())
 
 
-def text_in(result: Any) -> str:
-    return "".join(block.text for block in result.content)
-
-
 def conversation_of(result: Any) -> str:
     assert result.structured_content["answer"] == text_in(result), result
     return str(result.structured_content["conversation"])
@@ -137,14 +134,8 @@ def heard_of_nothing(context: Context) -> None:
     assert text_in(context.result) == QUESTION, context.result
 
 
-@then('the other has heard of nothing but "{text}" and its own question')
-@then('the other has heard of "{text}" and its own question')
-def heard_of(context: Context, text: str) -> None:
-    assert text_in(context.result) == f"{text}, {QUESTION}", context.result
-
-
-@then('it is told of "{texts}" and its question')
-def is_told(context: Context, texts: str) -> None:
+@then('it was told "{texts}" and its own question alone')
+def was_told(context: Context, texts: str) -> None:
     assert text_in(context.result) == f"{texts}, {QUESTION}", context.result
 
 
@@ -230,12 +221,6 @@ def remembered(context: Context) -> list[Any]:
     served = context.served
     kept = served.pool._store._kept if served.pool else []
     return [*served.saver.storage, *kept]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until it holds: the server hears of a client that left a little later."""
-    while not condition():  # noqa: ASYNC110 # there is nothing to wait for
-        await asyncio.sleep(0)
 
 
 @then('the server has no conversation, and nothing remembers "{_text}"')
@@ -452,14 +437,3 @@ NUMBERS: dict[str, Any] = {"0": 0, "1.5": 1.5, "soon": "soon"}
 def server_is_made_with(context: Context, number: str, argument: str) -> None:
     options = {argument: NUMBERS[number]}
     noting(context, functools.partial(mcp_server, BaseAgent("ann"), **options))
-
-
-POOLS: dict[str, Callable[[], list[Any]]] = {
-    "whose name has blanks": lambda: [AgentPool(BaseAgent, name="the helpers")],
-    "that is called as an agent": lambda: [AgentPool(BaseAgent), BaseAgent("agents")],
-}
-
-
-@when("an MCP server is made of a pool {that}")
-def server_is_made_of(context: Context, that: str) -> None:
-    noting(context, lambda: mcp_server(*POOLS[that]()))

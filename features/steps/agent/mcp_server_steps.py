@@ -18,7 +18,7 @@ from behave.runner import Context
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from mcp import Client
 
-from rxlanggraph.agent import BaseAgent
+from rxlanggraph.agent import AgentPool, BaseAgent
 from rxlanggraph.agent import run as run_module
 from rxlanggraph.agent.mcp import mcp_server, sdk
 from rxlanggraph.agent.mcp import server as mcp_module
@@ -30,6 +30,7 @@ from support.agent.mcp_agents import (
     Stubborn,
     made_tools,
     noting,
+    text_in,
     with_client,
 )
 from support.cli.command import environment
@@ -153,10 +154,6 @@ def step_the_client_calls_the_agent_with_what(context: Context, what: str) -> No
         return await client.call_tool(agent, fields)
 
     talk(context, calling)
-
-
-def text_in(result: Any) -> str:
-    return "".join(block.text for block in result.content)
 
 
 @then("the tool answers {answer}")
@@ -319,6 +316,8 @@ SERVED: dict[str, Callable[[], list[Any]]] = {
     "an agent with a blank name": lambda: [BaseAgent("the weather")],
     "an agent with a long name": lambda: [BaseAgent("n" * 129)],
     "a chat model": lambda: [FakeListChatModel(responses=["hello"])],
+    "a pool whose name has blanks": lambda: [AgentPool(BaseAgent, name="the helpers")],
+    "a pool that is called as an agent": lambda: [AgentPool(BaseAgent), BaseAgent("agents")],
 }
 
 

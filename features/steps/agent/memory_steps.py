@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import parse
 from behave import given, register_type, then, when
 from behave.runner import Context
 from langchain_core.messages import AIMessage
@@ -13,6 +12,7 @@ from support.agent import agent_talk
 from support.agent.agent_talk import Looker, check_whole, texts, turn_of, user
 from support.concurrency.raising import error_of
 from support.controls import agent_naive
+from support.step_types import one_of
 
 KINDS: dict[str, Callable[..., Any]] = {
     "a memory": Memory,
@@ -27,12 +27,7 @@ WAYS = {
 }
 
 
-@parse.with_pattern("|".join(KINDS))
-def parse_kind(text: str) -> str:
-    return text
-
-
-register_type(MemoryKind=parse_kind)
+register_type(MemoryKind=one_of(KINDS))
 
 
 # -- given -----------------------------------------------------------------------------------------
@@ -155,15 +150,3 @@ def step_are_added_to_an_agent_as_if_they_were_lists(
         error_of(lambda what=what: context.agent.add_messages(NO_LISTS[what]))
         for what in (one, other)
     ]
-
-
-@then("both are refused with {error:w}, and the agent remembers nothing")
-def step_both_are_refused_and_the_agent_remembers_nothing(context: Context, error: str) -> None:
-    assert [type(each).__name__ for each in context.errors] == [error] * 2, context.errors
-    assert context.agent.memory.get_messages() == ()
-
-
-@then("it is refused with {error:w}, and the memory is empty")
-def step_it_is_refused_with_error_and_the_memory_is_empty(context: Context, error: str) -> None:
-    assert type(context.error).__name__ == error, repr(context.error)
-    assert context.memory.get_messages() == ()

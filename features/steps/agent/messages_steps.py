@@ -30,10 +30,9 @@ def step_the_error_is_short_enough_to_be_read(context: Context) -> None:
     assert len(str(context.error)) < 500, len(str(context.error))
 
 
-@then('it has the role {role:w} and the content "{content}"')
-@then('it has the role {role:w} and the content ""')
+@then('it has the role {role:w} and the content "{content:Text}"')
 def step_it_has_the_role_role_and_the_content_content(
-    context: Context, role: str, content: str = ""
+    context: Context, role: str, content: str
 ) -> None:
     assert context.error is None, context.error
     assert (context.message.role, context.message.content) == (role, content), context.message

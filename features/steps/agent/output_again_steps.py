@@ -9,7 +9,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.agent import BaseAgent, OutputQueue
-from support.agent.output_crowds import after_turns, consume, left, read, waiting
+from support.agent.output_crowds import after_turns, consume, left, listed, read, waiting
 from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT
 
@@ -72,10 +72,6 @@ async def opened_before(ask: Ask, open_: Open) -> list[Any]:
     stream = open_()
     await ask()
     return await listed(stream)
-
-
-async def listed(stream: Any) -> list[Any]:
-    return [item async for item in stream]
 
 
 WHEN: dict[str, Callable[[Ask, Open], Awaitable[list[Any]]]] = {

@@ -13,17 +13,9 @@ from behave.runner import Context
 
 from rxlanggraph.agent import OutputQueue
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
-from support.agent.output_crowds import (
-    Storm,
-    after_turns,
-    consume,
-    fill,
-    get_one,
-    given_turns,
-    waiting,
-)
+from support.agent.output_crowds import Storm, after_turns, consume, fill, get_one, waiting
 from support.bridge.bridges import LentLoop
-from support.concurrency.tasks import run
+from support.concurrency.tasks import pass_turns, run
 from support.concurrency.waiting import LIMIT, thread
 
 # -- the end ---------------------------------------------------------------------------------------
@@ -216,7 +208,7 @@ def stand_still(context: Context, getters: int) -> None:
     """Have so many wait on a loop that does not run any more."""
     loop = asyncio.new_event_loop()
     tasks = [loop.create_task(context.queue.get()) for _ in range(getters)]
-    loop.run_until_complete(given_turns())
+    loop.run_until_complete(pass_turns())
 
     def end() -> None:
         for task in tasks:
@@ -279,7 +271,7 @@ def step_a_getter_is_cancelled_when(context: Context, when_: str) -> None:
             await asyncio.sleep(0)
         next_one = asyncio.create_task(get_one(queue))
         if when_.endswith("the item is put"):
-            await given_turns()  # both are asleep
+            await pass_turns()  # both are asleep
         if when_ == "as the item is put":
             queue.put_nowait("item")
             getter.cancel()
@@ -371,7 +363,7 @@ def step_a_getter_is_closed_in_a_thread_that_reads_a_broadcast(context: Context)
     loop = asyncio.new_event_loop()
     getter = queue.get()
     task = loop.create_task(getter)
-    loop.run_until_complete(given_turns())
+    loop.run_until_complete(pass_turns())
     task._log_destroy_pending = False  # on purpose
     loop.close()
 
@@ -398,12 +390,12 @@ def step_a_loop_is_closed_on_which_one_waits_for_an_item_and(context: Context) -
     queue = context.queue
     closing = asyncio.new_event_loop()
     tasks = [closing.create_task(queue.get())]
-    closing.run_until_complete(given_turns())
+    closing.run_until_complete(pass_turns())
     other = OutputQueue(1)
     other.begin()
     other.put_nowait("in")
     tasks.append(closing.create_task(other.put("never in")))
-    closing.run_until_complete(given_turns())
+    closing.run_until_complete(pass_turns())
     context.full, context.left = other, tasks
     for task in tasks:
         task._log_destroy_pending = False  # on purpose

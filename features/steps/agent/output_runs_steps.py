@@ -9,10 +9,10 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.agent import BaseAgent
-from support.agent.output_crowds import after_turns, given_turns, left, read, waiting
+from support.agent.output_crowds import after_turns, left, read, waiting
 from support.bridge.bridges import LentLoop, listen
 from support.bridge.streams import Subscriber
-from support.concurrency.tasks import run
+from support.concurrency.tasks import pass_turns, run
 from support.concurrency.waiting import LIMIT, in_threads, thread
 
 # -- unread output ---------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ def got_in_a_task(*, lives: bool) -> Callable[[Context], object]:
         async def start() -> asyncio.Task[None]:
             context.queue.put_nowait("another")
             task = asyncio.create_task(main())
-            await given_turns()
+            await pass_turns()
             return task
 
         return loop.run(start())

@@ -7,7 +7,6 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-import parse
 from behave import given, register_type, then, when
 from behave.runner import Context
 
@@ -15,19 +14,13 @@ from rxlanggraph.agent import OutputQueue
 from rxlanggraph.agent.output import reservations
 from rxlanggraph.agent.output.fairness import RoundRobin
 from rxlanggraph.errors import OutputEndedError, RunTimeoutError
-from support.agent.output_crowds import (
-    fill,
-    get_one,
-    given_turns,
-    read,
-    share_out,
-    share_out_on_loops,
-)
+from support.agent.output_crowds import fill, get_one, read, share_out, share_out_on_loops
 from support.bridge.bridges import LentLoop
 from support.concurrency.patching import patch
-from support.concurrency.tasks import run
+from support.concurrency.tasks import pass_turns, run
 from support.concurrency.waiting import LIMIT
 from support.controls import output_naive
+from support.step_types import one_of
 
 # An expected consumer is waited for until it comes: no verdict depends on how busy the machine is.
 KINDS: dict[str, Callable[[], Any]] = {
@@ -41,12 +34,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
-@parse.with_pattern("|".join(KINDS))
-def parse_kind(text: str) -> str:
-    return text
-
-
-register_type(OutputKind=parse_kind)
+register_type(OutputKind=one_of(KINDS))
 
 
 # -- given -----------------------------------------------------------------------------------------
@@ -160,7 +148,7 @@ class _Consumer:
 
     async def _order(self, order: tuple[float, Future[Any]] | None) -> None:
         self._orders.put_nowait(order)
-        await given_turns()
+        await pass_turns()
 
     def answer(self) -> Any:
         return self._answer.result(LIMIT)

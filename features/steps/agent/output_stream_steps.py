@@ -11,10 +11,10 @@ from behave.runner import Context
 
 from rxlanggraph.agent.output import reservations
 from rxlanggraph.errors import RunTimeoutError
-from support.agent.output_crowds import after_turns, given_turns, left, read, waiting
+from support.agent.output_crowds import after_turns, left, read, waiting
 from support.bridge.bridges import LentLoop
 from support.concurrency.patching import patch
-from support.concurrency.tasks import run
+from support.concurrency.tasks import pass_turns, run
 from support.concurrency.waiting import LIMIT
 
 # -- bounded ---------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def step_5_tasks_wait_to_put_and_one_of_them_is_cancelled_while_the(context: Con
         queue.put_nowait("first")
         queue.put_nowait("second")
         tasks = [asyncio.create_task(queue.put(number)) for number in range(5)]
-        await given_turns()
+        await pass_turns()
         got = [await queue.get()]
         tasks[0].cancel()  # there is room for it
         tasks[3].cancel()
@@ -98,7 +98,7 @@ def step_competing_streams_compete_for_items_items_and_broadcasting(
 
     async def main() -> None:
         readers = [asyncio.create_task(read(*each)) for each in zip(streams, got, strict=True)]
-        await given_turns()
+        await pass_turns()
         for item in range(items):
             queue.put_nowait(item)
         queue.end()

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections import defaultdict
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import reactivex as rx
 from behave import given, then, when
 from behave.runner import Context
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.memory import InMemoryStore
 from reactivex import operators as ops
 
@@ -19,9 +15,10 @@ from rxlanggraph import StreamMessage
 from rxlanggraph.agent import AgentPool, BaseAgent
 from support.agent.agent_pools import Asked, Made, counting_graph
 from support.agent.agent_runs import note
+from support.bridge.savers import open_sqlite
 from support.concurrency.raising import error_of, raised
 from support.concurrency.tasks import run
-from support.concurrency.waiting import LIMIT, Gate, in_threads
+from support.concurrency.waiting import Gate, in_threads
 
 # -- one agent -------------------------------------------------------------------------------------
 
@@ -58,25 +55,6 @@ def open_place(context: Context, place: str) -> Any:
         return open_sqlite(context)
     made: dict[str, Any] = {"a store": InMemoryStore, "a checkpointer": InMemorySaver}
     return made[place]() if place in made else None
-
-
-def open_sqlite(context: Context) -> Any:
-    """On the loop of the bridge, where it belongs."""
-    stack = ExitStack()
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    context.add_cleanup(stack.close)
-    saver = AsyncSqliteSaver.from_conn_string(str(folder / "memories.sqlite"))
-
-    async def enter(_: object) -> Any:
-        return await saver.__aenter__()
-
-    async def leave(_: object) -> None:
-        await saver.__aexit__(None, None, None)
-
-    bridge = context.bridge
-    opened = bridge.create_future_task(enter, None).result(LIMIT).content
-    stack.callback(lambda: bridge.create_future_task(leave, None).result(LIMIT))
-    return opened
 
 
 @when("{feeders:d} feeders send {count:d} messages on {threads:d} threads")

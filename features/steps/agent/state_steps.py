@@ -13,15 +13,16 @@ from behave.runner import Context
 from rxlanggraph.agent import AgentState, StateMachine, Transition
 from rxlanggraph.agent.state_machine import LEGAL_TRANSITIONS
 from rxlanggraph.errors import IllegalTransitionError, InvalidTypeError, UsageError
-from support.agent.agent_states import KINDS, check_chain, nest, parse_kind, storm, turns
+from support.agent.agent_states import KINDS, check_chain, nest, storm, turns
 from support.concurrency.raising import error_of, errors_of
 from support.concurrency.tasks import run
+from support.step_types import one_of
 
 IDLE, THINKING, RUNNING, FINISHED, ERROR = AgentState
 EVERYTHING = 1_000_000
 
 
-register_type(StateKind=parse_kind)
+register_type(StateKind=one_of(KINDS))
 
 
 def clock_of(times: str) -> Callable[[], float]:
@@ -226,14 +227,10 @@ def untellable() -> Exception:
     return error
 
 
-@when("an exception whose text raises leaves a block")
-def step_an_exception_whose_text_raises_leaves_a_block(context: Context) -> None:
-    leave_by(context.machine, Unprintable())
-
-
-@when("an exception that cannot be told leaves a block")
-def step_an_exception_that_cannot_be_told_leaves_a_block(context: Context) -> None:
-    leave_by(context.machine, untellable())
+@when("an exception {that} leaves a block")
+def step_an_exception_that_leaves_a_block(context: Context, that: str) -> None:
+    errors = {"whose text raises": Unprintable, "that cannot be told": untellable}
+    leave_by(context.machine, errors[that]())
 
 
 def leave_by(machine: StateMachine, error: Exception) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import reactivex as rx
-from behave import given, then, when
+from behave import given, register_type, then, when
 from behave.runner import Context
 from reactivex import operators as ops
 from reactivex.scheduler import ThreadPoolScheduler
@@ -18,6 +18,7 @@ from support.bridge import work
 from support.concurrency.patching import patch
 from support.concurrency.tasks import PATIENCE, start
 from support.controls import naive
+from support.step_types import one_of
 
 KINDS: dict[str, Callable[[], Any]] = {
     "RxPyLangGraphBridge": partial(RxPyLangGraphBridge, max_concurrency=4),
@@ -32,17 +33,15 @@ def make(context: Context, kind: str, **options: Any) -> None:
     context.errors = []
 
 
+register_type(BridgeKind=one_of(KINDS))
+
+
 # -- given -----------------------------------------------------------------------------------------
 
 
-@given("a RxPyLangGraphBridge")
-def step_a_rxpylanggraphbridge(context: Context) -> None:
-    make(context, "RxPyLangGraphBridge")
-
-
-@given("a naive bridge")
-def step_a_naive_bridge(context: Context) -> None:
-    make(context, "naive bridge")
+@given("a {kind:BridgeKind}")
+def step_a_kind(context: Context, kind: str) -> None:
+    make(context, kind)
 
 
 @given("a RxPyLangGraphBridge with max_pending=1")

@@ -5,7 +5,6 @@ import threading
 from concurrent.futures import CancelledError, Future, wait
 from typing import Any
 
-import parse
 import reactivex
 from behave import given, register_type, then, when
 from behave.runner import Context
@@ -20,17 +19,13 @@ from support.concurrency.pauses import HOSTS, until
 from support.concurrency.raising import error_of
 from support.concurrency.tasks import forever
 from support.concurrency.waiting import LIMIT, Gate, Log, thread
+from support.step_types import one_of
 
 # How often the loop is looked at here, in seconds: these scenarios wait for it to be noticed.
 LOOK_EVERY = 0.01
 
 
-@parse.with_pattern("|".join(sorted(HOSTS, key=len, reverse=True)))
-def parse_host(text: str) -> str:
-    return text
-
-
-register_type(Host=parse_host)
+register_type(Host=one_of(HOSTS))
 
 
 def make_host(context: Context, host: str) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 from tenacity import (
     AsyncRetrying,
@@ -31,6 +27,7 @@ from support.bridge.failing_graphs import (
     three_steps,
     waiting_at_first,
 )
+from support.bridge.savers import open_sqlite
 from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT, Log
 
@@ -47,24 +44,6 @@ def retries(count: int) -> AsyncRetrying:
 
 def open_saver(context: Context, where: str) -> Any:
     return InMemorySaver() if where == "in memory" else open_sqlite(context)
-
-
-def open_sqlite(context: Context) -> Any:
-    """On the loop of the bridge, where it belongs."""
-    stack = ExitStack()
-    context.add_cleanup(stack.close)
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    opening = AsyncSqliteSaver.from_conn_string(str(folder / "threads.sqlite"))
-
-    def on_loop(function: Callable[[], Any]) -> Any:
-        async def call(_: object) -> Any:
-            return await function()
-
-        return context.bridge.create_future_task(call, None).result(LIMIT).content
-
-    saver = on_loop(opening.__aenter__)
-    stack.callback(on_loop, lambda: opening.__aexit__(None, None, None))
-    return saver
 
 
 @given("a graph of 3 steps whose 2nd fails {count:d} times, with a saver {where}")
@@ -170,12 +149,7 @@ def no_step_ran_again(context: Context, names: str) -> None:
     assert ran["flaky"] > 1, ran
 
 
-@then('the thread has "{text}" once')
-def said_once(context: Context, text: str) -> None:
-    assert said(context).count(text) == 1, said(context)
-
-
-@then('the thread has "{text}" {count:d} times')
+@then('the thread has "{text}" {count:Times}')
 def said_times(context: Context, text: str, count: int) -> None:
     assert said(context).count(text) == count, said(context)
 

@@ -99,7 +99,7 @@ def by_all(context: Context, name: str, count: int) -> list[Any]:
     return [result for results in sent for result in results]
 
 
-@when('{count:d} messages are sent whose thread "{name}" is named by {way}')
+@when('{count:d} messages are sent whose thread "{name:Text}" is named by {way}')
 def messages_are_sent_by(context: Context, count: int, name: str, way: str) -> None:
     send = by_all if way.startswith("all of these") else WAYS[way]
     sent = [
@@ -109,19 +109,9 @@ def messages_are_sent_by(context: Context, count: int, name: str, way: str) -> N
     context.results = sent
 
 
-@when('{count:d} messages are sent whose thread "" is named by {way}')
-def messages_are_sent_without_a_name(context: Context, count: int, way: str) -> None:
-    messages_are_sent_by(context, count, "", way)
-
-
-@then('the count of the thread "{name}" is {count:d}')
+@then('the count of the thread "{name:Text}" is {count:d}')
 def count_of_the_thread(context: Context, name: str, count: int) -> None:
     assert count_of(context.graph, name) == count, count_of(context.graph, name)
-
-
-@then('the count of the thread "" is {count:d}')
-def count_of_the_empty_thread(context: Context, count: int) -> None:
-    count_of_the_thread(context, "", count)
 
 
 @then('every result has the thread "{name}", and so has its source')

@@ -13,7 +13,7 @@ from tenacity import AsyncRetrying, Retrying, retry_if_exception_type, stop_afte
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from support.bridge.bridges import answer, arguments, failure_of, make_bridge, send
 from support.bridge.graphs import State, graph_of
-from support.concurrency.raising import error_of
+from support.concurrency.raising import check_error, error_of
 from support.concurrency.waiting import LIMIT
 
 # -- bridges and messages --------------------------------------------------------------------------
@@ -95,17 +95,11 @@ def step_every_future_has_a_result(context: Context) -> None:
         assert future.result(LIMIT).status == "ok", future
 
 
-@then('the future raises {name}, "{words}"')
+@then('the future raises {name}, "{words:Text}"')
 def step_the_future_raises_name_words(context: Context, name: str, words: str) -> None:
     error = failure_of(context)
-    assert type(error).__name__ == name, repr(error)
-    assert words in str(error), error
-
-
-@then('the future raises {name}, ""')
-def step_the_future_raises_name(context: Context, name: str) -> None:
-    error = failure_of(context)
-    assert (type(error).__name__, str(error)) == (name, ""), repr(error)
+    check_error(error, name, words)
+    assert bool(words) == bool(str(error)), error
 
 
 @then('the future has a result with the status {status}, and {name} "{words}"')
@@ -120,7 +114,7 @@ def step_the_future_has_a_result_with_the_status_status_and_name(
 @then("the error names the message and the graph")
 def step_the_error_names_the_message_and_the_graph(context: Context) -> None:
     (run,) = context.futures
-    text = str(error_of(context))
+    text = str(failure_of(context))
     assert run.message.id in text and run.options.adapter.name in text, text
 
 

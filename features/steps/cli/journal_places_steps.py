@@ -206,11 +206,8 @@ def step_a_conformance_check_that_fails(context: Context) -> None:
     patch(context, sys.modules[main.__module__], "conformance_checks", lambda: [failing])
 
 
-@when('the conformance checks are run with "{arguments}"')
-@when('the conformance checks are run with ""')
-def step_the_conformance_checks_are_run_with_arguments(
-    context: Context, arguments: str = ""
-) -> None:
+@when('the conformance checks are run with "{arguments:Text}"')
+def step_the_conformance_checks_are_run_with_arguments(context: Context, arguments: str) -> None:
     with contextlib.redirect_stderr(io.StringIO()) as err:
         try:
             context.status = main(arguments.split())
@@ -219,10 +216,9 @@ def step_the_conformance_checks_are_run_with_arguments(
     context.err = err.getvalue()
 
 
-@then('they end with status {status:d}, and say "{remedy}"')
-@then('they end with status {status:d}, and say ""')
+@then('they end with status {status:d}, and say "{remedy:Text}"')
 def step_they_end_with_status_status_and_say_remedy(
-    context: Context, status: int, remedy: str = ""
+    context: Context, status: int, remedy: str
 ) -> None:
     assert context.status == status, context.err
     assert remedy in context.err, context.err

@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 
-from behave import given, then, when
+from behave import given, register_type, then, when
 from behave.runner import Context
 
 from rxlanggraph.cli.pipeline import supervisor
 from support.cli import command
 from support.concurrency.patching import patch
+from support.step_types import one_of
 
 HASTY = (
     "import sys; from rxlanggraph.cli import main; from rxlanggraph.cli.pipeline import job;"
@@ -49,6 +50,12 @@ def wait_and_tell(self, ended):
 limits.RateLimiter.wait = wait_and_tell
 sys.exit(main())
 """
+CHANGES = {
+    "cancelling is given up after a moment": HASTY,
+    "its disk is slow": SLOW_DISK,
+    "it tells of each line that has to wait for its turn": TELLING,
+}
+register_type(Change=one_of(CHANGES))
 
 
 @given('"{line}" is running on lines that stay open')
@@ -62,19 +69,9 @@ def step_line_is_running_on_lines_that_stay_open(context: Context, line: str) ->
         os.mkfifo(gate)
 
 
-@given("cancelling is given up after a moment")
-def step_cancelling_is_given_up_after_a_moment(context: Context) -> None:
-    context.start = (sys.executable, "-c", HASTY, *command.arguments(context.line))
-
-
-@given("its disk is slow")
-def step_its_disk_is_slow(context: Context) -> None:
-    context.start = (sys.executable, "-c", SLOW_DISK, *command.arguments(context.line))
-
-
-@given("it tells of each line that has to wait for its turn")
-def step_it_tells_of_each_line_that_has_to_wait_for_its_turn(context: Context) -> None:
-    context.start = (sys.executable, "-c", TELLING, *command.arguments(context.line))
+@given("{change:Change}")
+def step_change(context: Context, change: str) -> None:
+    context.start = (sys.executable, "-c", CHANGES[change], *command.arguments(context.line))
 
 
 @when("{count:d} lines have had to wait for their turn")

@@ -148,25 +148,22 @@ def step_the_packages_all_is_exactly(context: Context) -> None:
     assert len(rxlanggraph.__all__) < 15
 
 
+PUBLIC = {
+    "BaseAgent": BaseAgent,
+    "RxPyLangGraphBridge": RxPyLangGraphBridge,
+    "TaskRegistry": TaskRegistry(),
+}
+
+
 def public_names(thing: object) -> set[str]:
     return {name for name in dir(thing) if not name.startswith("_")}
 
 
-@then("the public names of RxPyLangGraphBridge are")
-def step_the_public_names_of_the_bridge_are(context: Context) -> None:
+@then("the public names of {cls:w} are")
+def step_the_public_names_of_cls_are(context: Context, cls: str) -> None:
     context.names = set(context.text.split())
-    assert public_names(RxPyLangGraphBridge) == context.names, public_names(RxPyLangGraphBridge)
-
-
-@then("the public names of TaskRegistry are")
-def step_the_public_names_of_a_registry_are(context: Context) -> None:
-    assert public_names(TaskRegistry()) == set(context.text.split()), public_names(TaskRegistry())
-
-
-@then("the public names of BaseAgent are")
-def step_the_public_names_of_an_agent_are(context: Context) -> None:
-    context.names = set(context.text.split())
-    assert public_names(BaseAgent) == context.names, public_names(BaseAgent)
+    found = public_names(PUBLIC[cls])
+    assert found == context.names, found
 
 
 @then("those of an agent are these, its output_queue, and what it was made with: {names}")

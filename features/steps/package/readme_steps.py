@@ -23,11 +23,6 @@ def block(marker: str, document: Path = README) -> str:
     return found[1]
 
 
-@when("the README's example runs in a process of its own")
-def run_readme(context: Context) -> None:
-    run_example(context, README)
-
-
 @when("the {example} of {document:S} runs in a process of its own")
 def run_document(context: Context, example: str, document: str) -> None:
     context.document = README.parent / document

@@ -19,20 +19,11 @@ def names(infos: tuple[TaskInfo, ...]) -> list[str | None]:
     return [info.name for info in infos]
 
 
-@given('a TaskRegistry with the pending tasks "a" and "b"')
-def step_a_taskregistry_with_the_pending_tasks_a_and_b(context: Context) -> None:
-    pending(context, "a", "b")
-
-
-@given('a TaskRegistry with the pending tasks "a"')
-def step_a_taskregistry_with_the_pending_tasks_a(context: Context) -> None:
-    pending(context, "a")
-
-
-def pending(context: Context, *names: str) -> None:
+@given('a TaskRegistry with the pending tasks "{names}"')
+def step_a_taskregistry_with_the_pending_tasks_names(context: Context, names: str) -> None:
     context.errors = []
     context.registry = RunRegistry()
-    context.tasks = {name: Future() for name in names}
+    context.tasks = {name: Future() for name in names.split(", ")}
     for name, task in context.tasks.items():
         context.registry.add(task, name=name, thread_id="t")
         context.add_cleanup(end, task)
@@ -43,20 +34,10 @@ def step_it_is_closed(context: Context) -> None:
     context.closed = context.registry.close()
 
 
-@then('closing returned the tasks "a" and "b", pending')
-def step_closing_returned_the_tasks_a_and_b_pending(context: Context) -> None:
-    assert names(context.closed) == ["a", "b"], context.closed
-    assert {info.state for info in context.closed} == {"pending"}, context.closed
-
-
-@then('closing it again returns the tasks "a" and "b", pending')
-def step_closing_it_again_returns_the_tasks_a_and_b_pending(context: Context) -> None:
-    assert names(context.registry.close()) == ["a", "b"]
-
-
-@then("closing it again returns no tasks")
-def step_closing_it_again_returns_no_tasks(context: Context) -> None:
-    assert context.registry.close() == ()
+@then('closing returned the pending tasks "{found:Text}"')
+def step_closing_returned_the_pending_tasks_found(context: Context, found: str) -> None:
+    assert ", ".join(names(context.closed)) == found, context.closed
+    assert all(info.state == "pending" for info in context.closed), context.closed
 
 
 @then('its state is "{state}"')

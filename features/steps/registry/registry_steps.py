@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from behave import given, then, when
+from behave import given, register_type, then, when
 from behave.runner import Context
 
 from rxlanggraph.bridge.run_registry import RunRegistry
@@ -14,6 +14,7 @@ from support.bridge import registry_inside
 from support.concurrency.entering import enter_everywhere
 from support.concurrency.tasks import PATIENCE, Meddler, WhenHeard, start
 from support.controls import naive
+from support.step_types import one_of
 
 KINDS: dict[str, Callable[[], Any]] = {
     "a TaskRegistry": RunRegistry,
@@ -35,22 +36,15 @@ def make(context: Context, kind: str) -> None:
     context.errors = []
 
 
+register_type(RegistryKind=one_of(KINDS))
+
+
 # -- given -----------------------------------------------------------------------------------------
 
 
-@given("a TaskRegistry")
-def step_a_taskregistry(context: Context) -> None:
-    make(context, "a TaskRegistry")
-
-
-@given("a plain set")
-def step_a_plain_set(context: Context) -> None:
-    make(context, "a plain set")
-
-
-@given("a set under a plain lock")
-def step_a_set_under_a_plain_lock(context: Context) -> None:
-    make(context, "a set under a plain lock")
+@given("{kind:RegistryKind}")
+def step_kind(context: Context, kind: str) -> None:
+    make(context, kind)
 
 
 @given("{kind} with 3 tasks, one of which lets another arrive when it is asked its state")

@@ -35,6 +35,15 @@ def step_error_is_raised_with_a_note_that_says_words(
     assert words in context.error.__notes__[0], context.error.__notes__
 
 
+@then("{error:w} is raised by each of the {count:d} calls")
+def step_error_is_raised_by_each_of_the_count_calls(
+    context: Context, error: str, count: int
+) -> None:
+    assert len(context.errors) == count, context.errors
+    for each in context.errors:
+        check_error(each, error)
+
+
 @then('the error says "{words}"')
 def step_the_error_says_words(context: Context, words: str) -> None:
     assert words in str(context.error), context.error

@@ -12,7 +12,7 @@ from rxlanggraph.errors import InvalidArgumentError, UsageError
 from rxlanggraph.state import Claim
 from support.concurrency.patching import patch
 from support.concurrency.raising import raised
-from support.state.state_world import World, claimed, turns, world
+from support.state.state_world import World, claimed, slowly, turns, world
 
 # -- attempts --------------------------------------------------------------------------------------
 
@@ -154,10 +154,6 @@ def step_its_worker_is_cancelled_how_often_while_the_server(
     context: Context, how_often: str
 ) -> None:
     server = world(context).server(context.state)
-
-    async def slowly(call: Any) -> Any:
-        await asyncio.sleep(1)
-        return await call()
 
     async def work() -> None:
         claim = context.claim = await claimed(context.state)

@@ -46,7 +46,6 @@ def all_acknowledged_are_counted(context: Context, count: int) -> None:
     assert (counted.acknowledged, counted.counted) == (count, count), counted
 
 
-@then('the other one was told "{what}"')
-@then('the other one was told ""')
-def the_other_one_was_told(context: Context, what: str = "") -> None:
+@then('the other one was told "{what:Text}"')
+def the_other_one_was_told(context: Context, what: str) -> None:
     assert what in context.counted.told and bool(what) == bool(context.counted.told)

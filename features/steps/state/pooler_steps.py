@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from behave import given, then, when
+from behave import given, when
 from behave.runner import Context
 
 from rxlanggraph.state.backends.sql.postgresql import pool as postgresql_pool
@@ -55,7 +55,7 @@ def given_encoding(context: Context, encoding: str) -> None:
 
 @when("{way} counts {count:d} times, by several tasks at once")
 def count_behind_pooler(context: Context, way: str, count: int) -> None:
-    context.counted = run(pooled.count_behind(context.url, context.mode, way, count))
+    context.counter = run(pooled.count_behind(context.url, context.mode, way, count))
 
 
 @when("each method of a state is called there")
@@ -79,8 +79,3 @@ def open_there(context: Context) -> None:
 @when("a state is opened there while another client has that session")
 def open_without_session(context: Context) -> None:
     context.error = run(pooled.error_with_no_session(context.url))
-
-
-@then("it has counted {count:d} times")
-def has_counted(context: Context, count: int) -> None:
-    assert context.counted == count, context.counted

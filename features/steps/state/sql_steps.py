@@ -314,11 +314,6 @@ def step_the_state_has_counted_count(context: Context, count: int) -> None:
     assert run(counted()) == count
 
 
-@then("the counter has come to {count:d}")
-def step_the_counter_has_come_to_count(context: Context, count: int) -> None:
-    assert context.counter == count, context.counter
-
-
 @then("the error says {what}")
 def step_the_error_says_what(context: Context, what: str) -> None:
     assert what in context.said, context.said
@@ -359,11 +354,6 @@ def step_each_increment_that_was_answered_is_counted_and_of_the(context: Context
     counting = context.counting
     most = counting.answered + counting.in_doubt
     assert counting.answered <= context.counter <= most, (context.counter, vars(counting))
-
-
-@then("there were never more than {count:d} connections")
-def step_there_were_never_more_than_count_connections(context: Context, count: int) -> None:
-    assert 1 <= context.connections <= count, context.connections
 
 
 @then("it has the {which} one")

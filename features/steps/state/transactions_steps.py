@@ -17,18 +17,11 @@ from support.state.state_world import together, world
 # -- optimistic ------------------------------------------------------------------------------------
 
 
-@given("a shared state, in which another writer is always faster")
-def step_a_shared_state_in_which_another_writer_is_always_faster(context: Context) -> None:
-    meddle(context, 1000)
-
-
-@given("a shared state, in which another writer is faster twice")
-def step_a_shared_state_in_which_another_writer_is_faster_twice(context: Context) -> None:
-    meddle(context, 2)
-
-
-def meddle(context: Context, times: int) -> None:
-    """Have another writer write "k" after each of the first ``times`` reads: 1, 2, 3..."""
+@given("a shared state, in which another writer is faster {times:Times}")
+def step_a_shared_state_in_which_another_writer_is_faster_times(
+    context: Context, times: int
+) -> None:
+    """It writes "k" after each of so many reads: 1, 2, 3..."""
     context.state, other = world(context).open(), world(context).open()
     server = world(context).server(context.state)
     read, numbers = server.read, iter(range(1, times + 1))

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-import parse
-
 from rxlanggraph.agent import AgentState, StateMachine, Transition, state_machine
 from rxlanggraph.rx import serialized_observer, serialized_subject
 from support.concurrency.entering import Enterable
@@ -20,7 +18,6 @@ __all__ = [
     "KINDS",
     "check_chain",
     "nest",
-    "parse_kind",
     "storm",
     "turns",
 ]
@@ -35,11 +32,6 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 TURNS = 100
 """Of a loop. More than anything takes that does not wait for good."""
-
-
-@parse.with_pattern("|".join(KINDS))
-def parse_kind(text: str) -> str:
-    return text
 
 
 def turns() -> Iterator[object]:

@@ -223,3 +223,8 @@ def noting(context: Context, fn: Callable[[], Any]) -> None:
         context.result = fn()
     except Exception as error:
         context.error = error
+
+
+def text_in(result: Any) -> str:
+    """What a tool has answered."""
+    return "".join(block.text for block in result.content)

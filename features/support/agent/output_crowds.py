@@ -13,6 +13,7 @@ from typing import Any
 from rxlanggraph.agent import OutputQueue
 from rxlanggraph.errors import OutputEndedError
 from support.bridge.bridges import LentLoop
+from support.concurrency.tasks import pass_turns
 from support.concurrency.waiting import LIMIT, thread
 
 __all__ = [
@@ -21,27 +22,18 @@ __all__ = [
     "consume",
     "fill",
     "get_one",
-    "given_turns",
     "left",
+    "listed",
     "read",
     "share_out",
     "share_out_on_loops",
     "waiting",
 ]
 
-TURNS = 50
-"""Of a loop. More than anything takes here that does not wait for good."""
-
-
-async def given_turns() -> None:
-    """Let what is on the loop have all the turns that it can use."""
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
-
 
 async def after_turns(task: asyncio.Task[Any]) -> bool:
     """Whether ``task`` has ended by then; it has ended afterwards."""
-    await given_turns()
+    await pass_turns()
     ended = task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -51,7 +43,7 @@ async def after_turns(task: asyncio.Task[Any]) -> bool:
 async def waiting(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     """A task that has begun, and waits."""
     task = asyncio.create_task(coroutine)
-    await given_turns()
+    await pass_turns()
     assert not task.done(), task
     return task
 
@@ -247,3 +239,7 @@ class Storm:
                     stopped = True
                     break
             await stream.aclose()
+
+
+async def listed(stream: Any) -> list[Any]:
+    return [item async for item in stream]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-import parse
 from behave import register_type
 from behave.runner import Context
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from support.bridge.graphs import KINDS, Work, graph_of
 from support.concurrency.waiting import LIMIT, thread
+from support.step_types import one_of
 
 __all__ = [
     "LentLoop",
@@ -31,20 +30,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-KIND = "|".join(sorted(map(re.escape, KINDS), key=len, reverse=True))
-
-
-@parse.with_pattern(KIND)
-def parse_kind(text: str) -> str:
-    return text
-
-
-@parse.with_pattern(r"its own|an adopted")
-def parse_home(text: str) -> str:
-    return text
-
-
-register_type(Kind=parse_kind, Home=parse_home)
+register_type(Kind=one_of(KINDS), Home=one_of(("its own", "an adopted")))
 
 
 class LentLoop:

@@ -19,6 +19,7 @@ __all__ = [
     "end_tasks_and_close",
     "forever",
     "in_thread",
+    "pass_turns",
     "run",
     "start",
     "switching_often",
@@ -67,6 +68,12 @@ def switching_often() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+async def pass_turns(count: int = 50) -> None:
+    """Let what is on the loop have its turns: more than it uses, but where it waits for good."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def forever() -> None:

@@ -13,9 +13,8 @@ import redis
 
 from rxlanggraph.state import State, open_state
 from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
-from support.concurrency.tasks import PATIENCE
+from support.concurrency.tasks import PATIENCE, pass_turns
 from support.servers.sql_servers import ACTIVITY, WAITING, until
-from support.state.sql_batches import pass_turns
 from support.state.sql_ways import plain
 
 __all__ = ["cancel_after_turns", "cancel_while", "cancel_while_closing", "gate_after"]

@@ -15,6 +15,7 @@ from rxlanggraph.state.backends.sql.postgresql.fast_path import QueueFastPath
 from rxlanggraph.state.backends.sql.sqlite.database import SESSION
 from rxlanggraph.state.backends.sql.sqlite.file import path_of
 from rxlanggraph.state.backends.sql.sqlite.session import Call, SqliteSession
+from support.concurrency.tasks import pass_turns
 from support.state.sql_ways import add, opened, plain, value_of
 
 __all__ = [
@@ -27,14 +28,6 @@ __all__ = [
     "count_beside",
     "count_while_locked",
 ]
-
-# Turns of the loop: more than anything here takes.
-TURNS = 20
-
-
-async def pass_turns() -> None:
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
 
 
 class Told:

@@ -14,7 +14,7 @@ from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import Claim, Lease, State
 from rxlanggraph.state.backends.memory import MemoryBackend, MemoryStore
 
-__all__ = ["Shaky", "World", "claimed", "hold", "together", "turns", "world"]
+__all__ = ["Shaky", "World", "claimed", "hold", "slowly", "together", "turns", "world"]
 
 _T = TypeVar("_T")
 
@@ -159,3 +159,9 @@ async def claimed(state: State, lease: float = 3, **options: Any) -> Claim:
 def hold(state: State, wait: float | None = None) -> AbstractAsyncContextManager[Lease]:
     """The lock "l", with a time to live of 3 seconds."""
     return state.lock("l", 3, wait=wait)
+
+
+async def slowly(call: Callable[[], Awaitable[_T]]) -> _T:
+    """As the `shaken` of a server that takes a second before it begins."""
+    await asyncio.sleep(1)
+    return await call()
