@@ -25,6 +25,17 @@ Feature: Runs that ignore cancellation, end together, or start each other leave 
     When its caller cancels it during that cleanup
     Then the cleanup has come to its end before the caller hears of it
 
+  Scenario: Tasks that replace each other when cancelled do not hold the caller
+    Given an agent that fails, with a task that starts another one when it is cancelled
+    And tasks of a run that has ended are waited for during 0.05 s
+    When it is run, and its caller waits
+    Then its caller has the error of the run, and the log names one of these tasks
+
+  Scenario: A loop that is closed in the iteration in which a run fails hides no task of later runs
+    Given a run that failed in the last iteration of its loop, which was closed then
+    When a run on another loop of the thread fails, with a task that takes its time to clean up
+    Then the cleanup has come to its end before the caller hears of it
+
   Scenario: Runs that fail together look for their tasks together
     Given 500 agents that start a task and fail at the same time
     When they are run at once, and it is counted how often all tasks are looked at

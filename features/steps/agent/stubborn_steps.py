@@ -11,7 +11,14 @@ from behave.runner import Context
 from rxlanggraph.agent import AgentState
 from rxlanggraph.errors import RunTimeoutError
 from support.agent.agent_runs import outcome
-from support.agent.agent_stubborn import CleaningUp, FailingTogether, GoingOn, Staying, Swallowing
+from support.agent.agent_stubborn import (
+    CleaningUp,
+    FailingTogether,
+    GoingOn,
+    Replacing,
+    Staying,
+    Swallowing,
+)
 from support.concurrency.listening import listening
 from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT
@@ -117,6 +124,54 @@ def step_its_caller_cancels_it_during_that_cleanup(context: Context) -> None:
 def step_the_cleanup_has_come_to_its_end_before_the_caller_hears_of(context: Context) -> None:
     assert isinstance(context.answer, LookupError), context.answer
     assert context.cleaned
+
+
+@given("an agent that fails, with a task that starts another one when it is cancelled")
+def step_an_agent_that_fails_with_a_task_that_starts_another_one(context: Context) -> None:
+    context.agent = Replacing()
+
+
+@when("it is run, and its caller waits")
+def step_it_is_run_and_its_caller_waits(context: Context) -> None:
+    agent = context.agent
+
+    async def main() -> None:
+        running = asyncio.create_task(outcome(agent.run("request")))
+        ended, _ = await asyncio.wait({running}, timeout=LIMIT)
+        agent.gate.open()
+        context.answer, context.ended = await running, bool(ended)
+
+    with listening("rxlanggraph") as context.warnings:
+        run(main())
+
+
+@then("its caller has the error of the run, and the log names one of these tasks")
+def step_its_caller_has_the_error_of_the_run_and_the_log_names_one(context: Context) -> None:
+    assert context.ended
+    assert isinstance(context.answer, LookupError), context.answer
+    assert len([text for text in context.warnings if "_wait" in text]) == 1, context.warnings
+
+
+@given("a run that failed in the last iteration of its loop, which was closed then")
+def step_a_run_that_failed_in_the_last_iteration_of_its_loop(context: Context) -> None:
+    loop = asyncio.new_event_loop()
+    failing = loop.create_task(outcome(FailingTogether(asyncio.Barrier(1)).run("x")))
+    while not failing.done():
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    loop.close()
+    assert isinstance(failing.result(), LookupError), failing
+
+
+@when("a run on another loop of the thread fails, with a task that takes its time to clean up")
+def step_a_run_on_another_loop_of_the_thread_fails(context: Context) -> None:
+    agent = CleaningUp()
+
+    async def main() -> None:
+        context.answer = await outcome(agent.run("request"))
+        context.cleaned = agent.cleaned
+
+    run(main())
 
 
 # -- many at once, and for long --------------------------------------------------------------------

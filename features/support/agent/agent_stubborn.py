@@ -10,7 +10,7 @@ from rxlanggraph.agent import AgentState
 from rxlanggraph.agent import run as run_module
 from support.agent.agent_runs import Watched
 
-__all__ = ["CleaningUp", "FailingTogether", "GoingOn", "Staying", "Swallowing"]
+__all__ = ["CleaningUp", "FailingTogether", "GoingOn", "Replacing", "Staying", "Swallowing"]
 
 
 class Swallowing(Watched):
@@ -63,6 +63,25 @@ class CleaningUp(Watched):
             for _ in range(10):
                 await asyncio.sleep(0)
             self.cleaned = True
+
+
+class Replacing(Watched):
+    """Fails, and has a task that starts another one when it is cancelled, until the gate opens."""
+
+    async def work(self) -> None:
+        self._start()
+        await asyncio.sleep(0)
+        raise LookupError("on demand")
+
+    def _start(self) -> None:
+        self.tasks.append(asyncio.create_task(self._wait()))
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if not self.gate.is_open:
+                self._start()
 
 
 class FailingTogether(Watched):

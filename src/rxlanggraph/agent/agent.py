@@ -1,7 +1,7 @@
-"""BaseAgent: one actor with a state, a memory and an output, shared by threads and loops.
+"""BaseAgent: one agent with a state, a memory and an output, shared by threads and loops.
 
 Locking: `StateMachine`, `Memory` and `OutputQueue` each have a lock of their own, a leaf; `RunLock`
-admits one run at a time. Everything else here belongs to the active run, or is set once, so this
+admits one run at a time. All other fields belong to the active run or are written once, so this
 module needs no lock.
 """
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["BaseAgent"]
 
 _log = logging.getLogger("rxlanggraph")
-_NOTHING: Any = object()  # None is a request
+_NO_REQUEST: Any = object()  # None is a request
 
 
 class BaseAgent:
@@ -63,16 +63,16 @@ class BaseAgent:
         name: Shown in errors and logs; the ``thread_id`` of a graph with a checkpointer.
         llm: A LangChain chat model, a Runnable, or an async function over the messages.
         graph: A compiled LangGraph graph; of messages if its state has a ``messages`` key.
-        description: Of the tool, where the agent is offered as one.
-        max_steps: How often `step` is called in one run at most.
+        description: The description of the tool, where the agent is offered as one.
+        max_steps: The maximum number of calls of `step` in one run.
         timeout: Seconds for a run, including its wait for earlier runs; ``math.inf`` for no limit.
         memory: A memory to start with, or one with limits; None makes an unlimited one.
-        output_size: How many items the output queue holds; 0 for no limit.
+        output_size: The maximum number of items in the output queue; 0 for no limit.
 
     Raises:
         InvalidArgumentError: A number is out of range, or the name is empty.
-        InvalidTypeError: ``llm`` or ``graph`` is not something that can answer, or both were given;
-            or ``memory`` is not a `Memory`.
+        InvalidTypeError: ``llm`` or ``graph`` has a type that cannot answer, or both were given; or
+            ``memory`` is not a `Memory`.
     """
 
     def __init__(
@@ -96,16 +96,15 @@ class BaseAgent:
         self.llm = llm
         self.graph = graph
         self._memory = Memory() if memory is None else _checked(memory)
-        # Set once, together with its memory, by a pool that has made the agent for this thread
-        # alone.
+        # Set once by a pool, for which this is the agent of one thread; None without a pool.
         self._thread_id: str | None = None
-        # Owned by the pool, as is the whole agent in that case; read by its runs.
+        # Set by the pool for each run; None without a pool.
         self._persistence: RunPersistence | None = None
         self.output_queue: OutputQueue[Any] = OutputQueue(output_size, direct=self._output_of_run)
         self._responder = make_responder(llm, graph)
         self._states = StateMachine(name)
-        self._run_lock = RunLock(self._busy)
-        self._run_in: AgentRun | None = None  # owned by that run
+        self._run_lock = RunLock(self._busy_error)
+        self._active_run: AgentRun | None = None  # owned by that run
 
     def __repr__(self) -> str:
         """Name the agent and its state."""
@@ -250,7 +249,7 @@ class BaseAgent:
 
     def stream(
         self,
-        request: Any = _NOTHING,
+        request: Any = _NO_REQUEST,
         timeout: float | None = None,
         *,
         broadcast: bool = False,
@@ -278,13 +277,15 @@ class BaseAgent:
             InvalidArgumentError: ``timeout`` is out of range, or an argument is given that belongs
                 to the other kind of stream.
         """
-        if request is _NOTHING:
+        if request is _NO_REQUEST:
             if on_busy != "raise" or reset:
-                raise InvalidArgumentError("on_busy and reset are for a stream with a request")
+                raise InvalidArgumentError(
+                    "on_busy and reset are for a stream with a request; leave them out, or pass one"
+                )
             return self.output_queue.stream(timeout, broadcast=broadcast)
         if broadcast:
             raise InvalidArgumentError(
-                "a stream with a request has all items of its run: broadcast is for one without"
+                "a stream with a request gets all items of its run anyway; leave out broadcast"
             )
         seconds = self.timeout if timeout is None else check_timeout(timeout)
 
@@ -319,16 +320,14 @@ class BaseAgent:
                 the memory. Or any input of a graph without messages, or of your own step. None
                 answers what is in the memory.
             timeout: Seconds, including the wait for earlier runs; None takes the agent's.
-            on_busy: What happens while another run is active: ``"raise"``, or ``"enqueue"`` to
-                wait.
+            on_busy: With another run active, ``"raise"`` an error, or ``"enqueue"``: wait for it.
             reset: Leave ERROR first. An agent in ERROR still works, but keeps showing ERROR.
 
         Returns:
             What the last step returned; None after ``max_steps`` that returned None.
 
         Raises:
-            AgentBusyError: Another run is active; or, with either policy, this call is part of that
-                run.
+            AgentBusyError: Another run is active; with either policy, this call is part of it.
             RunTimeoutError: The time was up.
             InvalidArgumentError: ``timeout`` or ``on_busy`` is out of range.
             InvalidTypeError: ``request`` should be a message, and is not; the agent is in ERROR.
@@ -380,14 +379,17 @@ class BaseAgent:
             reset: Leave ERROR first.
         """
         self._refuse_own_run()
-        async with self._run_lock.entered("enqueue"), run_timeout(self.name, self.timeout):
+        async with (
+            self._run_lock.entered("enqueue"),
+            run_timeout(f"the run of agent {self.name!r}", self.timeout),
+        ):
             return await self._run(AgentRun(self, input, config), reset=reset)
 
     async def step(self) -> Any:
         """Do one step of a run; override it to make your own agent.
 
-        On the loop of the run. Within it `request` is the run's, and the memory includes what the
-        run has added.
+        On the loop of the run. In a step, `request` is that of the run, and the memory includes the
+        messages that the run has added.
 
         Returns:
             The answer, which ends the run; None to be called again.
@@ -404,7 +406,7 @@ class BaseAgent:
     @property
     def request(self) -> Any:
         """The request of the run that this code is part of, else of the active run, else None."""
-        run = current_run(self) or self._run_in
+        run = current_run(self) or self._active_run
         return None if run is None else run.request
 
     async def process_mcp_message(
@@ -420,10 +422,10 @@ class BaseAgent:
         Any loop. Cancelling it cancels the run.
 
         Args:
-            content: The text, in any form that MCP knows; see `extract_text`.
+            content: The text, in any form of an MCP message; see `extract_text`.
             sender: The name of the sender, for errors.
             message: The message around the content; for overriding methods.
-            agent_id: Which agent the sender addressed; for overriding methods.
+            agent_id: The agent that the sender addressed; for overriding methods.
             timeout: Seconds for waiting and answering together; None takes the agent's.
 
         Raises:
@@ -439,9 +441,9 @@ class BaseAgent:
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _busy(self) -> AgentBusyError:
+    def _busy_error(self) -> AgentBusyError:
         return AgentBusyError(
-            f"{self!r} is busy: another run is in; wait with on_busy='enqueue', "
+            f"{self!r} is busy: another run is active; wait with on_busy='enqueue', "
             "or use another agent"
         )
 
@@ -456,44 +458,47 @@ class BaseAgent:
         self, run: AgentRun, seconds: float, on_busy: BusyPolicy, *, reset: bool
     ) -> Any:
         self._refuse_own_run()
-        async with run_timeout(self.name, seconds), self._run_lock.entered(on_busy):
+        async with (
+            run_timeout(f"the run of agent {self.name!r}", seconds),
+            self._run_lock.entered(on_busy),
+        ):
             return await self._run(run, reset=reset)
 
     def _output_of_run(self) -> OutputQueue[Any] | None:
-        """Where the output of this code goes; None for the agent's own queue."""
+        """The queue for the output of the calling code; None for the agent's own queue."""
         run = current_run(self)
         if run is None:
             return None
         if run.over:
             raise AgentError(
-                f"this run of agent {self.name!r} is over, and puts out nothing more; let a run "
-                "end after all that it has started, or put from outside it"
+                f"this run of agent {self.name!r} is over, and can put no more output; have the "
+                "run await the tasks that it starts, or put from outside the run"
             )
         return run.output
 
     async def _run(self, run: AgentRun, *, reset: bool) -> Any:
         if reset:
             self.reset()
-        if self._run_in is not None:  # it was cut off: its loop is gone
-            self._end_run(self._run_in, well=False)
-        self._run_in, run.persistence = run, self._persistence
+        if self._active_run is not None:  # its loop was closed in the middle of the run
+            self._end_run(self._active_run, succeeded=False)
+        self._active_run, run.persistence = run, self._persistence
         self.output_queue.begin()
-        well = False
+        succeeded = False
         try:
             with self._states.context(AgentState.RUNNING, run):
                 answer = await supervise(run, self.memory, self._answer)
-            well = True
+            succeeded = True
             return answer
         finally:
-            if self._run_in is run:  # else its loop is gone, and another run took its place
-                self._end_run(run, well=well)
+            if self._active_run is run:  # otherwise another run has ended it, as its loop is closed
+                self._end_run(run, succeeded=succeeded)
 
-    def _end_run(self, run: AgentRun, *, well: bool) -> None:
-        """Release ``run``, and what it has left behind."""
+    def _end_run(self, run: AgentRun, *, succeeded: bool) -> None:
+        """Mark ``run`` as over, and end its states and its output."""
         run.over = True
-        self._run_in = None
-        self._states.abandon(run)  # blocks of unfinished tasks, which may never end
-        if well:
+        self._active_run = None
+        self._states.abandon(run)  # blocks of tasks that have not ended, and perhaps never will
+        if succeeded:
             self.output_queue.end()
             if run.persistence is not None:
                 run.persistence.committed()
@@ -507,7 +512,7 @@ class BaseAgent:
             await run.persistence.load()
         memory = self.memory
         beginning = memory.beginning
-        if self._remembers(run.request):
+        if self._adds_to_memory(run.request):
             _remember(memory, run.request)
         answer = await self._steps()
         if self._responder is not None and self.memory.beginning is not beginning:
@@ -532,7 +537,7 @@ class BaseAgent:
         }
         return config
 
-    def _remembers(self, request: Any) -> bool:
+    def _adds_to_memory(self, request: Any) -> bool:
         if request is None:
             return False
         if self._responder is None:
@@ -540,8 +545,7 @@ class BaseAgent:
         return self._responder.of_messages
 
     async def _steps(self) -> Any:
-        if type(self).step is BaseAgent.step:
-            # There is nothing else to do, even if the answer is None.
+        if type(self).step is BaseAgent.step:  # it ends the run even if it returns None
             return await self._one_step()
         for _ in range(self.max_steps):
             answer = await self._one_step()
@@ -559,14 +563,17 @@ class BaseAgent:
         answer = await step
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            raise asyncio.CancelledError  # the step has swallowed it: the run is over
+            raise asyncio.CancelledError  # again: the step has swallowed it
         return answer
 
 
 def _remember(memory: Memory, request: Any) -> None:
-    """Add the request to the memory, each message once; one asked again, under a new id."""
+    """Add the messages of the request that are not in the memory yet.
+
+    If its last message is there already, it is asked again, under a new id.
+    """
     messages = requested(request)
-    if not isinstance(request, str):  # whose ids may be known
+    if not isinstance(request, str):  # a string has no id
         known = {message.id for message in memory.get_messages()}
         again = messages[-1:] if messages and messages[-1].id in known else ()
         new = tuple(message for message in messages if message.id not in known)

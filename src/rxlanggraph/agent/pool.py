@@ -23,65 +23,66 @@ __all__ = ["AgentPool"]
 
 
 @dataclass(slots=True)
-class _Seat:
-    """The place of one thread's agent in the pool."""
+class _PoolEntry:
+    """The entry of one thread in the pool."""
 
-    # One lock for all calls with this thread_id: making the agent, loading, running and saving.
+    # Held by a call from making the agent to saving its memory; one call at a time.
     run_lock: RunLock = field(default_factory=lambda: RunLock(AgentBusyError))
-    # Owned by the run that holds the lock:
+    # Owned by the holder of the run lock, as is the next one.
     agent: BaseAgent | None = None
-    # The version of its memory that was saved or loaded last; None if not known.
-    kept: tuple[Message, ...] | None = ()
-    users: int = 0  # guarded by the pool's lock
+    # The stored messages, as saved or loaded last; None if unknown.
+    saved: tuple[Message, ...] | None = ()
+    users: int = 0  # calls that use or await the entry; guarded by the pool's lock
 
 
 class _PoolPersistence(RunPersistence):
-    """Persistence of the agent in a seat. Used while holding the seat's run lock."""
+    """Saves the memory of an entry's agent. Used while holding the entry's run lock."""
 
     def __init__(
-        self, store: ConversationStore, thread_id: str, seat: _Seat, agent: BaseAgent
+        self, store: ConversationStore, thread_id: str, entry: _PoolEntry, agent: BaseAgent
     ) -> None:
         self._store = store
         self._thread_id = thread_id
-        self._seat = seat
+        self._seat = entry
         self._agent = agent
-        # The memory of the run, and the version saved before; both set from `save` on.
+        # The messages that `save` has written, and the stored ones before; both set by `save`.
         self._messages: tuple[Message, ...] = ()
         self._before: tuple[Message, ...] | None = None
-        # Whether the seat may have been reassigned: calls of a store that hangs may return late.
+        # Whether the call has ended: a store that hangs may return later, and the entry is then
+        # owned by another call.
         self.over = False
 
     async def load(self) -> None:
-        seat = self._seat
-        if seat.agent is None:
-            kept = await self._store.load(self._thread_id)
-            if kept:
-                self._agent.memory.load(kept)
+        entry = self._seat
+        if entry.agent is None:
+            saved = await self._store.load(self._thread_id)
+            if saved:
+                self._agent.memory.load(saved)
             if not self.over:
-                seat.agent, seat.kept = self._agent, kept
+                entry.agent, entry.saved = self._agent, saved
 
     async def save(self) -> None:
         self._messages = self._agent.memory.get_messages()
-        self._before, self._seat.kept = self._seat.kept, None
+        self._before, self._seat.saved = self._seat.saved, None
         await self._store.save(self._thread_id, self._messages, self._before)
 
     async def roll_back(self) -> None:
-        if self._seat.kept is None:
+        if self._seat.saved is None:
             before = self._agent.memory.get_messages() if self._before is None else self._before
             await self._store.save(self._thread_id, before, None)
             if not self.over:
-                self._seat.kept = before
+                self._seat.saved = before
 
     def committed(self) -> None:
-        self._seat.kept = self._messages
+        self._seat.saved = self._messages
 
 
 class AgentPool:
     """Answers each message with the agent of its thread: ``bridge.invoke(AgentPool(make))``.
 
-    An agent is made when a message on its thread first arrives. At ``max_agents``, the agent that
-    has been idle longest is evicted; its memory has been saved, and the next message on its thread
-    restores it. Safe to use from any thread and any number of loops.
+    An agent is made for the first message on its thread. At ``max_agents``, the agent that has been
+    idle longest is evicted; its memory is saved, and the next message on its thread restores it.
+    Safe to use from any thread and any number of loops.
 
     Args:
         agent_factory: Makes the agent of a thread, given its ``thread_id``. Must not block. If the
@@ -92,11 +93,11 @@ class AgentPool:
             None keeps them in this process, for the lifetime of the pool. LangGraph writes a
             conversation as a whole each time: have the factory limit it, by
             ``memory=Memory(max_messages=...)``.
-        max_memories: How many memories are kept in this process; the least recently used are
+        max_memories: How many memories are saved in this process; the least recently used are
             dropped, and their threads begin anew. None for 10,000; what ``persistence`` keeps is
             not limited here.
         name: Shown in errors and logs; the name of the tool, where it is offered as one.
-        description: Of the tool, where the pool is offered as one.
+        description: The description of the tool, where the pool is offered as one.
 
     Raises:
         InvalidArgumentError: ``max_agents`` or ``max_memories`` is less than 1, the latter is given
@@ -129,15 +130,16 @@ class AgentPool:
         # A leaf, held for a few lines; an RLock, as a finalizer may enter too. Guards everything
         # below.
         self._lock = fork_safe_rlock()
-        self._seats: OrderedDict[str, _Seat] = OrderedDict()  # the least recently used first
-        self._forgetting: dict[str, _Seat] = {}  # of threads being forgotten, without an agent
+        self._entries: OrderedDict[str, _PoolEntry] = OrderedDict()  # the least recently used first
+        # Of threads that are being forgotten and have no agent: they do not count.
+        self._forgetting: dict[str, _PoolEntry] = {}
         self._queue = WaiterQueue(self._lock)
         register_after_fork(self)
 
     def __len__(self) -> int:
         """How many agents there are. Any thread; never blocks."""
         with self._lock:
-            return len(self._seats)
+            return len(self._entries)
 
     async def ainvoke(self, input: Any, config: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
         """Answer ``input`` with the agent of ``config``'s thread, after earlier messages.
@@ -157,7 +159,7 @@ class AgentPool:
         named = one_thread(threads_of(None, config))
         if named is None:
             raise InvalidArgumentError(
-                "a message for an AgentPool needs a thread_id: whose agent is to answer? "
+                "a message for an AgentPool needs a thread_id, which selects the agent; "
                 "pass bridge.invoke(pool, thread_id=...)"
             )
         return await self._answer(
@@ -165,7 +167,7 @@ class AgentPool:
         )
 
     async def process_mcp_message(self, content: Any, sender: str, *, thread_id: str) -> Any:
-        """Answer an MCP message with the agent of ``thread_id``; see its method of that name.
+        """Answer an MCP message with the agent of ``thread_id``, as its method of that name does.
 
         Any loop. Cancelling cancels the run, or the wait for it.
 
@@ -197,14 +199,14 @@ class AgentPool:
             Exception: Whatever the factory, store or checkpointer raised.
         """
         seconds = check_timeout(timeout)
-        self._refuse_itself(thread_id)
+        self._refuse_own_run(thread_id)
         async with (
-            run_timeout(thread_id, seconds),
-            self._seated(thread_id, forget=True) as seat,
-            seat.run_lock.entered("enqueue"),
+            run_timeout(f"forgetting thread {thread_id!r}", seconds),
+            self._entry_in_use(thread_id, forget=True) as entry,
+            entry.run_lock.entered("enqueue"),
         ):
-            # A missing agent has to be made, to find out about its graph.
-            agent, seat.agent, seat.kept = seat.agent or self._agent_of(thread_id), None, ()
+            # A missing agent must be made, because its graph may have a checkpointer.
+            agent, entry.agent, entry.saved = entry.agent or self._agent_of(thread_id), None, ()
             await agent.forget_thread(thread_id)
             await self._store.forget(thread_id)
 
@@ -221,28 +223,30 @@ class AgentPool:
             RunTimeoutError: The time was up.
             Exception: Whatever the store or checkpointer raised.
         """
-        async with run_timeout(self.name, check_timeout(timeout)):
+        async with run_timeout(f"listing the threads of {self.name!r}", check_timeout(timeout)):
             return await self._store.threads()
 
     async def _answer(self, thread_id: str, ask: Callable[[BaseAgent], Awaitable[Any]]) -> Any:
-        self._refuse_itself(thread_id)
-        async with self._seated(thread_id) as seat, seat.run_lock.entered("enqueue"):
-            agent = seat.agent or self._agent_of(thread_id)
-            persistence = agent._persistence = _PoolPersistence(self._store, thread_id, seat, agent)
+        self._refuse_own_run(thread_id)
+        async with self._entry_in_use(thread_id) as entry, entry.run_lock.entered("enqueue"):
+            agent = entry.agent or self._agent_of(thread_id)
+            persistence = agent._persistence = _PoolPersistence(
+                self._store, thread_id, entry, agent
+            )
             try:
                 return await ask(agent)
             finally:
                 agent._persistence = None
                 persistence.over = True
 
-    def _refuse_itself(self, thread_id: str) -> None:
+    def _refuse_own_run(self, thread_id: str) -> None:
         with self._lock:
-            seat = self._seats.get(thread_id)
-        agent = seat and seat.agent  # during its own run the agent stays
+            entry = self._entries.get(thread_id)
+        agent = entry and entry.agent  # during its own run the agent stays
         if agent is not None and is_reentrant(agent):
             raise AgentBusyError(
-                f"{agent!r} asked its pool for its own thread {thread_id!r}, and would wait for "
-                "itself; ask on another thread, or answer in step()"
+                f"{agent!r} sent a message to its own thread {thread_id!r}, and would wait for "
+                "itself; use another thread, or answer in step()"
             )
 
     def _agent_of(self, thread_id: str) -> BaseAgent:
@@ -254,68 +258,70 @@ class AgentPool:
         if agent._thread_id not in (None, thread_id):  # two threads would share one memory
             raise InvalidArgumentError(
                 f"the agent_factory {self._make!r} returned the agent of thread "
-                f"{agent._thread_id!r} for {thread_id!r}, too; have it make one for each"
+                f"{agent._thread_id!r} for thread {thread_id!r} too; have it make one for each"
             )
         agent._thread_id = thread_id
         return agent
 
     @asynccontextmanager
-    async def _seated(self, thread_id: str, *, forget: bool = False) -> AsyncIterator[_Seat]:
-        while isinstance(seat := self._take(thread_id, forget=forget), Waiter):
-            await self._queue.wait(seat, self._call_next)
+    async def _entry_in_use(
+        self, thread_id: str, *, forget: bool = False
+    ) -> AsyncIterator[_PoolEntry]:
+        while isinstance(entry := self._take(thread_id, forget=forget), Waiter):
+            await self._queue.wait(entry, self._wake_next)
         try:
-            yield seat
+            yield entry
         finally:
             with self._lock:
-                seat.users -= 1
-                if forget and not seat.users:
-                    self._unseat(thread_id, seat)
-            self._call_next()
+                entry.users -= 1
+                if forget and not entry.users:
+                    self._remove(thread_id, entry)
+            self._wake_next()
 
-    def _take(self, thread_id: str, *, forget: bool) -> _Seat | Waiter:
-        """The seat of ``thread_id``; or, if there is none to be had, a waiter for one."""
+    def _take(self, thread_id: str, *, forget: bool) -> _PoolEntry | Waiter:
+        """The entry of ``thread_id``, or a waiter for one if there is no room."""
         waiter = Waiter()
         with self._lock:
-            seat = self._seats.get(thread_id)
-            if seat is None and forget:
-                seat = self._forgetting.setdefault(thread_id, _Seat())
-            elif seat is None:
+            entry = self._entries.get(thread_id)
+            if entry is None and forget:
+                entry = self._forgetting.setdefault(thread_id, _PoolEntry())
+            elif entry is None:
                 if not self._make_room():
                     self._queue.join(waiter)
                     return waiter
-                seat = self._seats[thread_id] = self._forgotten(thread_id)
+                entry = self._entries[thread_id] = self._new_entry(thread_id)
             else:
-                self._seats.move_to_end(thread_id)
-            seat.users += 1
-            return seat
+                self._entries.move_to_end(thread_id)
+            entry.users += 1
+            return entry
 
-    def _forgotten(self, thread_id: str) -> _Seat:
-        """The seat in which ``thread_id`` is being forgotten; else a new one. Under the lock."""
-        return self._forgetting.pop(thread_id) if thread_id in self._forgetting else _Seat()
+    def _new_entry(self, thread_id: str) -> _PoolEntry:
+        """The entry of a thread that is being forgotten; else a new one. Under the lock."""
+        return self._forgetting.pop(thread_id) if thread_id in self._forgetting else _PoolEntry()
 
-    def _unseat(self, thread_id: str, seat: _Seat) -> None:
-        """Under the lock."""
-        for seats in (self._seats, self._forgetting):
-            if seats.get(thread_id) is seat:
-                del seats[thread_id]
+    def _remove(self, thread_id: str, entry: _PoolEntry) -> None:
+        """Remove an entry, unless it was replaced. Under the lock."""
+        for entries in (self._entries, self._forgetting):
+            if entries.get(thread_id) is entry:
+                del entries[thread_id]
 
     def _after_fork(self) -> None:
         """In a forked child: agents with an active run are the parent's. See `forking`."""
-        idle = ((key, seat) for key, seat in self._seats.items() if not seat.users)
-        self._seats, self._forgetting = OrderedDict(idle), {}
+        idle = ((key, entry) for key, entry in self._entries.items() if not entry.users)
+        self._entries, self._forgetting = OrderedDict(idle), {}
         self._queue = WaiterQueue(self._lock)
 
     def _make_room(self) -> bool:
         """Evict the agent that has been idle longest, if need be. Under the lock."""
-        if len(self._seats) < self._max_agents:
+        if len(self._entries) < self._max_agents:
             return True
-        idle = next((key for key, seat in self._seats.items() if not seat.users), None)
+        idle = next((key for key, entry in self._entries.items() if not entry.users), None)
         if idle is None:
             return False
-        del self._seats[idle]
+        del self._entries[idle]
         return True
 
-    def _call_next(self) -> None:
+    def _wake_next(self) -> None:
         """Wake the next waiter whose loop still runs."""
         while True:
             with self._lock:

@@ -1,10 +1,9 @@
-"""One run of an agent: its messages, its tasks, the runs within it, and the stream of its items.
+"""AgentRun: one run of an agent, with its messages, its tasks, and the stream of its items.
 
-What breaks without it: a run that fails leaves half a turn in the memory, and tasks that go on
-writing; one that resists cancellation keeps its caller beyond every deadline; an agent that is
-called by its own step, directly or through others, waits for itself. And a caller that runs an
-agent and reads its output gets items that earlier runs have left there, and leaves its own unread
-items to other consumers.
+What breaks without it: a run that fails leaves half a turn in the memory, and tasks that continue
+to write; a run that resists cancellation keeps its caller beyond every deadline; an agent that is
+called by its own step, directly or through others, waits for itself; a caller that runs an agent
+and reads its output gets items of earlier runs, and leaves its own to other consumers.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -39,35 +38,35 @@ __all__ = [
 ]
 
 _log = logging.getLogger("rxlanggraph")
-_CANCEL_SECONDS = 5.0
-_UNDO_SECONDS = 2.0  # for each undo; a guess, and an upper bound on a useless wait of the caller
+_CANCEL_SECONDS = 5.0  # for the run's own task to end, and again for the tasks that it has started
+_UNDO_SECONDS = 2.0  # for each undo; a guess
 _T = TypeVar("_T")
 
 
 class RunPersistence(Protocol):
-    """Where the memory of an agent is saved between its runs. Used by one run at a time."""
+    """Saves the memory of an agent between its runs. Used by one run at a time."""
 
     async def load(self) -> None:
-        """Load the saved memory into the agent, unless it has it. As the run begins."""
+        """Load the saved memory, unless the agent has it. Called at the beginning of a run."""
 
     async def save(self) -> None:
-        """Save the agent's memory, with what the run has added. As the run ends."""
+        """Save the agent's memory, with the messages of the run. Called at its end."""
 
     async def roll_back(self) -> None:
-        """Undo `save`, if it was begun: the run has failed."""
+        """Undo `save`, if it was called. Called if the run fails."""
 
     def committed(self) -> None:
-        """Called when the run has succeeded: the agent's memory is the saved one."""
+        """Record that the agent's memory is the saved one. Called once the run has succeeded."""
 
 
 class AgentRun:
-    """One run, known by its identity, and through its context to everything that it starts.
+    """One run. A context variable carries it to all tasks and threads that it starts.
 
     Args:
         owner: The agent.
-        request: What the agent was asked.
+        request: The request.
         config: LangGraph's config, for the responder.
-        output: Where the run's output goes; None for the agent's queue.
+        output: The queue for the run's output; None for the agent's queue.
     """
 
     __slots__ = (
@@ -93,7 +92,7 @@ class AgentRun:
         self.request = request
         self.config = config
         self.output = output
-        # Where the agent's memory is saved; None if only in the agent. Written as the run begins.
+        # None if the agent's memory is not saved. Written at the beginning of the run.
         self.persistence: RunPersistence | None = None
         # Set once, by the run itself, or by the run that replaces it; read by any thread.
         self.over = False
@@ -101,7 +100,8 @@ class AgentRun:
         # Owned by the run, then by `supervise`.
         self._undo: list[Callable[[], Coroutine[Any, Any, None]]] = []
         outer = _current.get()
-        while outer is not None and outer.over:  # otherwise runs that start each other form a chain
+        # Without those that are over: runs that start each other would form a chain.
+        while outer is not None and outer.over:
             outer = outer.outer
         self.outer: AgentRun | None = outer
 
@@ -110,7 +110,7 @@ class AgentRun:
         self._undo.append(undo)
 
     def undoing(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """What was passed to `on_failure`, the last one first. For `supervise`."""
+        """Yield the coroutines of the undo functions, the last one first. For `supervise`."""
         while self._undo:
             yield self._undo.pop()()
 
@@ -142,22 +142,23 @@ async def supervise(
 ) -> _T:
     """Await ``work`` as ``run``, in a task of its own.
 
-    What it adds to ``memory`` is added at its end, atomically. If it does not succeed, nothing is
-    added: its task is cancelled, then the tasks it has started and not awaited, and each is waited
-    for. Then its effects are undone. Tasks that do not end are left behind, and named in the log:
-    otherwise no deadline would hold.
+    Its messages are added to ``memory`` at its end, atomically. If it does not succeed, none is
+    added: its task is cancelled, then the tasks that it has started and not awaited; all are given
+    a limited time to end, and its effects are undone. Tasks that do not end in time are left behind
+    and named in the log; otherwise no deadline would hold.
     """
     token = _current.set(run)
     try:
         with memory.turn():
             run.task = asyncio.create_task(work())
-            run.task.add_done_callback(_look_at)
+            run.task.add_done_callback(_retrieve_exception)
             await asyncio.wait({run.task})
             answer: _T = run.task.result()
             return answer
-    except GeneratorExit:  # its loop is gone: none of it continues, and nothing can be awaited
+    except GeneratorExit:  # the loop was closed: nothing can be awaited
         if run.task is not None:
-            run.task._log_destroy_pending = False  # type: ignore[attr-defined] # the caller's does
+            # Not a warning for each of two tasks: asyncio logs that of the caller.
+            run.task._log_destroy_pending = False  # type: ignore[attr-defined]
         raise
     except BaseException:
         await _end_tasks(run)
@@ -165,7 +166,7 @@ async def supervise(
         raise
     finally:
         run.over = True
-        # Otherwise they keep each other alive until the collector runs.
+        # Otherwise the run and its task form a reference cycle.
         run.task = None
         run._undo.clear()
         with contextlib.suppress(ValueError):  # closed by the collector, in another context
@@ -176,39 +177,44 @@ async def _end_tasks(run: AgentRun) -> None:
     """Cancel the run's task, then the tasks it has started and not awaited, and wait for all."""
     if run.task is not None and not run.task.done():
         run.task.cancel()
-        await _wait_out([run.task])
+        _log_left_behind(await _wait_for([run.task], _CANCEL_SECONDS))
     known = (asyncio.current_task(), run.task)
+    # One deadline for all of them: a cancelled task may start another one, again and again.
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _CANCEL_SECONDS
     while left := [task for task in _tasks.of(run) if not (task in known or task.done())]:
         for task in left:
             task.cancel()
-        if await _wait_out(left):
+        stuck = await _wait_for(left, until - loop.time())
+        if stuck:
+            _log_left_behind(stuck)
             return
 
 
-async def _undo(run: AgentRun) -> None:
-    """Undo what the run has changed elsewhere; it may be cancelled meanwhile."""
-    for undo in run.undoing():
-        task = asyncio.create_task(undo)
-        task.add_done_callback(_look_at)
-        if await _wait_for([task], _UNDO_SECONDS):
-            task.cancel()
-            _log.warning("what a run of %r has left could not be undone in time", run.owner)
-        elif task.cancelled() or task.exception() is not None:
-            error = None if task.cancelled() else task.exception()
-            _log.warning("what a run of %r has left could not be undone", run.owner, exc_info=error)
-
-
-async def _wait_out(tasks: Collection[asyncio.Task[Any]]) -> Collection[asyncio.Task[Any]]:
-    """Wait for cancelled ``tasks``, even if cancelled meanwhile; return and log those left."""
-    tasks = await _wait_for(tasks, _CANCEL_SECONDS)
+def _log_left_behind(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in tasks:
         _log.warning("%r was cancelled with its run, and goes on", task)
-    return tasks
+
+
+async def _undo(run: AgentRun) -> None:
+    """Undo the run's changes outside of the memory, even if cancelled meanwhile."""
+    for undo in run.undoing():
+        task = asyncio.create_task(undo)
+        task.add_done_callback(_retrieve_exception)
+        if await _wait_for([task], _UNDO_SECONDS):
+            task.cancel()
+            _log.warning("the changes of a run of %r could not be undone in time", run.owner)
+        elif task.cancelled() or task.exception() is not None:
+            error = None if task.cancelled() else task.exception()
+            _log.warning(
+                "the changes of a run of %r could not be undone", run.owner, exc_info=error
+            )
 
 
 async def _wait_for(
     tasks: Collection[asyncio.Task[Any]], seconds: float
 ) -> Collection[asyncio.Task[Any]]:
+    """Wait for ``tasks``, even if cancelled meanwhile; return those that did not end in time."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while tasks and (rest := until - loop.time()) > 0:
@@ -219,37 +225,41 @@ async def _wait_for(
 
 
 class _TasksOfRuns(threading.local):
-    """Which tasks of this thread's loop belong to which run.
+    """The tasks of this thread's loop, by the run that they belong to.
 
-    asyncio knows all tasks, and each task its context. To go through all of them for each of a
-    thousand runs that fail together would freeze the loop: so one pass serves a whole iteration of
-    the loop.
+    A pass over all tasks for each of many runs that fail together would freeze the loop, so one
+    pass serves a whole iteration of the loop.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[AgentRun, list[asyncio.Task[Any]]] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._by_run: dict[AgentRun, list[asyncio.Task[Any]]] = {}
 
     def of(self, run: AgentRun) -> list[asyncio.Task[Any]]:
-        if self._seen is None:
-            loop = asyncio.get_running_loop()
-            self._seen = defaultdict(list)
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # none yet, or one that was closed before it called `_forget`
+            self._loop, self._by_run = loop, defaultdict(list)
             for task in asyncio.all_tasks(loop):
                 innermost = context_of(task).get(_current)
                 for each in () if innermost is None else innermost.chain():
-                    self._seen[each].append(task)
+                    self._by_run[each].append(task)
             loop.call_soon(self._forget)
-        return self._seen.get(run, [])
+        return self._by_run.get(run, [])
 
     def _forget(self) -> None:
-        self._seen = None
+        self._loop, self._by_run = None, {}
 
 
 _tasks = _TasksOfRuns()
 
 
 @contextlib.asynccontextmanager
-async def run_timeout(whose: str, seconds: float) -> AsyncIterator[None]:
-    """Limit the block to ``seconds``; ``math.inf`` for no limit.
+async def run_timeout(what: str, seconds: float) -> AsyncIterator[None]:
+    """Limit the block to ``seconds``.
+
+    Args:
+        what: The subject of the error's text.
+        seconds: The limit; ``math.inf`` for none.
 
     Raises:
         RunTimeoutError: The block exceeded the limit and was cancelled.
@@ -262,11 +272,11 @@ async def run_timeout(whose: str, seconds: float) -> AsyncIterator[None]:
         if not timeout.expired():
             raise  # the block's own
         raise RunTimeoutError(
-            f"the run of agent {whose!r} did not end within {seconds} s"
+            f"{what} did not end within {seconds} s; give it a longer timeout"
         ) from error
 
 
-def _look_at(task: asyncio.Task[Any]) -> None:
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     """Retrieve the exception; otherwise asyncio logs that it was never retrieved."""
     if not task.cancelled():
         task.exception()
@@ -275,9 +285,9 @@ def _look_at(task: asyncio.Task[Any]) -> None:
 class RunStream(AsyncClosingContext, AsyncIterator[Any]):
     """The items of one run; made by `BaseAgent.stream` with a request.
 
-    The run begins with the first step, and all further steps have to be on the same loop. A step
-    that is cancelled has taken nothing, and the run continues; closing or dropping the stream
-    cancels the run. Also an async context manager, which closes it.
+    The run begins with the first step; all further steps must be on the same loop. A cancelled step
+    has taken nothing, and the run continues; closing or dropping the stream cancels the run. Also
+    an async context manager, which closes it.
 
     Args:
         run: Starts the run, which puts its items into the queue passed to it.
@@ -290,7 +300,7 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         items: OutputQueue[Any],
     ) -> None:
         self._run = run
-        # These belong to the loop on which the stream is iterated over.
+        # Owned by the loop on which the stream is iterated over.
         self._items = items
         self._task: asyncio.Task[object] | None = None
         self._done = False
@@ -308,7 +318,7 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
 
         Raises:
             StopAsyncIteration: The run has succeeded, or the stream was closed.
-            Exception: Whatever the run raised, once its items are taken.
+            Exception: Whatever the run raised, after its last item.
         """
         if self._done:
             raise StopAsyncIteration
@@ -324,7 +334,7 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
             try:
                 task.result()
             finally:
-                del task  # its error refers to this frame, which must not refer back
+                del task  # its error refers to this frame: otherwise a reference cycle
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
