@@ -31,8 +31,8 @@ A Request That Is Late Is Dropped
         ${connections}=    Connect And Send    ${url}    ${part}
         Is Dropped    ${connections}[0]
     END
-    It Said    the header of a request has not come in 0.2 s
-    It Said    the body of a request has not come in 0.3 s
+    It Said    the header of a request did not arrive within 0.2 s
+    It Said    the body of a request did not arrive within 0.3 s
     Status Of    ${url}
     Server Ends
 

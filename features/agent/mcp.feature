@@ -168,8 +168,8 @@ Feature: An MCP client gets an answer in time, and affects no other client
       | a message that hangs         | 2025 | did not end within                                               |
       | an empty message             | 2026 | there is no text in the message                                  |
       | no message                   | 2026 | Field required                                                   |
-      | a message that makes it fail | 2026 | agent 'plain' failed with Leaky; the log of the server says more |
-      | a message that makes it fail | 2025 | agent 'plain' failed with Leaky; the log of the server says more |
+      | a message that makes it fail | 2026 | agent 'plain' failed with Leaky; see the log of the server |
+      | a message that makes it fail | 2025 | agent 'plain' failed with Leaky; see the log of the server |
       | a message that cancels it    | 2026 | the run of agent 'plain' was cancelled                           |
 
   Scenario Outline: An answer that cannot be encoded is an error of that call, and of no other: <what>
@@ -261,7 +261,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
       | two agents of one name     | InvalidArgumentError | two agents are called 'twin'      |
       | an agent with a blank name | InvalidArgumentError | letters, digits, '_', '-' and '.' |
       | an agent with a long name  | InvalidArgumentError | up to 128                         |
-      | a chat model               | InvalidTypeError     | only a BaseAgent can be served    |
+      | a chat model               | InvalidTypeError     | can be served, not                |
 
   Scenario Outline: A grace of <grace> is refused with InvalidArgumentError
     When serve_http is called with a grace of <grace>

@@ -95,7 +95,7 @@ Feature: An MCP client's messages stay in its conversation: other clients have c
     Given an agent with a model, served over MCP
     When a client asks in a conversation that there is not
     Then the call fails with "there is no such conversation"
-    And the call fails with "leave it out"
+    And the call fails with "leave out the argument"
 
   Scenario: A conversation is valid only for the client that began it
     Given an agent with a model, served over MCP to two clients with names of their own

@@ -298,8 +298,8 @@ def is_gone(context: Context) -> None:
 @given("a call that has begun a conversation")
 def call_has_begun(context: Context) -> None:
     context.conversations = ConversationTable(1, 60.0)
-    home, request = conversations._Home(), SimpleNamespace(scope={})
-    ctx: Any = SimpleNamespace(session=None, lifespan_context=home, request=request)
+    scope, request = conversations._ConversationScope(), SimpleNamespace(scope={})
+    ctx: Any = SimpleNamespace(session=None, lifespan_context=scope, request=request)
 
     async def call() -> None:
         async with context.conversations.joined(ctx, "") as joined:

@@ -1,8 +1,8 @@
-"""Access: which clients may call the agents of an HTTP server, and from which pages.
+"""Access: the clients, and the web pages, that may call the agents of an HTTP server.
 
-What breaks without it: a page in a browser calls any server on its machine or network, under a name
-of its own that it has resolved to that server's address (DNS rebinding). The SDK checks the host
-that a request names, and the origin of its page, for three addresses only.
+What breaks without it: a page in a browser can call any server on its machine or network, under a
+name of its own that resolves to that server's address (DNS rebinding). By default the SDK checks
+the host and the origin of a request only for servers on loopback addresses.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST.pattern}", re.ASCII | re.IGNO
 _VERIFY_SECONDS = 10.0
 """Seconds for a token verifier, which may ask another server. A guess."""
 
-_EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 # to be told from the others
+_ALL_ADDRESSES = ("", "0.0.0.0", "::")  # noqa: S104 # compared with, not listened on
 
 
 @dataclass(frozen=True)
 class Access:
-    """What is checked for each request; in the SDK's terms.
+    """The checks of each request, as settings of the SDK.
 
     Attributes:
-        security: The hosts and origins.
-        auth: For the SDK's server: the token verifier, and the settings around it; or nothing.
+        security: The allowed hosts and origins.
+        auth: Arguments of the SDK's server: the token verifier and its settings; empty without.
         is_open: Whether the server can be reached from other machines, and called without a token.
     """
 
@@ -57,14 +57,16 @@ def make_access(
     token: str | TokenVerifier | None,
     auth: AuthSettings | None,
 ) -> Access:
-    """Check the arguments of `serve_http` of these names. Any thread; never blocks.
+    """Make the settings from the arguments of `serve_http` of these names.
+
+    Any thread; never blocks.
 
     Raises:
-        InvalidArgumentError, InvalidTypeError: One is not as described there.
+        InvalidArgumentError, InvalidTypeError: An argument is not as described there.
     """
     hosts = _names("allowed_hosts", allowed_hosts)
     if hosts is None:
-        own = () if host in _EVERY_ADDRESS or host in _LOOPBACK else (host,)
+        own = () if host in _ALL_ADDRESSES or host in _LOOPBACK else (host,)
         hosts = (*_LOOPBACK, *own)
     hosts = tuple(_bracketed(name.lower()) for name in hosts)
     origins = _names("allowed_origins", allowed_origins)
@@ -95,12 +97,12 @@ def _names(argument: str, names: Any) -> tuple[str, ...] | None:
 
 
 def _bracketed(host: str) -> str:
-    """An IPv6 address as it stands in a URL."""
+    """Put an IPv6 address into brackets, as in a URL."""
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
 def _with_any_port(names: Collection[str]) -> Iterator[str]:
-    """In the SDK's terms; a name without a port matches any port."""
+    """Add a pattern for any port, in the SDK's syntax, to each name without a port."""
     for name in names:
         yield name
         if not name.rpartition(":")[2].isdecimal():
@@ -117,27 +119,27 @@ def _is_loopback(host: str) -> bool:
 # -- tokens ----------------------------------------------------------------------------------------
 
 
-class _OneToken:
-    """Admits requests that have the token. For the SDK, a token verifier."""
+class _SingleTokenVerifier:
+    """A token verifier, for the SDK, that accepts one token."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Compare in a time that reveals nothing of how much is right."""
+        """Compare in constant time, which does not reveal how many characters are right."""
         if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
             return AccessToken(token=token, client_id="token", scopes=[])
         return None
 
 
-class _InTime:
-    """Another verifier with a timeout: one that hangs would keep a connection each time."""
+class _TimeLimitedVerifier:
+    """A verifier with a timeout: one that hangs would occupy a connection for each request."""
 
     def __init__(self, verifier: TokenVerifier) -> None:
         self._verifier = verifier
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Do what the other verifier does.
+        """Verify the token with the wrapped verifier.
 
         Raises:
             TimeoutError: It took too long; the client gets status 500.
@@ -153,19 +155,21 @@ def _auth(token: object, auth: object) -> dict[str, Any]:
         return {}
     if isinstance(token, str):
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            # Without the token, which must not end up in a log.
+            # The message does not show the token, which must not appear in a log.
             raise InvalidArgumentError(
                 "token must be one or more visible ASCII characters; "
-                "is the environment variable empty that it comes from?"
+                "if it comes from an environment variable, check that it is set"
             )
         if auth is not None:
-            raise InvalidArgumentError("auth is for a token verifier, not for a token")
-        verifier: Any = _OneToken(token)
+            raise InvalidArgumentError(
+                "auth is for a token verifier, not for a token; leave it out, or pass a verifier"
+            )
+        verifier: Any = _SingleTokenVerifier(token)
     elif callable(getattr(token, "verify_token", None)):
-        verifier = _InTime(cast("TokenVerifier", token))
+        verifier = _TimeLimitedVerifier(cast("TokenVerifier", token))
     else:
         raise InvalidTypeError(
-            f"token must be a string or one of the SDK's token verifiers, not a "
+            f"token must be a string or one of the SDK's token verifiers, not an object of type "
             f"{type(token).__name__}"
         )
     if not isinstance(auth, AuthSettings | None):
@@ -174,7 +178,7 @@ def _auth(token: object, auth: object) -> dict[str, Any]:
 
 
 def _no_issuer() -> AuthSettings:
-    """The SDK insists on an issuer; without a resource it shows it to no client."""
+    """Settings without an issuer: the SDK requires one, but shows it only beside a resource."""
     return AuthSettings.model_validate(
         {"issuer_url": "https://issuer.invalid", "resource_server_url": None}
     )

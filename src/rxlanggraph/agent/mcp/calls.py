@@ -1,4 +1,4 @@
-"""Calls to agents over MCP: one task each, which ends with its client, its run or its server."""
+"""CallTracker: calls to agents over MCP, each in a task that ends with its client or its server."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ if TYPE_CHECKING:
 __all__ = ["CONVERSATION", "CallTracker", "DisconnectMiddleware", "Target"]
 
 Target: TypeAlias = BaseAgent | AgentPool
-"""What can be a tool."""
+"""The types that can be served as a tool."""
 
 CONVERSATION = (
-    "Which conversation to go on with, as an earlier answer named it. Without it, a new one."
+    "The conversation to continue, as an earlier answer named it. Without it, a new one begins."
 )
-_NAME = "conversation"
-_SHARED = "mcp"
+_ARGUMENT = "conversation"
+_SHARED_THREAD = "mcp"
 """The thread of a pool when all calls are part of one conversation."""
 
 _log = logging.getLogger("rxlanggraph")
 _CANCEL_SECONDS = 5.0
-"""Seconds for a cancelled run's own cleanup, until it is left behind. As in BaseAgent."""
+"""Seconds for a cancelled run's own cleanup, after which it is left behind. As in BaseAgent."""
 
 
 @dataclass(frozen=True)
 class _Request:
-    """An HTTP request: the task that answers it, and what to do if its client disconnects."""
+    """An HTTP request: the task that answers it, and a future that its client's disconnect sets."""
 
     task: asyncio.Task[Any]
-    gone: asyncio.Future[None]
+    disconnected: asyncio.Future[None]
 
 
 _request: ContextVar[_Request | None] = ContextVar("rxlanggraph_mcp_request", default=None)
@@ -65,11 +65,11 @@ _request: ContextVar[_Request | None] = ContextVar("rxlanggraph_mcp_request", de
 
 
 class CallTracker:
-    """The calls in flight of one server, and how all of them end.
+    """Answers the calls of one server, tracks those in flight, and ends them.
 
     Args:
         conversations: The conversations that calls are part of.
-        shared: Whether all calls are part of one instead: the agents' own memories.
+        shared: Whether all calls use the agents' own memories, as one conversation, instead.
     """
 
     def __init__(self, conversations: ConversationTable, *, shared: bool = False) -> None:
@@ -77,10 +77,9 @@ class CallTracker:
         self._shared = shared
         self.lifespan = conversations.lifespan  # of the SDK's server
         self._runs = TaskRegistry()
-        # The tasks that write the answers: each ends later than its run, when the answer is
-        # written.
+        # The tasks that write the answers; each outlasts its run.
         self._writers = TaskRegistry()
-        self._stopping = False  # as of the loop's own thread, like the rest
+        self._stopping = False  # owned by the loop
 
     async def answer(
         self, target: Target, message: str, sender: str, ctx: Context[Any, Any], name: str
@@ -93,7 +92,7 @@ class CallTracker:
         if self._stopping:
             raise ToolError("the server is stopping; ask again when it is back")
         if self._shared:
-            answer = await self._run(target, _asked(target, message, sender, _SHARED))
+            answer = await self._run(target, _asked(target, message, sender, _SHARED_THREAD))
             return self._result(target, answer, None)
         async with self._conversations.joined(ctx.request_context, name) as joined:
             if isinstance(target, AgentPool):
@@ -105,14 +104,16 @@ class CallTracker:
     async def offer_conversations(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Offer the tools' conversation argument only to sessions that need it: SDK handler."""
+        """Hide the tools' conversation argument where a session stands for it: SDK middleware."""
         result = await call_next(ctx)
         if ctx.method != "tools/list" or not isinstance(result, dict):
             return result
-        if self._shared or self._conversations.home_of(ctx)[1]:
+        if self._shared or self._conversations.scope_of(ctx)[1]:
             for tool in result.get("tools", ()):
                 schema = tool["inputSchema"]
-                others = {key: of for key, of in schema["properties"].items() if key != _NAME}
+                others = {
+                    key: value for key, value in schema["properties"].items() if key != _ARGUMENT
+                }
                 tool["inputSchema"] = {**schema, "properties": others}
         return result
 
@@ -125,7 +126,7 @@ class CallTracker:
         run = asyncio.create_task(asked)
         self._runs.add(run, name=target.name)
         if request is not None:
-            request.gone.add_done_callback(lambda _: run.cancel())
+            request.disconnected.add_done_callback(lambda _: run.cancel())
         try:
             await asyncio.wait({run})
         except asyncio.CancelledError:
@@ -152,10 +153,9 @@ class CallTracker:
             raise self._failure(target, error) from error
 
     def _failure(self, target: Target, error: BaseException) -> ToolError:
-        _log.error("agent %r failed on a message of MCP", target.name, exc_info=error)
+        _log.error("agent %r failed on an MCP message", target.name, exc_info=error)
         return ToolError(
-            f"agent {target.name!r} failed with {type(error).__name__}; "
-            "the log of the server says more"
+            f"agent {target.name!r} failed with {type(error).__name__}; see the log of the server"
         )
 
     async def stop(self, grace: float) -> None:
@@ -167,7 +167,7 @@ class CallTracker:
         self.cancel()
         if not await self._writers.wait_idle_async(_CANCEL_SECONDS):
             left = ", ".join(info.name or "?" for info in self._runs.snapshot())
-            _log.warning("left behind, cancelled but not ended: %s", left or "slow readers")
+            _log.warning("left behind after cancelling: %s", left or "clients that do not read")
 
     def cancel(self) -> None:
         """Cancel every run; the calls are answered with an error. On the loop; never blocks."""
@@ -190,7 +190,7 @@ def _result(answer: Any, name: str | None) -> CallToolResult:
 
 
 def _blocks(answer: Any) -> Iterator[ContentBlock]:
-    """The blocks that the SDK would make of it, as far as that is public."""
+    """The blocks that the SDK would make of ``answer``; its own function for that is private."""
     if answer is None:
         return
     if isinstance(answer, ContentBlock):
@@ -211,11 +211,11 @@ async def _ended(run: asyncio.Task[Any]) -> None:
     # Without the shield the SDK's cancel scope would cancel this wait again in each iteration of
     # the loop, and the call would be over before its run.
     with CancelScope(shield=True):
-        await asyncio.wait({run})  # which ends within five seconds
+        await asyncio.wait({run})  # bounded: the agent leaves behind what resists cancellation
 
 
 def _readable(answer: Any) -> Any:
-    """The text of a model's blocks; the SDK makes JSON of everything else but strings."""
+    """The text of a model's blocks, which would become JSON otherwise; any other answer as is."""
     if not isinstance(answer, list):
         return answer
     try:
@@ -224,20 +224,19 @@ def _readable(answer: Any) -> Any:
         return answer
 
 
-_NAMES = (b"host", b"origin")  # which are case-insensitive (RFC 9110, 4.2.3; RFC 6454, 4)
+_CASE_INSENSITIVE = (b"host", b"origin")  # headers (RFC 9110, 4.2.3; RFC 6454, 4)
 
 
-class _GoneError(Exception):
+class _DisconnectedError(Exception):
     """A client disconnected before it had sent its request."""
 
 
 class DisconnectMiddleware:
-    """In front of the SDK's HTTP app: notifies a call of its client's disconnect; offers no stream.
+    """ASGI middleware around the SDK's HTTP app: cancels a call when its client disconnects.
 
-    It converts the names of hosts and origins to lower case, as the SDK compares them exactly.
-
-    Unsolicited messages of a server would use a stream that stays open, and keeps the server from
-    ending; agents send none, and the protocol allows a server to say so.
+    It refuses the stream for unsolicited messages, as the protocol allows: agents send none, and a
+    stream that stays open would keep the server from ending. It converts the names of hosts and
+    origins to lower case, because the SDK compares them exactly.
     """
 
     def __init__(self, app: ASGIApp, path: str = "/mcp") -> None:
@@ -245,7 +244,7 @@ class DisconnectMiddleware:
         self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; on the server's loop, in a task of the request's own."""
+        """Handle a request. On the server's loop, in the task of the request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -255,23 +254,26 @@ class DisconnectMiddleware:
             return
         task = asyncio.current_task()
         assert task is not None
-        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        _request.set(_Request(task, gone))
+        disconnected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        _request.set(_Request(task, disconnected))
 
-        whole = False
+        complete = False
 
-        async def heard() -> Message:
-            nonlocal whole
+        async def receive_part() -> Message:
+            nonlocal complete
             message = await receive()
             if message["type"] == "http.disconnect":
-                if not gone.done():
-                    gone.set_result(None)
-                if not whole:
-                    raise _GoneError  # the SDK would log each with a traceback
+                if not disconnected.done():
+                    disconnected.set_result(None)
+                if not complete:
+                    raise _DisconnectedError  # the SDK would log each with a traceback
             elif not message.get("more_body", False):
-                whole = True
+                complete = True
             return message
 
-        headers = [(key, of.lower() if key in _NAMES else of) for key, of in scope["headers"]]
-        with contextlib.suppress(_GoneError):
-            await self._app({**scope, "headers": headers}, heard, send)
+        headers = [
+            (key, value.lower() if key in _CASE_INSENSITIVE else value)
+            for key, value in scope["headers"]
+        ]
+        with contextlib.suppress(_DisconnectedError):
+            await self._app({**scope, "headers": headers}, receive_part, send)

@@ -1,8 +1,8 @@
 """answer_encodable: turns an answer that cannot be encoded into an error of that one call.
 
-What breaks without it: the SDK encodes an answer where it writes it, in the one task that writes
-for a client. A text with half a surrogate pair in it (of an emoji that a model has split, for
-example) ends that task, and with it the server, and all other calls in flight.
+What breaks without it: the SDK encodes an answer in the one task that writes for a client. Text
+with a lone surrogate (half of an emoji that a model has split, for example) ends that task, and
+with it the server and all other calls in flight.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ _log = logging.getLogger("rxlanggraph")
 async def answer_encodable(
     ctx: ServerRequestContext[Any, Any], call_next: CallNext
 ) -> HandlerResult:
-    """Answer a request with something that can be encoded. SDK middleware, on the server's loop.
+    """Replace a result that cannot be encoded by an error. SDK middleware, on the server's loop.
 
     Raises:
-        MCPError: The handler's error, in a text that can be encoded; or its result cannot be.
+        MCPError: The handler raised it (its text is escaped if it cannot be encoded), or the result
+            of a request other than a tool call cannot be encoded.
     """
     try:
         result = await call_next(ctx)
     except MCPError as error:
-        told = error.error
-        if _fault_of([told.message, told.data]) is None:
+        details = error.error
+        if _encoding_fault([details.message, details.data]) is None:
             raise
-        raise MCPError(code=told.code, message=encodable(told.message)) from error
-    fault = _fault_of(result)
+        raise MCPError(code=details.code, message=encodable(details.message)) from error
+    fault = _encoding_fault(result)
     if fault is None:
         return result
     _log.error("an answer to %s over MCP cannot be encoded: %s", ctx.method, fault)
@@ -50,10 +51,10 @@ async def answer_encodable(
     )
 
 
-def _fault_of(value: object) -> str | None:
-    """Why it cannot be encoded; None if it can."""
+def _encoding_fault(value: object) -> str | None:
+    """The reason why ``value`` cannot be encoded; None if it can."""
     try:
         to_json(value)
-    except ValueError as error:  # pydantic's, and Python's for Unicode, are both
+    except ValueError as error:  # the base of pydantic's error, and of Python's for Unicode
         return error_text(error)
     return None

@@ -1,9 +1,7 @@
-"""Agents as the tools of an MCP server, with the official SDK: the extra ``rxlanggraph[mcp]``.
+"""The MCP server: a tool for each agent, and the ways to serve it.
 
-    serve_stdio(BaseAgent("weather", llm=model, description="Knows the weather."))
-
-`mcp_server` makes the SDK's server, to be run or mounted in any of its ways; `serve_stdio` and
-`serve_http` run it until a signal comes. Calls to one agent are answered one after another, calls
+`mcp_server` makes the SDK's server, to be run or mounted like any other; `serve_stdio` and
+`serve_http` run it until a signal arrives. Calls to one agent are answered one after another, calls
 to several agents concurrently. A client that cancels a call, or disconnects, cancels its run.
 """
 
@@ -45,10 +43,10 @@ __all__ = ["mcp_server", "serve_http", "serve_stdio"]
 
 _log = logging.getLogger("rxlanggraph")
 MAX_CONVERSATIONS = 1000
-"""A guess: at some ten kilobytes each, within the memory of a small server."""
+"""A guess: their memories fit into that of a small server."""
 
 CONVERSATION_TIMEOUT = 1800.0
-_WAITING_TO_BE_ACCEPTED = 2048
+_LISTEN_BACKLOG = 2048
 """uvicorn's default; the kernel may allow fewer."""
 
 _FLUSH_SECONDS = 2
@@ -110,13 +108,12 @@ def _server_of(
     agents: tuple[Target, ...], name: str, calls: CallTracker, **options: Any
 ) -> MCPServer[Any]:
     _check(agents)
-    # If the program has not configured the root logger, the SDK would: to format tracebacks with
-    # rich, on the loop, which blocks all calls while it does so for a failure deep in a graph.
+    # If the program has not configured the root logger, the SDK would configure it to format
+    # tracebacks with rich, which blocks the loop, and all calls, for each failure deep in a graph.
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    # There is nothing to subscribe to.
     server: MCPServer[Any] = MCPServer(
         name,
-        subscriptions=False,
+        subscriptions=False,  # agents publish nothing
         lifespan=calls.lifespan,
         middleware=[answer_encodable, calls.offer_conversations],
         **options,
@@ -136,7 +133,7 @@ def _check(agents: Iterable[Target]) -> None:
     for agent in agents:
         if not isinstance(agent, BaseAgent | AgentPool):
             raise InvalidTypeError(
-                f"only a BaseAgent can be served, or an AgentPool, not {shortened(agent)}"
+                f"only a BaseAgent or an AgentPool can be served, not {shortened(agent)}"
             )
         if not validate_tool_name(agent.name).is_valid:
             raise InvalidArgumentError(
@@ -206,7 +203,7 @@ def serve_stdio(
             try:
                 await server.run_stdio_async()
             except* BrokenPipeError:
-                _log.info("the client has gone before it had its answer")
+                _log.info("the client closed its input before it had its answer")
 
         serve_until_signalled(serve, stop=stop, hurry=calls.cancel, grace=0)
 
@@ -320,10 +317,10 @@ def _http_server(app: DisconnectMiddleware, connections: Connections) -> Any:
     return _HttpServer(
         Config(
             app,
-            http=partial(LimitedConnection, connections),  # type: ignore[arg-type] # makes one
-            log_config=None,  # the program's own logging
+            http=partial(LimitedConnection, connections),  # type: ignore[arg-type] # a factory
+            log_config=None,  # the program configures logging
             ws="none",
-            # How many connections asyncio accepts in one go: no more than there is room for.
+            # Connections that asyncio accepts at once: no more than there is room for.
             backlog=max(4, min(128, int(connections.limit) // 4)),
             timeout_graceful_shutdown=_FLUSH_SECONDS,
         )
@@ -334,11 +331,11 @@ class _HttpServer(Server):  # type: ignore[misc,unused-ignore] # where uvicorn i
     """uvicorn's server, without its signal handling."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Capture none: it would stop at once, and raise the signal once more."""
+        """Capture none: uvicorn would stop at once, and raise the signal again."""
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen; more wait to be accepted in the kernel than are accepted at once."""
+        """Begin to listen, with a longer backlog in the kernel than asyncio accepts at once."""
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(_WAITING_TO_BE_ACCEPTED)
+            listener.listen(_LISTEN_BACKLOG)

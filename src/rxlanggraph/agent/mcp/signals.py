@@ -1,7 +1,7 @@
 """Serving until a signal arrives.
 
-No lock is held here. A signal handler only sets an alarm and calls `loop.call_soon_threadsafe`,
-which is made for that; everything else happens on the loop that serves.
+There are no locks. A signal handler only sets an alarm and calls `loop.call_soon_threadsafe`, which
+is safe there; everything else happens on the loop that serves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ __all__ = ["ending_input", "serve_until_signalled"]
 _log = logging.getLogger("rxlanggraph")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LAST_SECONDS = 15.0
-"""Seconds for the whole shutdown in addition to the grace: twice a cancelled run's, a guess."""
+"""Seconds for the whole shutdown in addition to the grace period. A guess: more than twice the time
+that a cancelled run has."""
 
 
 def serve_until_signalled(
@@ -38,12 +39,11 @@ def serve_until_signalled(
 ) -> None:
     """Run ``serve()`` on a loop of its own, until it ends; SIGINT and SIGTERM make it end.
 
-    Blocks. Called in another thread than the main one, it receives no signals. It continues if a
-    task of the loop raises SystemExit or KeyboardInterrupt, or stops the loop.
+    Blocks. In a thread other than the main one, it receives no signals. It continues if a task of
+    the loop raises SystemExit or KeyboardInterrupt, or stops the loop.
 
-    Anything that blocks the shutdown for good (a run that resists cancellation or blocks the loop,
-    a client that does not read) does so for a limited time: then SIGALRM ends the process. Not on
-    Windows.
+    The time for the shutdown is limited: if something blocks it (a run that resists cancellation or
+    blocks the loop, a client that does not read), SIGALRM ends the process. Not on Windows.
 
     Args:
         serve: The server. It is not cancelled: ``stop`` has to make it end.
@@ -56,18 +56,19 @@ def serve_until_signalled(
     """
     if asyncio._get_running_loop() is not None:
         raise BlockingCallError(
-            "this would block the event loop of the thread; run the server of mcp_server() there"
+            "serving would block the event loop of this thread; run the server that mcp_server() "
+            "returns on it instead"
         )
-    heard = itertools.count()
+    signals_received = itertools.count()
 
     def set_alarm() -> None:
-        _end_within(_LAST_SECONDS + (0 if next(heard) else grace))
+        _end_within(_LAST_SECONDS + (0 if next(signals_received) else grace))
 
     try:
         with asyncio.Runner() as runner:
             _serve(runner.get_loop(), serve, stop, hurry, set_alarm)
     finally:
-        if next(heard):
+        if next(signals_received):
             _end_within(0)
 
 
@@ -78,8 +79,8 @@ def _serve(
     hurry: Callable[[], object],
     set_alarm: Callable[[], None],
 ) -> None:
-    # A handler interrupts any code, a run of an agent for example. In a copy of that run's context
-    # `stop` would count as started by the run, and be cancelled with it.
+    # A handler may interrupt a run of an agent. In the context of that run, `stop` would count as
+    # started by the run, and be cancelled with it.
     context = contextvars.copy_context()
     stopping: asyncio.Task[object] | None = None
 
@@ -103,8 +104,8 @@ def _serve(
 def _complete(loop: asyncio.AbstractEventLoop, task: asyncio.Task[object]) -> None:
     """Run the loop until ``task`` has ended, like asyncio's ``run_until_complete``.
 
-    Signals are handled elsewhere. So anything that stops the loop earlier was raised by an agent's
-    code: that is the error of one call, and must not end all others.
+    Signals do not stop the loop, so if it stops earlier, the code of an agent has done so. That is
+    the error of one call, and must not end the others.
     """
     ended = False
 
@@ -114,16 +115,19 @@ def _complete(loop: asyncio.AbstractEventLoop, task: asyncio.Task[object]) -> No
         loop.stop()
 
     task.add_done_callback(end)
-    while not ended:  # not task.done(): the loop's stop would be left to the next run
+    while not ended:  # not task.done(): a pending stop() would stop the next run of the loop
         try:
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt) as error:
-            _log.warning("%s on the loop of the server, which goes on", type(error).__name__)
+            _log.warning(
+                "an agent raised %s on the loop of the server, which continues",
+                type(error).__name__,
+            )
     task.result()
 
 
 def _end_within(seconds: float) -> None:
-    """Make the kernel end the process after so many seconds, unconditionally; 0 disarms it."""
+    """Make the kernel end the process after ``seconds``, unconditionally; 0 disarms that."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
@@ -136,8 +140,8 @@ def _on_signals(loop: asyncio.AbstractEventLoop, fn: Callable[[], object]) -> It
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number in _SIGNALS:
-        # For one effect: a signal that comes just before the loop waits wakes it up.
-        with contextlib.suppress(NotImplementedError):  # Windows, where its loop does so itself
+        # Only so that a signal that arrives just before the loop waits wakes it up.
+        with contextlib.suppress(NotImplementedError):  # on Windows, the loop does so by itself
             loop.add_signal_handler(number, lambda: None)
         signal.signal(number, lambda *_: fn())
     try:
@@ -146,21 +150,21 @@ def _on_signals(loop: asyncio.AbstractEventLoop, fn: Callable[[], object]) -> It
         for number, handler in before.items():
             with contextlib.suppress(NotImplementedError):
                 loop.remove_signal_handler(number)
-            # None stands for a handler that was not set from Python: it cannot be restored.
+            # None is a handler that was not installed from Python, and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @contextlib.contextmanager
 def ending_input() -> Iterator[Callable[[], None]]:
-    """During a block, make standard input end on request, not only when its other side closes it.
+    """During a block, let standard input be ended on request, not only by its writer.
 
-    Its reader may be in a blocking read, in a thread that only the end of the input can end. So
-    descriptor 0 becomes a pipe that a thread here fills, and closes.
+    A thread that is blocked in reading it can be ended in no other way. Descriptor 0 therefore
+    becomes a pipe, which a thread of this module fills from the real input, and closes on request.
 
-    On Windows it stays as it is: ``select`` works for sockets alone.
+    On Windows it stays as it is, because ``select`` there supports only sockets.
 
     Yields:
-        A function that ends it. Any thread; never blocks; idempotent.
+        A function that ends the input. Any thread; never blocks; idempotent.
 
     Raises:
         OSError: There is no standard input.
@@ -172,35 +176,35 @@ def ending_input() -> Iterator[Callable[[], None]]:
     reader, sink = os.pipe()
     os.dup2(reader, 0)
     os.close(reader)
-    told, tell = os.pipe()
-    passing_on = threading.Thread(
-        target=_pass_on, args=(source, sink, told), name="rxlanggraph-stdin", daemon=True
+    stop_reader, stop_writer = os.pipe()
+    forwarder = threading.Thread(
+        target=_forward, args=(source, sink, stop_reader), name="rxlanggraph-stdin", daemon=True
     )
-    passing_on.start()
+    forwarder.start()
     try:
-        yield lambda: _say(tell)
+        yield lambda: _request_stop(stop_writer)
     finally:
-        _say(tell)
-        passing_on.join()
+        _request_stop(stop_writer)
+        forwarder.join()
         os.dup2(source, 0)
-        for descriptor in (source, told, tell):
+        for descriptor in (source, stop_reader, stop_writer):
             os.close(descriptor)
 
 
-def _say(tell: int) -> None:
-    os.write(tell, b".")
+def _request_stop(stop_writer: int) -> None:
+    os.write(stop_writer, b".")
 
 
-def _pass_on(source: int, sink: int, told: int) -> None:
-    """Pass on what comes from ``source`` until it ends or fails, or until told to end."""
+def _forward(source: int, sink: int, stop_reader: int) -> None:
+    """Copy ``source`` to ``sink`` until it ends or fails, or until ``stop_reader`` is readable."""
     try:
-        while told not in select.select([source, told], [], [])[0]:
+        while stop_reader not in select.select([source, stop_reader], [], [])[0]:
             data = os.read(source, select.PIPE_BUF)
-            # A pipe that is writable takes so many bytes without blocking (POSIX).
-            if not data or told in select.select([told], [sink], [])[0]:
+            # A writable pipe accepts this many bytes without blocking (POSIX).
+            if not data or stop_reader in select.select([stop_reader], [sink], [])[0]:
                 return
             os.write(sink, data)
-    except OSError as error:  # EIO, of a terminal that is closed
+    except OSError as error:  # EIO from a closed terminal, for example
         _log.warning("reading standard input failed: %s", error)
     finally:
         os.close(sink)
