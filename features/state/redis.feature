@@ -268,7 +268,7 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
     Given a Valkey server of its own with a user who may do nothing dangerous
     When the state at redis://guest:sesame@127.0.0.1:{port} is opened
     Then it works
-    And a warning has said "see to it that it is noeviction"
+    And a warning has said "make sure that it is noeviction"
 
   Scenario: A user without permission to run scripts is refused at opening
     Given a Valkey server of its own with a user who may run no scripts

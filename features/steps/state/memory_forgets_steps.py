@@ -4,7 +4,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import StaleTokenError
-from rxlanggraph.state.backend import FENCE_KEPT, NewTask, Write
+from rxlanggraph.state.backend import FENCE_RETENTION, NewTask, Write
 from rxlanggraph.state.backends.memory import MemoryBackend
 from support.concurrency.tasks import run
 
@@ -45,14 +45,14 @@ def delete_and_count(context: Context) -> None:
 
 @then("late writers are refused for a week")
 def late_writers_are_refused(context: Context) -> None:
-    assert FENCE_KEPT == 7 * 86400
-    context.now = FENCE_KEPT - 1
+    assert FENCE_RETENTION == 7 * 86400
+    context.now = FENCE_RETENTION - 1
     assert [run(is_refused(context, key)) for key in ("deleted", "expired")] == [True, True]
 
 
 @then("late writers of it are refused after a week, too")
 def late_writers_of_it_are_refused(context: Context) -> None:
-    context.now = FENCE_KEPT + 1
+    context.now = FENCE_RETENTION + 1
     assert run(is_refused(context, "deleted"))
 
 
@@ -66,10 +66,11 @@ async def is_refused(context: Context, key: str) -> bool:
 
 @then("after a week the store is as if it was new")
 def store_is_as_new(context: Context) -> None:
-    context.now = 2 * FENCE_KEPT
+    context.now = 2 * FENCE_RETENTION
     run(context.backend.read(["any"]))
     run(context.backend.lock_acquire("another", "owner", 1.0))
     run(context.backend.task_claim("never used", "worker", 1.0))
-    space = context.backend._space
-    kept = (space._entries, space._fences, space._gone.deadlines, space._queues, [*space._locks])
+    data = context.backend._namespace
+    fences = (data._fences, data._fence_expiries.deadlines)
+    kept = (data._entries, *fences, data._queues, [*data._locks])
     assert kept == ({}, {}, {}, {}, ["another"]), kept

@@ -93,7 +93,7 @@ def step_count_keys_in_memory_are_written_for_an_hour_and_then(
         return [(await state.get(f"key {number}")).value for number in range(count)]
 
     context.values = there.run(write())
-    context.expiries = there.server(state)._space._expiries
+    context.expiries = there.server(state)._namespace._expiries
 
 
 @then("{which} are there, and nothing is kept of when they would have been gone")
@@ -120,7 +120,7 @@ def step_count_items_in_memory_are_claimed_all_at_once_and_then(
                 assert claim is not None
                 await claim.complete()
             assert isinstance(state.backend, MemoryBackend)
-            heaps = state.backend._space.queue("q")._leases, state._client.timer._deadlines
+            heaps = state.backend._namespace.queue("q")._leases, state._client.timer._deadlines
             context.kept = [(len(heap.deadlines), len(heap._heap)) for heap in heaps]
 
     run(claim())

@@ -12,8 +12,8 @@ from support.state.sql_openings import rows_left
 
 @given("tokens of keys that are gone are kept for a millisecond")
 def keep_tokens_for_a_millisecond(context: Context) -> None:
-    patch(context, sqlite_keys, "FENCE_KEPT", 0.001)
-    patch(context, postgresql, "FENCE_KEPT", 0.001)
+    patch(context, sqlite_keys, "FENCE_RETENTION", 0.001)
+    patch(context, postgresql, "FENCE_RETENTION", 0.001)
 
 
 @when("{count:d} {what} come and go, one after the other")

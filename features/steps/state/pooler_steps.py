@@ -39,7 +39,7 @@ def given_serializable(context: Context) -> None:
 
 @given("connecting is given up after {seconds:g} seconds")
 def given_impatience(context: Context, seconds: float) -> None:
-    patch(context, postgresql_pool, "_CONNECT", seconds)
+    patch(context, postgresql_pool, "_CONNECT_TIMEOUT", seconds)
 
 
 @given("a PostgreSQL database that is encoded in {encoding}")

@@ -96,7 +96,7 @@ def step_a_cluster_of_two_valkey_servers(context: Context) -> None:
 
 @given("fences are kept for {seconds:g} seconds")
 def given_short_fences(context: Context, seconds: float) -> None:
-    patch(context, backend, "_KEPT", int(seconds * 1000))
+    patch(context, backend, "_FENCE_RETENTION_MS", int(seconds * 1000))
 
 
 # -- when: connections -----------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def step_tasks_tasks_are_purged_which_is_cancelled_meanwhile(context: Context, t
 def step_tasks_tasks_are_purged_and_the_server_refuses_all_writes(
     context: Context, tasks: int
 ) -> None:
-    patch(context, redis_connection, "_INSISTENCE", 0)
+    patch(context, redis_connection, "_REPEAT_TIMEOUTS", 0)
     (context.error,) = run(redis_servers.purge_and_demote(context.server, tasks))
 
 

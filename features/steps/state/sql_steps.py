@@ -81,7 +81,7 @@ def step_a_file_that_is_no_database(context: Context) -> None:
 
 @given("calls are cut after {seconds:g} seconds")
 def step_calls_are_cut_after_seconds_seconds(context: Context, seconds: float) -> None:
-    patch(context, postgresql_pool, "_LIMIT", seconds)
+    patch(context, postgresql_pool, "_CALL_TIMEOUT", seconds)
 
 
 # -- when: opening ---------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def step_a_process_counts_to_1_and_leaves_the_state_open_on_a_loop(context: Cont
 
 @given("closing waits for {seconds:g} seconds")
 def step_closing_waits_for_seconds(context: Context, seconds: float) -> None:
-    patch(context, sqlite_thread, "_PATIENCE", seconds)
+    patch(context, sqlite_thread, "_CLOSE_TIMEOUT", seconds)
 
 
 @when("{calls:d} increments are made at the same time, and the database is closed {how} meanwhile")

@@ -19,7 +19,7 @@ from support.state.state_world import world
 
 @given("that updates lose patience after {seconds:g} seconds")
 def step_that_updates_lose_patience_after_seconds_seconds(context: Context, seconds: float) -> None:
-    patch(context, update_queue, "_PATIENCE", seconds)
+    patch(context, update_queue, "_SLOT_TIMEOUT", seconds)
 
 
 @when("{tasks:d} tasks of one state update a key {times:d} times each with safe_update")

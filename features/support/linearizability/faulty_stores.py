@@ -68,7 +68,7 @@ class ReplacesWithoutATrace(ImmediateMemoryBackend):
         self, key: str, version: int, text: str, ttl: float | None, token: int | None
     ) -> int | None:
         if token is not None:
-            self._space._check_fence(key, token)
+            self._namespace._check_fence(key, token)
         return super().replace_now(key, version, text, ttl, None)
 
 
@@ -76,9 +76,9 @@ class ReplacesForAsLong(ImmediateMemoryBackend):
     def replace_now(
         self, key: str, version: int, text: str, ttl: float | None, token: int | None
     ) -> int | None:
-        gone = self._space._expiries.deadlines.get(key)
+        gone = self._namespace._expiries.deadlines.get(key)
         if ttl is None and gone is not None:
-            ttl = max(0.0, gone - self._space._clock())
+            ttl = max(0.0, gone - self._namespace._clock())
         return super().replace_now(key, version, text, ttl, token)
 
 
@@ -112,11 +112,11 @@ class KeepsTheTime(MemoryBackend):
     async def commit(
         self, changes: Mapping[str, Write], checks: Mapping[str, int]
     ) -> dict[str, WriteResult] | None:
-        self._space._sweep()
+        self._namespace._sweep()
         for key, change in changes.items():
-            expires = self._space._expiries.deadlines.get(key)
+            expires = self._namespace._expiries.deadlines.get(key)
             if change.ttl is None and expires is not None:
-                left = expires - self._space._clock()
+                left = expires - self._namespace._clock()
                 changes = {**changes, key: change._replace(ttl=left)}
         return await super().commit(changes, checks)
 
@@ -158,7 +158,7 @@ class ReadsInTurn(MemoryBackend):
 class FreeForAll(MemoryBackend):
     async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
         token = await super().lock_acquire(key, owner, ttl)
-        return next(self._space._numbers) if token is None else token
+        return next(self._namespace._numbers) if token is None else token
 
 
 class TokensOfItsOwn(MemoryBackend):
@@ -181,14 +181,14 @@ class TokensOfItsOwn(MemoryBackend):
 
 class AnybodyReleases(MemoryBackend):
     async def lock_release(self, key: str, token: int) -> bool:
-        return self._space._locks.pop(key, None) is not None
+        return self._namespace._locks.pop(key, None) is not None
 
 
 class RenewsTheExpired(MemoryBackend):
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
-        held = self._space._locks.get(key)
+        held = self._namespace._locks.get(key)
         if held is not None:
-            self._space._locks[key] = held._replace(expires=self._space._clock() + ttl)
+            self._namespace._locks[key] = held._replace(expires=self._namespace._clock() + ttl)
         return held is not None and held.token == token
 
 
@@ -207,7 +207,7 @@ class FenceGoesWithTheKey(MemoryBackend):
         written = await super().commit(changes, checks)
         for key in written or ():
             if changes[key].text is None:
-                self._space._fences.pop(key, None)
+                self._namespace._fences.pop(key, None)
         return written
 
 
@@ -218,7 +218,7 @@ class FenceBeforeTheCheck(MemoryBackend):
         written = await super().commit(changes, checks)
         for key, change in changes.items():
             if written is None and change.token is not None:
-                self._space._fences[key] = change.token
+                self._namespace._fences[key] = change.token
         return written
 
 
@@ -226,7 +226,7 @@ class TwoStepClaim(MemoryBackend):
     async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         claimed = await super().task_claim(queue, worker, lease)
         if claimed is not None and claimed.attempt == 1:
-            self._space.queue(queue).release(claimed.id, claimed.token)
+            self._namespace.queue(queue).release(claimed.id, claimed.token)
             await asyncio.sleep(0)
             again = await super().task_claim(queue, worker, lease)
             return claimed if again is None else claimed._replace(token=again.token)
@@ -242,9 +242,9 @@ class KeepsTheClaim(MemoryBackend):
 
 class TwoStepAdd(MemoryBackend):
     async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
-        unknown = {task.key for task in tasks} - set(self._space.queue(queue)._keys)
+        unknown = {task.key for task in tasks} - set(self._namespace.queue(queue)._keys)
         await asyncio.sleep(0)
-        keys = self._space.queue(queue)._keys
+        keys = self._namespace.queue(queue)._keys
         for key in unknown & set(keys):
             del keys[key]
         return await super().tasks_add(queue, tasks)
@@ -267,7 +267,7 @@ class Overtaking(MemoryBackend):
 
 class RequeuedFirst(MemoryBackend):
     async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
-        for record in self._space.queue(queue)._records.values():
+        for record in self._namespace.queue(queue)._records.values():
             if record.state == "dead":
                 record.task = record.task._replace(priority=1)
         return await super().tasks_requeue(queue, ids)
@@ -299,7 +299,7 @@ class ForgetsToEndItsPurge(MemoryBackend):
 
 class TakesLateResults(MemoryBackend):
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
-        record = self._space.queue(queue)._records.get(task_id)
+        record = self._namespace.queue(queue)._records.get(task_id)
         if record is None or record.token is None:
             return False
         return await super().task_complete(queue, task_id, record.token, result)
@@ -309,7 +309,7 @@ class LastResultStays(MemoryBackend):
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
         done = await super().task_complete(queue, task_id, token, result)
         if done:
-            self._space.queue(queue)._records[task_id].result = result
+            self._namespace.queue(queue)._records[task_id].result = result
         return done
 
 
@@ -323,8 +323,8 @@ class AddsAgain(MemoryBackend):
 
 class ExpiresAtOnce(MemoryBackend):
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
-        record = self._space.queue(queue)._records.get(task_id)
-        expired = record is not None and record.expires <= self._space._clock()
+        record = self._namespace.queue(queue)._records.get(task_id)
+        expired = record is not None and record.expires <= self._namespace._clock()
         return not expired and await super().task_renew(queue, task_id, token, lease)
 
 

@@ -9,24 +9,24 @@
 A map; each imports only from those above it.
 
     backend              the contract: what callers see, and what a backend must do
-    codec                JSON values: what may be stored
-    addresses            URLs of servers, and what of them may be shown
+    codec                JSON values: which can be stored, and their encoding
+    addresses            URLs of servers: ambiguous ones, and masked passwords
     retry                repeated calls, and cancellation-shielded calls
     polling              waiting for changes: by notification, or by polling
-    update_queue         updates of one key, one after the other
+    update_queue         updates of one key, one at a time
     single_use           single-use context managers
     backends             in memory, in SQL, in Redis
     client               one opened backend: calls, background tasks, closing
     paging               reading in pages, working in steps
     leases               leases that are renewed
     watch                the versions of a key as an Observable
-    transactions         optimistic updates
+    transactions         optimistic transactions
     keys                 values under keys
     locks                locks with fencing tokens
     claims               one item of work, claimed by one worker
     queues               queues of work
-    base                 the three parts as one state
-    blocking             the same state for threads
+    base                 values, locks and queues as one state
+    blocking             the same methods, blocking, for threads
     open                 from a URL to a state
 """
 

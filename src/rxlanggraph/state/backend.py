@@ -2,45 +2,46 @@
 
 Callers see `Versioned`, `Task`, `QueueStats` and `DeadLetter`. A backend implements `Backend`: few
 operations, each of them atomic on its server. Everything else (JSON, waiting, retrying, heartbeats,
-watching, blocking callers) is built once on top of it, in `rxlanggraph.state.base`.
+watching, blocking calls) is built on top of it once, in the other modules of `rxlanggraph.state`.
 
 Rules for every backend, cited by number below and in the conformance suite:
 
 1. **Atomic.** Each method takes effect as a whole or not at all, in one step on the server,
-   whatever else is called concurrently, from this process or another. Get-then-set is not a step.
+   whatever else is called concurrently, from this process or another. A read followed by a write
+   is not one step.
 2. **The server's clock.** Times to live, leases and delays are measured where the data is, never
    by comparing clocks of two callers. All durations are seconds, as floats.
 3. **One counter.** Versions of keys and tokens of locks and claims are drawn from one counter per
-   namespace which only grows, forever: it survives deletion, expiry, release and restart. Of two
-   writes of one key the later one has the larger version; of two holders of one lock the later
-   one has the larger token. Gaps are fine. (So nothing has to be kept of a key that is gone.)
+   namespace that only grows, forever: it survives deletion, expiry, release and restart. Of two
+   writes of one key the later one has the larger version; of two holders of one lock the later one
+   has the larger token. Gaps are fine. (So a key that is gone leaves no version to keep.)
 4. **Text in, text out.** Values, items, results and errors arrive as JSON text in ASCII; they are
-   kept as they are and never parsed by the server, except for the integer of `increment`. Names
-   (keys, queues, workers, threads, ids) are 1 to 512 characters of valid UTF-8 without NUL,
-   compared exactly: case, accents and trailing blanks count.
-5. **Three spaces.** Keys of values, keys of locks and queues do not see each other, nor do two
-   namespaces.
+   stored unchanged, and the server parses none but the integer of `increment`. Names (keys, queues,
+   workers, threads, ids) are 1 to 512 characters of valid UTF-8 without NUL, compared exactly:
+   case, accents and trailing blanks count.
+5. **Separate names.** Keys of values, keys of locks and names of queues are independent of each
+   other, and so are two namespaces.
 6. **Loss of the server.** A call ends: after a bounded time without an answer it raises
-   `StateUnavailableError`, with ``in_doubt=False`` where the call certainly had no effect. Once
-   the server is back, so is the backend, by itself. What the server refuses for reasons of its
-   own, with no effect (deadlock, serialization failure, busy), the backend repeats itself.
-7. **Cancellation.** A call that is cancelled has taken effect as a whole or not at all (which, is
-   unknown), and leaves nothing behind: no task, no connection in use, no open transaction.
+   `StateUnavailableError`, with ``in_doubt=False`` if the call certainly had no effect. Once the
+   server is back, the backend reconnects by itself. A call that the server refuses temporarily and
+   without effect (deadlock, serialization failure, busy) is repeated by the backend.
+7. **Cancellation.** A call that is cancelled has taken effect as a whole or not at all (it is not
+   known which), and leaves nothing behind: no task, no connection in use, no open transaction.
    `task_claim` guarantees more: if cancelled once, it has claimed nothing when it raises. If it is
-   cancelled again meanwhile, or with all other tasks of the loop, or while the state is closed in
-   haste, or if the server does not come back, the claimed task comes back when its lease ends. If a
-   call cannot be withdrawn, `rxlanggraph.state.retry.run_shielded` makes it give back what it has
-   claimed.
+   cancelled again meanwhile, or with all other tasks of the loop, or while closing the state is
+   cancelled, or if the server stays away, the claimed task comes back when its lease ends. For a
+   call that cannot be withdrawn there is `rxlanggraph.state.retry.run_shielded`, which gives back
+   what the call has claimed.
 8. **One loop.** Methods are called on the loop that opened the backend, by any number of tasks at
    once. After `close` none is called.
-9. **Short.** However much there is, no call delays the others of the same server for longer than a
-   fraction of a second. Operations on any number of tasks are therefore done in steps and read in
-   pages: each handles at most `MOST_AT_ONCE` tasks, each is atomic by itself, other calls proceed
-   between two of them, and a call after a crash finishes what was left. Callers name at most that
-   many keys or ids in one call.
+9. **Short.** However much data there is, no call delays others on the same server for longer than a
+   fraction of a second. Operations on any number of tasks are therefore divided into steps, and
+   reads into pages: each handles at most `MAX_PER_STEP` tasks and is atomic by itself, other calls
+   proceed between two of them, and a call after a crash completes the rest. Callers name at most
+   that many keys or ids in one call.
 10. **What has ended is forgotten.** Nothing is kept forever of a key that is gone, of a lock whose
-    lease is over, or of a queue without tasks: a later write by any caller sweeps it away. A fence
-    outlives its key by `FENCE_KEPT` seconds, and is then forgotten.
+    lease is over, or of a queue without tasks: a later write by any caller deletes the remains. A
+    fence outlives its key by `FENCE_RETENTION` seconds.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StaleToke
 
 __all__ = [
     "COMPLETED",
-    "FENCE_KEPT",
-    "MOST_AT_ONCE",
+    "FENCE_RETENTION",
+    "MAX_PER_STEP",
     "Backend",
     "ClaimedTask",
     "DeadLetter",
@@ -79,11 +80,11 @@ __all__ = [
 
 TaskState = Literal["waiting", "claimed", "completed", "dead"]
 COMPLETED: tuple[TaskState, ...] = ("completed",)
-# Tasks in one step (rule 9): some hundredths of a second on every server. A guess.
-MOST_AT_ONCE: Final = 500
-# Seconds (rule 10): a week, longer than a writer may be suspended and then continue as if nothing
-# had happened (a laptop over a holiday). A guess.
-FENCE_KEPT: Final = 7 * 86400.0
+# Tasks in one step (rule 9). A guess: well below a fraction of a second on every server.
+MAX_PER_STEP: Final = 500
+# Seconds (rule 10). A guess: longer than a writer is suspended before it continues with its token
+# (a laptop over a holiday).
+FENCE_RETENTION: Final = 7 * 86400.0
 
 _T = TypeVar("_T")
 
@@ -94,8 +95,8 @@ class Versioned(NamedTuple):
     """A value, and the version to pass to ``compare_and_set``.
 
     Attributes:
-        value: The JSON value; None also where there is no such key.
-        version: Grows with every write of the key, by one or more; 0 where there is no such key.
+        value: The JSON value; None if there is no such key, too.
+        version: Grows with every write of the key, by one or more; 0 if there is no such key.
     """
 
     value: Any
@@ -128,7 +129,7 @@ class DeadLetter:
 
     Attributes:
         id: As ``add_tasks`` returned it.
-        queue: The queue it is dead in.
+        queue: The queue that it belongs to.
         item: Its JSON value.
         key: Its key, if it has one.
         thread_id: Its thread, if it has one.
@@ -153,13 +154,13 @@ class QueueStats:
     """How many tasks of a queue are in which state, at one moment.
 
     Attributes:
-        waiting: Due; those that wait for an earlier one of their thread included, and those whose
-            worker let its lease expire.
+        waiting: Due; includes tasks behind an earlier one of their thread, and tasks whose lease
+            has expired.
         delayed: Not due yet.
         claimed: In progress, under a valid lease.
-        completed: Done, and not purged yet.
-        dead: In the dead-letter queue.
-        expired: Dead tasks whose last claim expired: no worker was left to report an error.
+        completed: Completed, and not purged yet.
+        dead: Dead letters.
+        expired: Dead letters whose last lease expired: no worker reported an error.
         by_worker: How many claimed tasks each worker has.
     """
 
@@ -187,7 +188,7 @@ class Write(NamedTuple):
 
     Attributes:
         text: The new JSON text; None deletes the key.
-        ttl: Seconds until the key is gone; None: it stays. Replaces the old one in either case.
+        ttl: Seconds until the key expires; None: never. Replaces an earlier one in either case.
         token: The fencing token of the writer, or None.
     """
 
@@ -197,7 +198,7 @@ class Write(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """The version of a key before and after a commit; 0 where there is no such key."""
+    """The version of a key before and after a commit; 0 if there is no such key."""
 
     before: int
     after: int
@@ -239,11 +240,11 @@ class DeadTask(NamedTuple):
 
 
 class Page(NamedTuple, Generic[_T]):
-    """A part of what is read in pages (rule 9).
+    """One page of a result (rule 9).
 
     Attributes:
-        items: What is on it; perhaps nothing, though more pages follow.
-        after: What names the next page; None: this is the last one.
+        items: The items of the page; may be empty although more pages follow.
+        after: A cursor for the next page; None: this is the last one.
     """
 
     items: list[_T]
@@ -251,11 +252,11 @@ class Page(NamedTuple, Generic[_T]):
 
 
 class Step(NamedTuple):
-    """A part of what is done in steps (rule 9).
+    """The outcome of one step of an operation (rule 9).
 
     Attributes:
         done: How many tasks it has changed.
-        after: What names the next step; None: this was the last one.
+        after: A cursor for the next step; None: this was the last one.
     """
 
     done: int
@@ -280,19 +281,20 @@ class Backend(Protocol):
         """Make all ``changes``, if every key of ``checks`` has the version named there.
 
         The keys of ``checks`` may or may not be among those of ``changes``; version 0: there must
-        be no such key. Either mapping may be empty. An expired key is no key.
+        be no such key. Either mapping may be empty. An expired key does not exist.
 
         Fencing: each key remembers the highest token that wrote it, also after it was deleted or
-        has expired. A change with a token lower than that is refused, and with it the
-        whole commit; an equal one and None are not, and None changes nothing about it. Only keys
-        that were written with a token need remembering.
+        has expired. If the token of a change is lower, the whole commit is refused; an equal token
+        or None is accepted, and None leaves the remembered token as it is. Keys that were never
+        written with a token remember none.
 
         Returns:
-            What became of each key of ``changes``; deleting a key that is not there is
-            ``WriteResult(0, 0)``. None if a check failed: nothing was changed.
+            The versions of each key of ``changes``; ``WriteResult(0, 0)`` for the deletion of a
+            missing key. None if a check failed: nothing was changed.
 
         Raises:
-            StaleTokenError: A token is too old (looked at before the checks); nothing was changed.
+            StaleTokenError: A token is too old; nothing was changed. Tokens are compared before
+                versions.
         """
 
     async def increment(self, key: str, by: int, token: int | None) -> int:
@@ -303,44 +305,45 @@ class Backend(Protocol):
 
         Raises:
             StaleTokenError: ``token`` is too old; nothing was changed.
-            InvalidTypeError: The text is no JSON integer (``1.0``, ``"1"``, ``true``, ``null``).
-            InvalidArgumentError: The value or the sum is no 64-bit integer; nothing was changed.
+            InvalidTypeError: The text is not a JSON integer (but ``1.0``, ``"1"``, ``true``,
+                ``null``); nothing was changed.
+            InvalidArgumentError: The value or the sum exceeds 64 bits; nothing was changed.
         """
 
     # -- locks -------------------------------------------------------------------------------
 
     async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
-        """Take the lock for ``ttl`` seconds, if it is free. Repeatable.
+        """Acquire the lock for ``ttl`` seconds, if it is free. Repeatable.
 
-        ``owner`` is unique for each taking. If it holds the lock already, that call's answer was
-        lost: the lease begins anew, with the same token.
+        ``owner`` is unique for each acquisition. If it holds the lock already, the answer to an
+        earlier call was lost: the lease is renewed, and keeps its token.
 
         Returns:
             The token: a new number of the counter (rule 3). None: another owner holds the lock.
         """
 
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
-        """Renew the lease; False if ``token`` does not hold the lock (any more). Repeatable.
+        """Renew the lease; False if ``token`` does not hold the lock. Repeatable.
 
         An expired lease is lost, even if the lock is still free.
         """
 
     async def lock_release(self, key: str, token: int) -> bool:
-        """Free the lock; False if ``token`` does not hold it (any more)."""
+        """Release the lock; False if ``token`` does not hold it."""
 
     # -- work --------------------------------------------------------------------------------
     #
     # A task is waiting, claimed, completed or dead. Sweeping a queue means: each claimed task whose
     # lease is over becomes dead if its attempts are used up (attempt == max_attempts; its error is
-    # None then), and waiting and due otherwise. Everything but `tasks_add` and `tasks_results`
-    # answers as if the queue had been swept just before; how far and when it really is done, is the
-    # backend's affair. Of more than `MOST_AT_ONCE` tasks that fall due at one moment, `task_claim`
-    # may leave some for the next claims, whatever their priorities, as long as it finds one.
+    # None then), and waiting and due otherwise. Every method but `tasks_add` and `tasks_results`
+    # answers as if the queue had just been swept; when and how far to really sweep is left to the
+    # backend. If more than `MAX_PER_STEP` tasks fall due at one moment, `task_claim` may leave some
+    # for the next claims, whatever their priorities, as long as it finds one.
     #
     # A token is *current* from the claim that made it until the task is claimed again, completed
-    # by it, failed, released, dead or purged. Sweeping back to waiting leaves it current: a worker
-    # that was slow, and whose task was not taken meanwhile, may still finish or go on; but not
-    # in its last attempt, when the end of the lease is that of the task.
+    # by it, failed, released, dead or purged. Sweeping back to waiting leaves it current: a slow
+    # worker whose task was not claimed meanwhile may still complete or renew it; but not in the
+    # last attempt, as the task dies with that lease.
 
     async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
         """Add ``tasks`` at the end of the queue, in their order. Repeatable.
@@ -355,27 +358,26 @@ class Backend(Protocol):
     async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         """Claim the next task for ``lease`` seconds: the attempt counts, the token is new.
 
-        Claimable is a task that is waiting and due, and, if it has a thread, the first of
-        its thread that is neither completed nor dead (rank within a thread: the order of adding
-        alone, whatever priorities and delays). The next one is the claimable task of the highest
-        priority, and of those the one that was added first. A task that goes back to
-        waiting keeps its place in that order.
+        A task can be claimed if it is waiting and due and, if it has a thread, is the first task of
+        that thread that is neither completed nor dead (first in the order of adding, whatever
+        priorities and delays). The next task is the one of the highest priority, and among equals
+        the one that was added first. A task that returns to waiting keeps its place in that order.
 
-        Never waits for tasks to come, nor for other callers that claim (skip locked). If a call
-        ended in doubt, its task comes back when the lease is over; if it is cancelled, before it
-        raises (rule 7).
+        Waits neither for tasks to come nor for concurrent claims (skip locked). If a call ended in
+        doubt, its task comes back when the lease ends; if it is cancelled, before it raises (rule
+        7).
         """
 
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
         """Renew the lease; False if ``token`` is not current. Repeatable.
 
-        A task that was swept back to waiting is claimed again by it, as the same attempt.
+        A task that was swept back to waiting is thereby claimed again, as the same attempt.
         """
 
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
         """Complete the task; False if ``token`` is not current. Repeatable.
 
-        True also if this very token has completed it before; the first result stays.
+        True also if the same token has completed it before; the first result is kept.
         """
 
     async def task_fail(
@@ -383,7 +385,7 @@ class Backend(Protocol):
     ) -> bool:
         """End the attempt: dead if attempts are used up, else waiting, due in ``retry_in`` seconds.
 
-        ``retry_in`` None: dead, however many attempts are left. Keeps ``error``. False if
+        ``retry_in`` None: dead, however many attempts are left. Stores ``error``. False if
         ``token`` is not current.
         """
 
@@ -396,47 +398,47 @@ class Backend(Protocol):
     async def tasks_dead(self, queue: str, keys: Collection[str]) -> list[DeadTask]:
         """Return the dead tasks that have one of ``keys``, in the order of adding. Repeatable.
 
-        Without looking at all the others.
+        Its cost does not depend on how many other tasks are dead.
         """
 
-    async def tasks_dead_page(self, queue: str, after: str | None, most: int) -> Page[DeadTask]:
-        """Return dead tasks in the order of adding, ``most`` at the most. Repeatable.
+    async def tasks_dead_page(self, queue: str, after: str | None, limit: int) -> Page[DeadTask]:
+        """Return dead tasks in the order of adding, ``limit`` at most. Repeatable.
 
-        ``after`` is None for the first page, then what the page before says. A task that is dead
-        all the while is on one page.
+        ``after`` is None for the first page, then the cursor of the previous page. A task that
+        stays dead from the first page to the last is on exactly one of them.
         """
 
     async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
         """Put dead tasks back; return how many were put back.
 
-        Each goes to the end of the queue, in the order of adding, as if it was added just now:
-        that is its place from now on. It is due at once, its attempts are counted from 0 again
-        and its error is forgotten. Ids that name no dead task are ignored.
+        They move to the end of the queue, in the order of adding, as if added just now. Each is due
+        at once, its attempts are counted from 0 again, and its error is forgotten. Ids of other
+        tasks are ignored.
         """
 
     async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
-        """Put back some of the tasks that are dead, the first ones first, as `tasks_requeue` does.
+        """Put back some of the dead tasks, the first ones first, as `tasks_requeue` does.
 
-        ``after`` is None for the first step, then what the step before says. A task that dies after
-        the first step, be it again, is none of those meant, so that the steps come to an end.
-        Repeatable, as no task is put back twice; but the count lacks those of the call in doubt.
+        ``after`` is None for the first step, then the cursor of the previous step. Tasks that die
+        after the first step began, even for a second time, are not included: so the steps end.
+        Repeatable, as no task is put back twice; but the count lacks those of a call in doubt.
         """
 
     async def tasks_results(
         self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
-        """Return the results of the completed tasks among ``names``, by that name. Repeatable.
+        """Return the results of completed tasks, by their ids or keys. Repeatable.
 
-        ``names`` are ids or keys, as ``by`` says. Names that are not complete are left out.
+        ``names`` are ids or keys, as ``by`` says. Those of other tasks are left out.
         """
 
     async def tasks_results_page(
-        self, queue: str, after: str | None, most: int
+        self, queue: str, after: str | None, limit: int
     ) -> Page[tuple[str, str]]:
-        """Return ids and results of completed tasks, ``most`` at the most. Repeatable.
+        """Return ids and results of completed tasks, ``limit`` at most. Repeatable.
 
-        In any order. ``after`` is None for the first page, then what the page before says. A task
-        that is complete all the while is on a page, and on no two of them.
+        In any order. ``after`` is None for the first page, then the cursor of the previous page. A
+        task that stays completed from the first page to the last is on exactly one of them.
         """
 
     async def tasks_stats(self, queue: str) -> QueueStats:
@@ -445,10 +447,10 @@ class Backend(Protocol):
     async def tasks_purge_step(
         self, queue: str, states: Collection[TaskState], after: str | None
     ) -> Step:
-        """Forget some of the tasks in these states, their keys and results too.
+        """Delete some of the tasks in these states, with their keys and results.
 
-        ``after`` and being repeatable: as for `tasks_requeue_step`. All tasks are met that are in
-        one of ``states`` from the first step to the last.
+        ``after`` is as for `tasks_requeue_step`, and so is repeating. The steps delete every task
+        that is in one of ``states`` from the first step to the last.
         """
 
     # -- the end -----------------------------------------------------------------------------
@@ -458,11 +460,11 @@ class Backend(Protocol):
 
 
 class ImmediateBackend(Backend, Protocol):
-    """A backend that also reads and replaces one value without awaiting: one in memory can.
+    """A backend that can also read and replace one value without awaiting: one in memory.
 
-    A coroutine for each, and the tuples that they hand over, take longer than the work. A state
-    looks for these methods in the class of its backend, so that what stands before a backend, and
-    hands on its attributes, is still asked through the methods of `Backend`.
+    The coroutines of `Backend`, and their tuples, would take longer than the work itself. A state
+    looks for these methods in the class of its backend: a proxy that forwards attributes to a
+    backend does not have them, so its calls all pass through the proxy.
     """
 
     def read_now(self, key: str) -> StoredValue:
@@ -474,7 +476,7 @@ class ImmediateBackend(Backend, Protocol):
         """Do what ``commit({key: Write(text, ttl, token)}, {key: version})`` does.
 
         Returns:
-            The version after it; None if ``key`` has another one than ``version``.
+            The new version; None if the version of ``key`` is not ``version``.
 
         Raises:
             StaleTokenError: ``token`` is too old; nothing was changed.
@@ -482,7 +484,7 @@ class ImmediateBackend(Backend, Protocol):
 
 
 def as_immediate(backend: Backend) -> ImmediateBackend | None:
-    """Return ``backend`` as an `ImmediateBackend`; None if its class is none."""
+    """Return ``backend`` as an `ImmediateBackend`; None if its class does not implement that."""
     if all(hasattr(type(backend), name) for name in ("read_now", "replace_now")):
         return cast("ImmediateBackend", backend)
     return None
@@ -501,19 +503,19 @@ def stale_token(key: str, token: int | None, newest: int | None = None) -> Stale
     """
     newer = "a newer one" if newest is None else f"token {newest}, which is newer,"
     return StaleTokenError(
-        f"the write of {key!r} with token {token} is refused: {newer} has written it; if it is "
-        "that of a lock, the lock was lost: take it again"
+        f"the write of {key!r} with token {token} is refused: {newer} has written it; the lock or "
+        "the claim that the token belongs to was lost: acquire it again"
     )
 
 
 def not_an_integer(key: str, text: str | None = None) -> InvalidTypeError:
-    """Return the error of an increment of something else; ``text`` is what is there, if known."""
+    """Return the error of incrementing a value that is not an integer; ``text`` if known."""
     return InvalidTypeError(f"{key!r} cannot be incremented, as it is not an integer{_held(text)}")
 
 
 def counter_overflow(key: str, text: str | None = None) -> InvalidArgumentError:
-    """Return the error of an increment beyond 64 bits; ``text`` is what is there, if known."""
-    return InvalidArgumentError(f"the counter {key!r} would leave 64 bits{_held(text)}")
+    """Return the error of a sum beyond 64 bits; ``text`` is the value of the counter, if known."""
+    return InvalidArgumentError(f"the counter {key!r} would exceed 64 bits{_held(text)}")
 
 
 def _held(text: str | None) -> str:

@@ -1,4 +1,4 @@
-"""BaseState: values, locks and work on one backend, for the loop that opened it."""
+"""BaseState: values, locks and queues on one backend, for the loop that opened it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["BaseState"]
 
 
 class BaseState(AsyncClosingContext, KeyOperations, LockOperations, QueueOperations):
-    """All of a `State` but its view for other threads.
+    """A `State` without its ``sync``.
 
     Made on a running event loop, to which it belongs; used there by any number of tasks at once.
-    An async context manager: at its end it is closed.
+    As an async context manager it closes itself at the end of the block.
 
     Args:
         backend: An opened backend, for its sole use; closed with the state.
-        max_attempts: How often a task may be claimed before it is dead, where ``add_tasks`` does
-            not say.
+        max_attempts: How often a task may be claimed before it is dead; the default of
+            ``add_tasks``.
 
     Raises:
         InvalidTypeError, InvalidArgumentError: ``max_attempts`` is not a valid number of attempts.
@@ -50,9 +50,9 @@ class BaseState(AsyncClosingContext, KeyOperations, LockOperations, QueueOperati
     async def aclose(self) -> None:
         """Close the state: refuse new calls, stop heartbeats and watchers, disconnect.
 
-        On the loop. Waits for calls that are under way; waits for a lock or an item end with
-        StateClosedError. Open leases and claims expire, as those of a process that died.
-        Idempotent. If cancelled, it closes without waiting for other calls.
+        On the loop. Idempotent. It lets pending calls end; those that wait for a lock or an item
+        raise StateClosedError. Open leases and claims expire, as those of a process that died. If
+        cancelled, it closes without waiting for pending calls.
 
         Raises:
             WrongThreadError: This is not the loop that opened the state, which stays as it is.

@@ -1,4 +1,4 @@
-"""The same state for threads: each call blocks while the loop of the state does it."""
+"""SyncState: a state for threads. Each call blocks while the loop of the state executes it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.claims import Claim
 from rxlanggraph.state.locks import Lease
 from rxlanggraph.state.paging import Paged
-from rxlanggraph.state.queues import MOST_ITEMS
+from rxlanggraph.state.queues import MAX_ITEMS
 from rxlanggraph.state.single_use import SingleUseContext
-from rxlanggraph.state.transactions import Conflict, Transaction, persist_blocking
+from rxlanggraph.state.transactions import Conflict, Transaction, retry_conflicts_blocking
 from rxlanggraph.validation import check_function
 
 __all__ = ["SyncClaim", "SyncState", "SyncTransaction"]
@@ -73,7 +73,7 @@ class SyncClaim(_Blocking):
         self.token = claim.token
 
     def __repr__(self) -> str:
-        """Same as for the `Claim`."""
+        """Return that of the `Claim`."""
         return repr(self._claim)
 
     @property
@@ -114,9 +114,9 @@ class SyncClaim(_Blocking):
 class SyncState(_Blocking):
     """The methods of a `State`, with the same arguments and errors, for any other thread.
 
-    Each blocks until the loop of the state has done it; no second loop is made, and the thread
+    Each blocks until the loop of the state has executed it; no second loop is made, and the thread
     holds no lock meanwhile. Besides the errors of the method, each raises BlockingCallError on the
-    loop's own thread, and LoopUnavailableError if the loop no longer runs. If interrupted (Ctrl-C),
+    loop's own thread, and LoopUnavailableError if the loop is not running. If interrupted (Ctrl-C),
     the call is cancelled on the loop. Functions passed to it run in the calling thread.
     """
 
@@ -176,7 +176,7 @@ class SyncState(_Blocking):
                 raise Conflict(f"safe_update of {key!r}")
             return updated
 
-        return persist_blocking(attempts, attempt)
+        return retry_conflicts_blocking(attempts, attempt)
 
     def transaction(self) -> AbstractContextManager[SyncTransaction]:
         """Do what `State.transaction` does, blocking: ``with state.sync.transaction() as tx``."""
@@ -198,7 +198,7 @@ class SyncState(_Blocking):
                 raise Conflict("the transaction")
             return result
 
-        return persist_blocking(attempts, attempt)
+        return retry_conflicts_blocking(attempts, attempt)
 
     def watch(self, key: str, interval: float = 0.2) -> Observable[Versioned]:
         """Do what `State.watch` does; never blocks. Items come on the loop's thread."""
@@ -220,9 +220,9 @@ class SyncState(_Blocking):
     ) -> list[str]:
         """Do what `State.add_tasks` does, blocking."""
         if isinstance(items, Iterator):
-            # The iterable is consumed here, not on the loop; and only until there are too many
-            # items.
-            items = list(islice(items, MOST_ITEMS + 1))
+            # An iterator is consumed in this thread, not on the loop, and no further than needed to
+            # see that it has too many items: it may be endless.
+            items = list(islice(items, MAX_ITEMS + 1))
         return self._run(self._state.add_tasks(queue, items, max_attempts=max_attempts))
 
     def claim_task(
@@ -243,7 +243,7 @@ class SyncState(_Blocking):
         return self._run(self._state.dead_letters(queue, keys=keys))
 
     def iter_dead_letters(self, queue: str) -> Iterator[DeadLetter]:
-        """Do what `State.iter_dead_letters` does, to ``for`` over; each page blocks."""
+        """Do what `State.iter_dead_letters` does, for a ``for`` loop; reading a page blocks."""
         return self._each(self._state.iter_dead_letters(queue))
 
     def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
@@ -261,7 +261,7 @@ class SyncState(_Blocking):
         return self._run(self._state.results(queue, ids=ids, keys=keys))
 
     def iter_results(self, queue: str) -> Iterator[tuple[str, Any]]:
-        """Do what `State.iter_results` does, to ``for`` over; each page blocks."""
+        """Do what `State.iter_results` does, for a ``for`` loop; reading a page blocks."""
         return self._each(self._state.iter_results(queue))
 
     def stats(self, queue: str) -> QueueStats:

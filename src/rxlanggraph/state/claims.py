@@ -1,9 +1,9 @@
-"""Shared work: added once, claimed by one worker at a time, completed exactly once.
+"""Claims: each item of work is claimed by one worker at a time, and completed exactly once.
 
 An item is processed at least once: if a worker dies, or is suspended for longer than its lease,
 another worker claims its item. It is completed exactly once: the claim of the slow worker is no
-longer current, and its result is refused. Make effects outside the state idempotent with
-``claim.id`` as the key, or fence them with ``claim.token``.
+longer current, and its result is refused. To make side effects idempotent, use ``claim.id`` as an
+idempotency key, or fence them with ``claim.token``.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Claim:
     """One item of work, claimed by one worker; made by ``claim_task``.
 
     While it is open, its lease is renewed in the background; `complete`, `fail` or `release` end
-    it. ``async with claim:`` completes it at the end of the block, and fails it if an exception
-    leaves the block, unless it was ended inside. Cancellation inside the block releases it: the
-    attempt does not count. A claim that is dropped without being ended is no longer renewed.
+    it. ``async with claim:`` ends it with the block, if the block itself has not: it completes it,
+    or fails it after an exception. Cancellation inside the block releases it: the attempt does not
+    count. A claim that is garbage-collected while open is no longer renewed.
 
     Used on the loop of its state; `lost` and the attributes from any thread.
 
     Attributes:
-        id: The task's, as ``add_tasks`` returned it.
-        queue: The queue it is from.
+        id: The id of the task, as ``add_tasks`` returned it.
+        queue: The queue of the task.
         item: The JSON value to work on.
         key: The task's key, if it has one.
         thread_id: The task's thread, if it has one.
@@ -73,27 +73,27 @@ class Claim:
         self._heartbeat = Heartbeat(client, self, lease, began)
 
     def __repr__(self) -> str:
-        """Task, queue, attempt, and how it ended."""
+        """Return task, queue, attempt, and how the claim ended."""
         end = self._end or ("lost" if self.lost else "open")
         return f"<Claim of task {self.id} in {self.queue!r}, attempt {self.attempt}, {end}>"
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is over, as far as can be known here. Any thread; never blocks.
+        """Whether the lease is over, as far as is known here. Any thread; never blocks.
 
-        Another worker may have the item by now; nothing is interrupted by that. If none has it, a
-        later heartbeat may win it back.
+        Another worker may have the item by now; the code of this one is not interrupted. As long as
+        no other worker has it, a later heartbeat may renew the lease after all.
         """
         return self._heartbeat.lost
 
     async def complete(self, result: Any = None) -> None:
         """Complete the task, with a JSON value as its result.
 
-        If cancelled, it has been completed nevertheless, or the claim is still open.
+        If cancelled, either the task was completed nevertheless, or the claim is still open.
 
         Raises:
-            LeaseLostError: Another worker has claimed it since, or it is dead or purged: this
-                result does not count.
+            LeaseLostError: Another worker has claimed the task since, or it is dead or purged:
+                ``result`` was dropped.
             InvalidTypeError: ``result`` is not a JSON value.
             UsageError: The claim has ended already.
             StateUnavailableError: The server does not answer; the claim stays open.
@@ -107,24 +107,25 @@ class Claim:
         )
 
     async def fail(self, error: Any, retry_in: float | None = None, *, final: bool = False) -> None:
-        """End the attempt: the task waits for another one, or is dead if that was the last.
+        """End the attempt: the task waits for the next one, or is dead if this was the last.
 
-        If cancelled, it has failed nevertheless, or the claim is still open.
+        If cancelled, either the attempt has ended nevertheless, or the claim is still open.
 
         Args:
-            error: An exception, or a JSON value; kept, and shown among the dead letters.
+            error: An exception, or a JSON value; stored with the task, for its dead letter.
             retry_in: Seconds until it may be claimed again; None: at once.
-            final: Another attempt would fail too: it is dead, however many attempts are left.
+            final: Whether another attempt would be pointless: the task is dead, however many
+                attempts are left.
 
         Raises:
-            LeaseLostError: Another worker has claimed it since, or it is dead or purged.
+            LeaseLostError: Another worker has claimed the task since, or it is dead or purged.
             InvalidTypeError, InvalidArgumentError: An argument is invalid.
             UsageError: The claim has ended already.
             StateUnavailableError: The server does not answer; the claim stays open.
         """
         client, text = self._client, encode(error_value(error))
-        at_once = 0.0 if retry_in is None else check_duration("retry_in", retry_in, zero=True)
-        pause = None if final else at_once
+        delay = 0.0 if retry_in is None else check_duration("retry_in", retry_in, zero=True)
+        pause = None if final else delay
         await self._finish(
             "failed",
             lambda: client.call(
@@ -134,6 +135,8 @@ class Claim:
 
     async def release(self) -> None:
         """Give the item back; the attempt does not count.
+
+        If cancelled, either the item was given back nevertheless, or the claim is still open.
 
         Raises:
             LeaseLostError, UsageError, StateUnavailableError: As for `complete`.
@@ -145,13 +148,13 @@ class Claim:
         )
 
     async def extend(self, lease: float | None = None) -> None:
-        """Renew the lease now; heartbeats do this by themselves.
+        """Renew the lease now; heartbeats do this regularly anyway.
 
         Args:
             lease: Seconds that it lasts from now on; None: as before.
 
         Raises:
-            LeaseLostError: Another worker has claimed it since, or it is dead or purged.
+            LeaseLostError: Another worker has claimed the task since, or it is dead or purged.
             InvalidTypeError, InvalidArgumentError: ``lease`` is not a duration.
             UsageError: The claim has ended already.
             StateUnavailableError: The server does not answer.
@@ -182,7 +185,7 @@ class Claim:
         try:
             await (self.fail(exc) if isinstance(exc, Exception) else self.release())
         except (StateError, ClosedError, InvalidArgumentError) as error:
-            # The error of the block is the one to propagate; the task comes back when its lease
+            # The error of the block is the one that propagates; the task comes back when its lease
             # ends.
             exc.add_note(f"and its claim could not be ended: {error}")
 
@@ -195,13 +198,14 @@ class Claim:
     async def _finish(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
         self._client.check_open()
         self._check_open(end)
-        # Set at once, so that the second of two tasks that end the claim concurrently is told so.
+        # Set before the first await: of two tasks that end the claim concurrently, the second gets
+        # an error.
         self._end = end
         await run_shielded(self._end_it(end, call))
 
     async def _end_it(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
         try:
-            # First, so that no renewal is refused because of what follows.
+            # Before the call: a renewal after it would be refused, and the claim taken for lost.
             await self._heartbeat.stop()
             current = await call()
         except BaseException:
@@ -217,7 +221,10 @@ class Claim:
         if self._end == "lost":
             raise self._lost_error(what)
         if self._end is not None:
-            raise UsageError(f"the claim of task {self.id} has ended already: {self._end}")
+            raise UsageError(
+                f"the claim of task {self.id} has ended already: {self._end}; a claim can be ended "
+                "once, and not extended after that"
+            )
 
     def _lost_error(self, what: str) -> LeaseLostError:
         return LeaseLostError(

@@ -1,6 +1,6 @@
 """One opened backend: calls to it, background tasks, and closing.
 
-Confined to the loop that opened it, so no field here has a lock.
+Confined to the loop that opened it, so no field needs a lock.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["BackendClient"]
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
-# The error message in a forked child, and the remedy.
-_LEFT: Final = ("this state", "open the same URL here")
+# In a forked child: the subject and the remedy of the error message.
+_WRONG_PROCESS: Final = ("this state", "open the same URL here")
 
 
 class BackendClient:
-    """What the parts of a state share: the backend, and everything that has to end with it."""
+    """The backend, and all that the parts of a state share and that ends with it."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -39,10 +39,10 @@ class BackendClient:
         self.notifier = Notifier()
         self.timer = SharedTimer(self.loop)
         self.closed = False
-        # Set in a forked child, which shares connections with its parent and must not touch them.
-        self._elsewhere = False
+        # In a forked child, whose connections are those of the parent and must not be touched.
+        self._in_child = False
         register_after_fork(self)
-        self._helpers: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._call_ended = asyncio.Event()
 
@@ -57,16 +57,16 @@ class BackendClient:
             StateClosedError: The state is closed.
         """
         if self.closed or asyncio._get_running_loop() is not self.loop:
-            if self._elsewhere:
-                raise wrong_process(*_LEFT)
+            if self._in_child:
+                raise wrong_process(*_WRONG_PROCESS)
             self._check_loop()
             raise StateClosedError("this state is closed; open_state(...) opens it anew")
 
     def _check_loop(self) -> None:
         if asyncio._get_running_loop() is not self.loop:
             raise WrongThreadError(
-                "this state belongs to another event loop, which also closes it; use its .sync "
-                "from other threads, or open the same URL on this loop"
+                "this state belongs to another event loop, which also has to close it; use its "
+                ".sync from other threads, or open the same URL on this loop"
             )
 
     async def call(
@@ -80,7 +80,7 @@ class BackendClient:
         Args:
             method: A method of the backend.
             args: Its arguments.
-            repeatable: Idempotent: repeated if the server is away, in any case.
+            repeatable: Whether the call is idempotent; if so, it is repeated even in doubt.
         """
         self.check_open()
         self._calls += 1
@@ -98,36 +98,38 @@ class BackendClient:
             if self.closed:
                 self._call_ended.set()
 
-    # -- helpers -----------------------------------------------------------------------------
+    # -- background tasks --------------------------------------------------------------------
 
     def start_background(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run ``coroutine`` in the background, until it or the state ends."""
         task = self.loop.create_task(coroutine)
-        self._helpers.add(task)
+        self._background.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._helpers.discard(task)
+        self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.loop.call_exception_handler(
-                {"message": "a helper of a state failed", "exception": error, "task": task}
+                {"message": "a background task of a state failed", "exception": error, "task": task}
             )
 
     def _after_fork(self) -> None:
-        """In a forked child: leave loop, helpers and connections to the parent. See `forking`."""
-        self.closed = self._elsewhere = True
-        leave_to_parent(self.loop, *_LEFT)
+        """In a forked child: leave loop, background tasks and connections to the parent."""
+        self.closed = self._in_child = True
+        leave_to_parent(self.loop, *_WRONG_PROCESS)
 
     # -- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Refuse new calls, end background tasks, let calls end, close the backend. Idempotent.
 
+        On the loop. If cancelled, it closes the backend without waiting for calls.
+
         Raises:
             WrongThreadError: This is not the loop that opened the state; nothing was done.
         """
-        if self._elsewhere:
+        if self._in_child:
             return
         self._check_loop()
         if not self.closed:
@@ -135,10 +137,10 @@ class BackendClient:
             self.notifier.notify_all()
             self.timer.stop()
         try:
-            while self._helpers:
-                for task in self._helpers:
+            while self._background:
+                for task in self._background:
                     task.cancel()
-                await asyncio.wait(self._helpers)
+                await asyncio.wait(self._background)
             while self._calls:
                 self._call_ended.clear()
                 await self._call_ended.wait()

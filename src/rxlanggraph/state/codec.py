@@ -10,27 +10,27 @@ from rxlanggraph.validation import shortened
 
 __all__ = ["JSON_TYPES", "decode", "encode", "error_value"]
 
-# Made once: json.dumps would make one for each value.
+# Shared, as json.dumps would make one for each value.
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()
-# Of values that cannot be awaited, without asking them.
+# Types whose values cannot be awaited: a cheaper test than `inspect.isawaitable`.
 JSON_TYPES: Final = frozenset({bool, dict, float, int, list, str, type(None)})
-# What comes back equal, if it can be encoded at all.
+# Types whose values always decode to an equal value.
 _SCALARS = (float, bool, type(None))
 
 
 def encode(value: Any) -> str:
     """Return ``value`` as JSON text, in ASCII. Any thread; never blocks.
 
-    A value is JSON if it comes back equal: so a tuple, a mapping with keys that are not strings or
-    a NaN is refused, instead of coming back as something else.
+    A value is accepted if its text decodes to an equal value: so a tuple, a mapping with keys that
+    are not strings, or a NaN is refused, instead of being returned as a different value later.
 
     Raises:
         InvalidTypeError: ``value`` is not a JSON value.
     """
     try:
         if type(value) is int:
-            return str(value)  # at once: the encoder is made anew for each value
+            return str(value)  # a shortcut: each call of the encoder below has set-up costs
         text = _ENCODER.encode(value)
         if type(value) in _SCALARS or (type(value) is str and value.isascii()):
             return text
@@ -47,10 +47,10 @@ def encode(value: Any) -> str:
 
 
 def decode(text: str | None) -> Any:
-    """Return the value of a JSON text; None of None. Any thread; never blocks."""
+    """Return the value of a JSON text; None for None. Any thread; never blocks."""
     if text is None:
         return None
-    # json.loads checks for surrounding blanks, which takes longer than reading most values.
+    # json.loads also checks for surrounding blanks, which takes longer than decoding most values.
     try:
         value, end = _DECODER.raw_decode(text)
     except ValueError:
@@ -59,7 +59,7 @@ def decode(text: str | None) -> Any:
 
 
 def error_value(error: Any) -> Any:
-    """Return the JSON value of an exception; anything else as it is. Any thread; never blocks."""
+    """Return an exception as a JSON value; other values unchanged. Any thread; never blocks."""
     if isinstance(error, BaseException):
         return {"type": type(error).__qualname__, "message": error_text(error)}
     return error

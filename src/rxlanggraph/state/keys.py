@@ -15,7 +15,7 @@ from rxlanggraph.state.backend import StoredValue, Versioned, Write, WriteResult
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import JSON_TYPES, decode, encode
 from rxlanggraph.state.single_use import SingleUseAsyncContext
-from rxlanggraph.state.transactions import Conflict, Transaction, persist
+from rxlanggraph.state.transactions import Conflict, Transaction, retry_conflicts
 from rxlanggraph.state.update_queue import UpdateQueue, UpdateSlot
 from rxlanggraph.state.watch import watch
 from rxlanggraph.validation import (
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class KeyOperations:
-    """The part of a `State` that keeps values.
+    """The methods of a `State` for values.
 
     For every method: it is called on the loop of the state and awaits the server. If cancelled, it
     has taken effect as a whole or not at all. It raises InvalidTypeError or InvalidArgumentError,
@@ -40,16 +40,16 @@ class KeyOperations:
     server does not answer; StateClosedError once the state is closed; WrongThreadError on another
     loop.
 
-    ``token`` of a write is the lease of a lock, a claim, or the number of its token: each key
-    remembers the highest token that has written it, and refuses a lower one (StaleTokenError), in
-    the same step as the write. After Martin Kleppmann, "How to do distributed locking" (2016).
+    ``token`` of a write is the lease of a lock, a claim, or the token of either: each key remembers
+    the highest token that has written it, and refuses a lower one (StaleTokenError), in the same
+    step as the write. After Martin Kleppmann, "How to do distributed locking" (2016).
     """
 
     def __init__(self, client: BackendClient) -> None:
         self._client = client
-        # If one value can be read and replaced without awaiting.
+        # None, unless the backend can read and replace one value without awaiting.
         self._immediate = as_immediate(client.backend)
-        # Updates of one key by this state: run concurrently, they would only conflict.
+        # The `safe_update` calls of this state, by key: concurrent ones would only conflict.
         self._updates: UpdateQueue[StoredValue] = UpdateQueue()
 
     async def get(self, key: str) -> Versioned:
@@ -66,7 +66,7 @@ class KeyOperations:
         Args:
             key: The key.
             value: A JSON value.
-            ttl: Seconds after which the key is gone; None: never. Replaces an earlier one.
+            ttl: Seconds until the key expires; None: never. Replaces an earlier one.
             token: See the class.
 
         Raises:
@@ -145,17 +145,17 @@ class KeyOperations:
         ttl: float | None = None,
         token: Any = None,
     ) -> Any:
-        """Set ``key`` to ``fn(value)``; again, from the new value, if it was changed meanwhile.
+        """Set ``key`` to ``fn(value)``; retry with the new value if it was changed meanwhile.
 
-        Between attempts there are random, growing pauses. Nothing is locked while ``fn`` runs; but
-        updates through the same state wait up to a second for those before them, in order, rather
-        than conflict; and start from the value that the previous one has written.
+        Between attempts there are random, growing pauses. Nothing is locked while ``fn`` runs. But
+        updates of one key through the same state take turns, as they would only conflict: each
+        waits up to a second for those before it, and starts from the value that they have written.
 
         Args:
             key: The key.
             fn: Takes the value (None if there is none), returns the new one; sync or async. May be
                 called several times; an exception ends the update.
-            attempts: How often to try.
+            attempts: The number of attempts.
             ttl: As in `set`.
             token: See the class.
 
@@ -172,7 +172,7 @@ class KeyOperations:
         self._client.check_open()
         slot = self._updates.begin(key) or await self._updates.wait(key)
         try:
-            return await persist(attempts, self._update, slot, key, fn, ttl, token)
+            return await retry_conflicts(attempts, self._update, slot, key, fn, ttl, token)
         finally:
             self._updates.end(key, slot)
 
@@ -203,11 +203,11 @@ class KeyOperations:
         """Read and write several keys in one step: ``async with state.transaction() as tx``.
 
         ``await tx.get(key)``, ``tx.set(key, value)``, ``tx.delete(key)``; the writes are made at
-        the end of the block, all or none. An exception that leaves the block drops them.
+        the end of the block, all or none. An exception that leaves the block discards them.
 
         Raises:
-            ContentionError: At the end, if something that was read has changed since; nothing was
-                written. `transact` tries again by itself.
+            ContentionError: At the end, if a key that was read has changed since; nothing was
+                written. `transact` retries by itself.
             StaleTokenError: At the end, if a token is too old; nothing was written.
             UsageError: At the beginning of a second block.
         """
@@ -219,8 +219,8 @@ class KeyOperations:
         yield transaction
         if not await transaction._commit():
             raise ContentionError(
-                "what this transaction has read was changed meanwhile; nothing was written: run "
-                "it again, or use transact(fn), which does"
+                "a key that this transaction has read was changed meanwhile, so nothing was "
+                "written: run the transaction again, or use transact(fn), which does that"
             )
 
     @overload
@@ -232,12 +232,12 @@ class KeyOperations:
     async def transact(self, fn: Callable[[Transaction], _T], attempts: int = 10) -> _T: ...
 
     async def transact(self, fn: Callable[[Transaction], Any], attempts: int = 10) -> Any:
-        """Run ``fn`` in a `transaction`, again after each conflict; return what it returned.
+        """Run ``fn`` in a `transaction`, again after each conflict; return its result.
 
         Args:
             fn: Takes the transaction; sync or async. May be called several times; an exception ends
                 the whole call, with nothing written.
-            attempts: How often to try, with random, growing pauses.
+            attempts: The number of attempts; between them are random, growing pauses.
 
         Raises:
             ContentionError: Every attempt met a conflict; nothing was written.
@@ -254,14 +254,14 @@ class KeyOperations:
                 raise Conflict("the transaction")
             return result
 
-        return await persist(attempts, attempt)
+        return await retry_conflicts(attempts, attempt)
 
     def watch(self, key: str, interval: float = 0.2) -> Observable[Versioned]:
         """Return the versions of ``key`` as an Observable: the current one, then newer ones.
 
-        May be made, subscribed to and disposed of from any thread; items arrive on the loop's
-        thread. It may skip versions, never repeats one and never goes back; deletion of the key is
-        not reported. Writes through this state are seen at once, others after ``interval`` seconds.
+        Any thread may call this, subscribe and dispose; items arrive on the loop's thread. Versions
+        only grow, and some may be skipped; deletion of the key is not reported. Writes through this
+        state are seen at once, others after ``interval`` seconds.
 
         It completes when the state is closed, and ends with the error if the server is gone.
         """

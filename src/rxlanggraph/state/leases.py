@@ -17,28 +17,29 @@ _logger = logging.getLogger(__name__)
 
 
 class Renewable(Protocol):
-    """A lease and its owner: what a `Heartbeat` renews."""
+    """The owner of a lease, such as a claim, whose `Heartbeat` renews it."""
 
     def _renew(self, seconds: float) -> Awaitable[bool]:
         """Ask the server to renew the lease for ``seconds`` from now; False if it refuses."""
 
 
 class Heartbeat:
-    """Renews one lease after each third of it, on the loop of its state.
+    """Renews one lease each time a third of it has passed, on the loop of its state.
 
     Between two renewals there is only a deadline of a `SharedTimer`, no task. The owner is held
-    weakly: a claim that was dropped unfinished is no longer renewed, so its task comes back.
+    weakly: the lease of a claim that was garbage-collected while open ends, and its task comes
+    back.
 
     `lost` may be read from any thread; everything else is confined to the loop.
 
     Args:
-        client: The state's.
-        owner: The holder of the lease.
-        lease: How many seconds it lasts.
+        client: The client of the state.
+        owner: The owner of the lease.
+        lease: The length of the lease, in seconds.
         began: When the call that acquired it was made, in the loop's time.
     """
 
-    # There are as many as claims, and a dictionary of each would be one more for the collector.
+    # One per claim: without __slots__, each would have a dictionary for the collector to visit.
     __slots__ = (
         "_beating",
         "_client",
@@ -61,15 +62,16 @@ class Heartbeat:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is over, as far as can be known here. Any thread; never blocks.
+        """Whether the lease is over, as far as is known here. Any thread; never blocks.
 
-        The server said so, or was not heard of for the whole length of the lease. That is counted
-        from before the server was asked, so this is never later than the server's view.
+        True if the server has refused a renewal, or has confirmed none for the length of the lease.
+        That time begins before the request was sent, so it never ends after the lease on the
+        server.
         """
         return self._refused or self._client.loop.time() >= self._until
 
     async def renew(self, owner: Renewable, lease: float | None = None) -> bool:
-        """Renew now; ``lease`` becomes the length from now on. False if the server refuses."""
+        """Renew now, for ``lease`` seconds from now on if given. False if the server refuses."""
         began = self._client.loop.time()
         length = self._lease if lease is None else lease
         held = await owner._renew(length)
@@ -88,27 +90,27 @@ class Heartbeat:
             self._beat_at(self._until - self._lease * 2 / 3)
 
     def halt(self) -> None:
-        """Stop renewing; a renewal under way is cancelled."""
+        """Stop renewing; a pending renewal is cancelled."""
         self._beating = False
         self._client.timer.discard(self)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
     async def stop(self) -> None:
-        """`halt`, and wait until no renewal is under way."""
+        """`halt`, and wait until no renewal is pending."""
         self.halt()
         if self._task is not None:
             await asyncio.wait([self._task])
 
     def on_deadline(self) -> None:
-        """Begin a renewal, as it is due; but not for an owner that is gone."""
+        """Start the renewal that is due, unless the owner was garbage-collected."""
         owner = self._owner()
         if owner is None:
             self.halt()
         elif self._task is None or self._task.done():
             self._task = self._client.start_background(self._attempt(owner))
         else:
-            # It was cancelled, and takes its time to end.
+            # The cancelled renewal has not ended yet.
             self._beat_at(self._client.loop.time() + self._lease / 10)
 
     def _beat_at(self, when: float) -> None:
@@ -119,8 +121,8 @@ class Heartbeat:
         try:
             await self.renew(owner)
         except Exception as error:
-            # Any error: until the server has refused, the lease may still be held, or be held
-            # again. An unreachable server deserves no traceback.
+            # Whatever the error: unless the server has refused, the lease can still be renewed. A
+            # traceback would add nothing to the report of an unreachable server.
             _logger.warning(
                 "a lease could not be renewed, trying again: %s",
                 error,

@@ -1,4 +1,4 @@
-"""Locks between processes: a renewed lease, and a token that fences off former holders."""
+"""Locks between processes: a lease that is renewed, and a token that fences off former holders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Lease", "LockOperations"]
 
 
 class Lease:
-    """A lock that is held, until the server says otherwise.
+    """A lock that is held, unless it was `lost`.
 
     Attributes:
         key: The key of the lock.
@@ -41,7 +41,7 @@ class Lease:
         self._heartbeat = Heartbeat(client, self, ttl, began)
 
     def __repr__(self) -> str:
-        """Key, token, and whether it is released or lost."""
+        """Return key, token, and whether it is released or lost."""
         end = ", released" if self._released else ", lost" if self.lost else ""
         return f"<Lease of {self.key!r}, token {self.token}{end}>"
 
@@ -49,9 +49,10 @@ class Lease:
     def lost(self) -> bool:
         """Whether the lock is, or may be, held by another owner by now. Any thread; never blocks.
 
-        The server said so, or could not be reached for all of ``ttl``; or the block has ended, and
-        the lock was released. Nothing is interrupted by that: check before doing what only the
-        holder may do, and pass the token to every write.
+        True if the server has refused a renewal, or has confirmed none for ``ttl`` seconds; or if
+        the block has ended and the lock was released. The code in the block is not interrupted: it
+        has to check this before doing what only the holder may do, and pass the token to each
+        write.
         """
         return self._released or self._heartbeat.lost
 
@@ -59,17 +60,18 @@ class Lease:
         """Raise if the lease is `lost`. Any thread; never blocks.
 
         Raises:
-            LeaseLostError: It is, or its block has ended.
+            LeaseLostError: It is lost, or its block has ended.
         """
         if self._released:
             raise LeaseLostError(
                 f"the lease of the lock {self.key!r} (token {self.token}) ended with its block; "
-                "do what only the holder may do inside it"
+                "use the lease inside the block only"
             )
         if self.lost:
             raise LeaseLostError(
                 f"the lease of the lock {self.key!r} (token {self.token}) is lost: it was not "
-                f"renewed within {self.ttl} s, because the server, this process or this loop stood"
+                f"renewed within {self.ttl} s, because the server did not answer, or this process "
+                "or its event loop was suspended or blocked; acquire the lock again"
             )
 
     def _renew(self, seconds: float) -> Awaitable[bool]:
@@ -80,30 +82,32 @@ class Lease:
 
 
 class LockOperations:
-    """The part of a `State` that provides locks. Confined to its loop."""
+    """The methods of a `State` for locks. Confined to its loop."""
 
     def __init__(self, client: BackendClient) -> None:
         self._client = client
-        # For each key the waiters of this state, in order; the first of them asks the server.
-        self._lines: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        # By key: held by the waiter of this state that polls the server; the others queue for it.
+        self._local_locks: weakref.WeakValueDictionary[str, asyncio.Lock] = (
+            weakref.WeakValueDictionary()
+        )
 
     def lock(
         self, key: str, ttl: float = 30.0, *, wait: float | None = None
     ) -> AbstractAsyncContextManager[Lease]:
         """Hold the lock ``key`` for the length of a block: ``async with state.lock(key) as lease``.
 
-        On the loop of the state; each call makes a single-use lock. Within this state the lock is
-        granted in the order of asking; between states, to the first that asks after it became free.
-        It is not reentrant: a holder that asks again waits for itself.
+        On the loop of the state; each call returns a single-use context manager. Within this state
+        the lock is granted in the order of requests; between states, to the first that requests it
+        once it is free. It is not reentrant: a holder that requests it again waits for itself.
 
-        While the block runs, the lease is renewed after each third of ``ttl``. If it is lost
-        nevertheless, ``lease.lost`` is True, and the block ends with an error. If cancelled while
-        it waits, it holds nothing; if cancelled inside the block, it is released.
+        While the block runs, the lease is renewed each time a third of ``ttl`` has passed. If it is
+        lost nevertheless, ``lease.lost`` is True, and the block ends with an error. If cancelled
+        while waiting, the lock is not held; if cancelled inside the block, it is released.
 
         Args:
-            key: The key of the lock; keys of values are separate.
-            ttl: Seconds after which the lock is free if its holder dies.
-            wait: Seconds to wait for the lock; None: no limit; 0: only if it is free.
+            key: The key of the lock, independent of the keys of values.
+            ttl: Seconds until the lock is free if its holder dies.
+            wait: Seconds to wait for the lock; None: no limit; 0: do not wait.
 
         Raises:
             LockTimeoutError: Another owner held it for all of ``wait``.
@@ -113,13 +117,13 @@ class LockOperations:
             UsageError: At the beginning of a second block.
         """
         check_identifier("key", key)
-        patience = float("inf") if wait is None else check_wait(wait)
-        block = self._locked(key, check_duration("ttl", ttl), patience)
+        seconds = float("inf") if wait is None else check_wait(wait)
+        block = self._locked(key, check_duration("ttl", ttl), seconds)
         return SingleUseAsyncContext(f"state.lock({key!r})", block)
 
     @contextlib.asynccontextmanager
     async def _locked(self, key: str, ttl: float, wait: float) -> AsyncIterator[Lease]:
-        lease = await self._take(key, ttl, wait)
+        lease = await self._acquire(key, ttl, wait)
         try:
             yield lease
         except BaseException as error:
@@ -133,11 +137,11 @@ class LockOperations:
                 "another holder may have had it meanwhile"
             )
 
-    async def _take(self, key: str, ttl: float, wait: float) -> Lease:
+    async def _acquire(self, key: str, ttl: float, wait: float) -> Lease:
         owner = uuid7().hex
         with self._client.notifier.listen(("lock", key)) as notified:
             schedule = PollSchedule(notified, wait)
-            async with self._in_line(key, schedule):
+            async with self._local_turn(key, schedule):
                 while True:
                     notified.clear()
                     lease = await run_shielded(self._try(key, owner, ttl), undo=self._give_back)
@@ -147,26 +151,26 @@ class LockOperations:
                         raise _timeout(key, wait)
 
     @contextlib.asynccontextmanager
-    async def _in_line(self, key: str, schedule: PollSchedule) -> AsyncIterator[None]:
-        line = self._lines.setdefault(key, asyncio.Lock())
+    async def _local_turn(self, key: str, schedule: PollSchedule) -> AsyncIterator[None]:
+        local = self._local_locks.setdefault(key, asyncio.Lock())
         if schedule.left <= 0:
-            yield  # asks once, even if others wait
+            yield  # a single attempt, which need not wait behind others
             return
         try:
             async with schedule.timeout():
-                await line.acquire()
+                await local.acquire()
         except TimeoutError:
             raise _timeout(key, schedule.wait) from None
         try:
             yield
         finally:
-            line.release()
+            local.release()
 
     async def _try(self, key: str, owner: str, ttl: float) -> Lease | None:
         client = self._client
         began = client.loop.time()
         token = await client.call(client.backend.lock_acquire, key, owner, ttl, repeatable=True)
-        client.check_open()  # if closed meanwhile, nothing would renew it
+        client.check_open()  # a closed state would not renew the lease
         return None if token is None else Lease(client, key, token, ttl, began)
 
     async def _give_back(self, lease: Lease | None) -> None:
@@ -174,7 +178,7 @@ class LockOperations:
             await self._release(lease)
 
     async def _release(self, lease: Lease) -> bool:
-        lease._released = True  # set first: the server may release it at any moment
+        lease._released = True  # before the call, which the server may execute at any moment
         await lease._heartbeat.stop()
         held = await self._client.call(self._client.backend.lock_release, lease.key, lease.token)
         self._client.notifier.notify(("lock", lease.key))
@@ -182,4 +186,6 @@ class LockOperations:
 
 
 def _timeout(key: str, wait: float) -> LockTimeoutError:
-    return LockTimeoutError(f"the lock {key!r} was not free within {wait} s; wait longer, or retry")
+    return LockTimeoutError(
+        f"the lock {key!r} was not free within {wait} s; pass a larger wait=, or retry"
+    )

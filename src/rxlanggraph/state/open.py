@@ -41,18 +41,18 @@ _ADAPTERS = {
     "valkeys": _REDIS,
     "unix": _REDIS,
 }
-_ON_SERVERS = {"postgresql", "redis"}  # extras
+_SERVER_EXTRAS = {"postgresql", "redis"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-# It becomes part of keys; braces would change where a Redis cluster stores them.
+# The namespace is part of keys; braces would change where a Redis cluster stores them.
 _NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 class State(BaseState):
     """State and work that agents share; opened by `open_state`.
 
-    Values (`KeyOperations`), locks (`LockOperations`) and queues of work (`QueueOperations`), all
-    atomic on the server, whatever else uses it: other tasks, threads, processes, machines. Belongs
-    to the event loop that opened it; `sync` is for all other threads.
+    Values (`KeyOperations`), locks (`LockOperations`) and queues of work (`QueueOperations`). Every
+    operation is atomic on the server, across tasks, threads, processes and machines. Belongs to the
+    event loop that opened it; `sync` is for all other threads.
     """
 
     def __init__(self, backend: Backend, *, max_attempts: int = 5) -> None:
@@ -73,19 +73,19 @@ def open_state(
         async with open_state("sqlite:///state.db") as state:
             await state.increment_counter("answered")
 
-    The state belongs to the event loop that enters the block, and is closed at its end. Cancelled
-    while it opens, it closes what was opened.
+    The state belongs to the event loop that enters the block, and is closed at its end. If
+    cancelled while opening, it closes what it has opened.
 
     Args:
         url: The address. ``memory:`` (for this block alone) or ``memory:NAME`` (for this process);
             ``sqlite:///FILE``; ``postgresql://...``; ``redis://...``, ``rediss://...`` (TLS),
             ``valkey://...``, ``valkeys://...`` or ``unix://SOCKET``.
-        namespace: Keeps apart what shares a server: up to 64 letters, digits and ``._:-``.
-        max_attempts: How often a task may be claimed before it is dead, where ``add_tasks`` does
-            not say.
+        namespace: Separates programs that share a server: up to 64 letters, digits and ``._:-``.
+        max_attempts: How often a task may be claimed before it is dead; the default of
+            ``add_tasks``.
 
     Raises:
-        InvalidArgumentError: The URL, the namespace or the number is invalid.
+        InvalidArgumentError: The URL, the namespace or the number of attempts is invalid.
         InvalidTypeError: The URL or the namespace is not a string.
         MissingExtraError: At the beginning of the block: a package is not installed; the error
             names the extra that brings it.
@@ -124,17 +124,17 @@ async def _open_backend(adapter: _Adapter, url: str, namespace: str) -> Backend:
 
 
 async def is_prepared(url: str) -> bool:
-    """Whether `open_state` would find what it makes in a new database; makes nothing itself.
+    """Whether the database has the tables that `open_state` creates; creates nothing itself.
 
-    Where nothing is made it is True.
+    On the loop that runs. True for stores without tables. Cancelling it changes nothing.
 
     Raises:
         InvalidArgumentError, MissingExtraError, StateUnavailableError: As for `open_state`.
     """
     adapter = _adapter(url)
     with _missing_named(adapter, url):
-        look = getattr(importlib.import_module(adapter.module), "is_prepared", None)
-        return look is None or bool(await look(url))
+        check = getattr(importlib.import_module(adapter.module), "is_prepared", None)
+        return check is None or bool(await check(url))
 
 
 @contextlib.contextmanager
@@ -146,7 +146,7 @@ def _missing_named(adapter: _Adapter, url: str) -> Iterator[None]:
             raise
         if isinstance(error, ModuleNotFoundError):
             what = f"needs the package {error.name!r}, which is not installed"
-        else:  # there, but without a library of the system that it needs: psycopg without libpq
+        else:  # installed, but a system library that it needs is missing: psycopg without libpq
             what = f"needs a package that cannot be imported ({' '.join(str(error).split())})"
         raise MissingExtraError(
             f"{_scheme(url)}: {what}; install the extra {adapter.extra!r}: pip install "
@@ -156,20 +156,20 @@ def _missing_named(adapter: _Adapter, url: str) -> Iterator[None]:
 
 
 def _adapter(url: str) -> _Adapter:
-    # After a plus sign comes the driver, where the store of the URL allows one.
+    # A driver may follow the scheme, after a plus sign; the backend checks it.
     adapter = _ADAPTERS.get(_scheme(url).partition("+")[0])
     if adapter is None:
         raise InvalidArgumentError(
-            f"the URL of a state must begin with {', '.join(f'{name}:' for name in _ADAPTERS)} "
-            f"not with {_scheme(url)!r}"
+            "the URL of a state must begin with one of "
+            f"{', '.join(f'{name}:' for name in _ADAPTERS)}, not with {_scheme(url)!r}"
         )
-    if adapter.extra in _ON_SERVERS:
+    if adapter.extra in _SERVER_EXTRAS:
         check_address(url)
     return adapter
 
 
 def _scheme(url: str) -> str:
-    # Not the whole URL: an error message is no place for a password.
+    # Error messages quote the scheme alone: the rest of the URL may have a password in it.
     scheme = url.partition(":")[0]
     return scheme if _SCHEME.fullmatch(scheme) else "***"
 
@@ -181,7 +181,7 @@ class _Bridge(Protocol):
     def create_future_task(
         self, graph: Callable[[Any], Awaitable[Any]], message: Any
     ) -> Future[Any]:
-        """As that of `RxPyLangGraphBridge`."""
+        """Submit a function; see `RxPyLangGraphBridge.create_future_task`."""
 
 
 LoopOrBridge: TypeAlias = "asyncio.AbstractEventLoop | _Bridge"
@@ -190,13 +190,13 @@ LoopOrBridge: TypeAlias = "asyncio.AbstractEventLoop | _Bridge"
 def open_state_threadsafe(
     where: LoopOrBridge, url: str, *, namespace: str = "rxlanggraph", max_attempts: int = 5
 ) -> AbstractContextManager[State]:
-    """Open shared state from a thread, on a loop that runs elsewhere, for the length of a block.
+    """Open shared state from a thread, on a loop of another thread, for the length of a block.
 
         with open_state_threadsafe(bridge, "sqlite:///state.db") as state:
             state.sync.increment_counter("answered")
 
-    For pipelines that are made of threads: the graphs on a bridge's loop use the state as it is,
-    the threads its ``sync``, and there is no second loop. Blocks; any thread but the loop's own.
+    For pipelines that consist of threads: graphs on the bridge's loop use the state itself, threads
+    use its ``sync``, and no second loop is needed. Blocks; any thread but the loop's own.
 
     Args:
         where: A running event loop, or an `RxPyLangGraphBridge`, for its loop. Close the
@@ -226,7 +226,7 @@ def _loop_of(where: LoopOrBridge) -> asyncio.AbstractEventLoop:
         return where
     if not hasattr(where, "create_future_task"):
         raise InvalidTypeError(f"where must be an event loop or a bridge, not {where!r}")
-    # Not before the first message is there a loop; and only a message of a bridge knows it.
+    # A bridge starts its loop with the first message, and exposes it only to what runs on it.
     loop: asyncio.AbstractEventLoop = where.create_future_task(_running_loop, None).result().content
     return loop
 

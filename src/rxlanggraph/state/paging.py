@@ -9,21 +9,21 @@ from itertools import islice
 from typing import Any, Final, Generic, Self, TypeVar
 
 from rxlanggraph.errors import StateUnavailableError
-from rxlanggraph.state.backend import MOST_AT_ONCE, Page, Step
+from rxlanggraph.state.backend import MAX_PER_STEP, Page, Step
 from rxlanggraph.state.client import BackendClient
 
-__all__ = ["Paged", "in_steps", "portions"]
+__all__ = ["Paged", "batched", "in_steps"]
 
 _T = TypeVar("_T")
 _Row = TypeVar("_Row", bound=tuple[Any, ...])
 
-# Items on the first page: enough for a look at a few.
+# Items on the first page: few, as the caller may stop after a few items.
 _FIRST_PAGE: Final = 100
-# Characters that a page should have: values may be large.
+# Characters on a page, roughly: values may be large.
 _PAGE_CHARACTERS: Final = 1_000_000
-# Seconds between two steps: as long as the last step took, so that others get half of the server,
-# but no longer than that.
-_LONGEST_PAUSE: Final = 0.2
+# Seconds. A pause between two steps is as long as the previous step took, so that other callers get
+# half of the server's time; but at most this long.
+_MAX_PAUSE: Final = 0.2
 
 
 class Paged(Generic[_T]):
@@ -32,9 +32,9 @@ class Paged(Generic[_T]):
     Each page is read when it is needed. Confined to the loop of the state; single-use.
 
     Args:
-        client: Of the state.
-        read: Reads a page: after what, and how many items at the most.
-        make: Makes an item of a row.
+        client: The client of the state.
+        read: Reads a page, given a cursor and the number of items at most.
+        make: Turns a row into an item.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Paged(Generic[_T]):
         return self
 
     async def __anext__(self) -> _T:
-        """Return the next item. If cancelled, none is lost."""
+        """Return the next item. If cancelled, no item is lost."""
         while not self._items:
             self._items.extend(await self.next_page())
             if self._ended and not self._items:
@@ -64,32 +64,34 @@ class Paged(Generic[_T]):
         return self._items.popleft()
 
     async def next_page(self) -> list[_T]:
-        """Return the items of the next page, which may have none; nothing after the last."""
+        """Return the items of the next page; may be empty. An empty list after the last page."""
         if self._ended:
             return []
-        await asyncio.sleep(0)  # reading in memory would let no other task run
+        await asyncio.sleep(0)  # a store in memory does not yield to other tasks
         page = await self._client.call(self._read, self._after, self._most, repeatable=True)
         self._after, self._ended = page.after, page.after is None
         characters = sum(len(text) for row in page.items for text in row if isinstance(text, str))
         fitting = self._most * _PAGE_CHARACTERS // max(characters, 1)
-        self._most = max(1, min(2 * self._most, fitting, MOST_AT_ONCE))
+        self._most = max(1, min(2 * self._most, fitting, MAX_PER_STEP))
         return [self._make(row) for row in page.items]
 
     @property
     def ended(self) -> bool:
-        """Whether the last page was read."""
+        """Whether the last page has been read."""
         return self._ended
 
 
 async def in_steps(
-    client: BackendClient, step: Callable[[str | None], Awaitable[Step]], then: Callable[[], None]
+    client: BackendClient,
+    step: Callable[[str | None], Awaitable[Step]],
+    on_step: Callable[[], None],
 ) -> int:
     """Do all steps, with other calls in between; return how many tasks they have changed.
 
     Args:
         client: Of the state.
         step: Does one step, after the previous one's ``after``.
-        then: Called after each step.
+        on_step: Called after each step.
 
     Raises:
         StateUnavailableError: The server does not answer; in doubt, if a step was made before.
@@ -98,19 +100,19 @@ async def in_steps(
     while True:
         began = client.loop.time()
         try:
-            made = await client.call(step, after, repeatable=True)
+            result = await client.call(step, after, repeatable=True)
         except StateUnavailableError as error:
             error.in_doubt |= total > 0
             raise
-        then()
-        total, after = total + made.done, made.after
+        on_step()
+        total, after = total + result.done, result.after
         if after is None:
             return total
-        await asyncio.sleep(min(client.loop.time() - began, _LONGEST_PAUSE))
+        await asyncio.sleep(min(client.loop.time() - began, _MAX_PAUSE))
 
 
-def portions(names: Collection[str]) -> Iterator[list[str]]:
-    """Yield ``names`` in portions that one call accepts."""
+def batched(names: Collection[str]) -> Iterator[list[str]]:
+    """Yield ``names`` in batches that one call accepts."""
     rest = iter(names)
-    while some := list(islice(rest, MOST_AT_ONCE)):
-        yield some
+    while batch := list(islice(rest, MAX_PER_STEP)):
+        yield batch

@@ -1,4 +1,4 @@
-"""Waiting for changes: notified at once within this process, by polling for all others."""
+"""Waiting for changes: notified at once of those in this process, polling for all others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Hashable, Iterator
 
 __all__ = ["Notifier", "PollSchedule", "wait_for_notification"]
 
-# Seconds between two polls: short at first, for bursts of work, and later no shorter than a few
-# polls a second for each waiting worker. Guesses.
-_FIRST = 0.01
-_LONGEST = 0.25
+# Seconds between two polls: short at first, for bursts of work; then longer, as each waiting worker
+# polls the server. Guesses.
+_FIRST_PAUSE = 0.01
+_MAX_PAUSE = 0.25
 
 
 class Notifier:
@@ -24,7 +24,7 @@ class Notifier:
 
     @contextlib.contextmanager
     def listen(self, topic: Hashable) -> Iterator[asyncio.Event]:
-        """Yield an event that every `notify` sets. Clear it before checking, wait for it after."""
+        """Yield an event that each `notify` sets. Clear it, check, and only then wait for it."""
         notified = asyncio.Event()
         listeners = self._listeners.setdefault(topic, set())
         listeners.add(notified)
@@ -47,9 +47,9 @@ class Notifier:
 
 
 class PollSchedule:
-    """The pauses between two polls, for at most ``wait`` seconds.
+    """The pauses between polls, for at most ``wait`` seconds altogether.
 
-    They grow and are random, so that many waiters for the same thing do not poll in step.
+    They grow and are random, so that many waiters do not poll in step.
     """
 
     def __init__(self, notified: asyncio.Event, wait: float) -> None:
@@ -57,15 +57,15 @@ class PollSchedule:
         self._notified = notified
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + wait
-        self._pause = _FIRST
+        self._pause = _FIRST_PAUSE
 
     @property
     def left(self) -> float:
-        """Seconds until the end; 0 or less once it is reached."""
+        """Seconds left; 0 or less once the time is up."""
         return self._end - self._loop.time()
 
     def timeout(self) -> asyncio.Timeout:
-        """A timeout for a block that may last until the end."""
+        """Return a timeout for a block that may take the time that is left."""
         return asyncio.timeout(None if math.isinf(self.wait) else self.left)
 
     async def pause(self) -> bool:
@@ -73,7 +73,7 @@ class PollSchedule:
         if self.left <= 0:
             return False
         seconds = min(self._pause * random.uniform(0.5, 1.0), self.left)  # noqa: S311 - no secret
-        self._pause = min(2 * self._pause, _LONGEST)
+        self._pause = min(2 * self._pause, _MAX_PAUSE)
         await wait_for_notification(self._notified, seconds)
         return True
 

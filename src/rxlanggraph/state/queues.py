@@ -25,7 +25,7 @@ from rxlanggraph.state.backend import (
 from rxlanggraph.state.claims import Claim
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import decode, encode
-from rxlanggraph.state.paging import Paged, in_steps, portions
+from rxlanggraph.state.paging import Paged, batched, in_steps
 from rxlanggraph.state.polling import PollSchedule
 from rxlanggraph.validation import (
     check_attempts,
@@ -36,18 +36,18 @@ from rxlanggraph.validation import (
     check_wait,
 )
 
-__all__ = ["MOST_ITEMS", "QueueOperations"]
+__all__ = ["MAX_ITEMS", "QueueOperations"]
 
-# In one call of `State.add_tasks`: some tenths of a second of a server that does nothing else then.
-MOST_ITEMS: Final = 10_000
-# Error text of a dead letter whose worker disappeared during its last attempt.
+# Items in one call of `State.add_tasks`: meanwhile the server executes nothing else.
+MAX_ITEMS: Final = 10_000
+# The error of a dead letter whose last lease expired: no worker reported one.
 _EXPIRED = {"type": "LeaseLostError", "message": "the lease of the last attempt expired"}
 
 
 class QueueOperations:
-    """The part of a `State` that has queues of work. Confined to its loop.
+    """The methods of a `State` for queues of work. Confined to its loop.
 
-    A queue exists from its first use on, and is known by its name alone. For every method: it
+    A queue needs no creation: it is identified by its name alone. For every method: it
     raises InvalidTypeError or InvalidArgumentError, before anything is sent, for an invalid
     argument; StateUnavailableError if the server does not answer; StateClosedError once the state
     is closed; WrongThreadError on another loop.
@@ -67,11 +67,11 @@ class QueueOperations:
 
         Args:
             queue: The queue.
-            items: JSON values, or `Task` objects with more to say; 10,000 at most, as a server
-                does nothing else in that step. One with a key that the queue knows already, in
-                whatever state, is not added again: the known id is returned.
-            max_attempts: How often each may be claimed before it is dead; None: as
-                ``open_state`` was told.
+            items: JSON values, or `Task` objects, which carry options; 10,000 at most. If the queue
+                has a task with the same key already, in whatever state, the item is not added, and
+                the id of that task is returned.
+            max_attempts: How often each may be claimed before it is dead; None: the number given to
+                ``open_state``.
         """
         check_identifier("queue", queue)
         if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
@@ -79,11 +79,11 @@ class QueueOperations:
         attempts = self._max_attempts
         if max_attempts is not None:
             attempts = check_attempts("max_attempts", max_attempts)
-        tasks = [_new_task(item, attempts) for item in islice(items, MOST_ITEMS + 1)]
-        if len(tasks) > MOST_ITEMS:
+        tasks = [_new_task(item, attempts) for item in islice(items, MAX_ITEMS + 1)]
+        if len(tasks) > MAX_ITEMS:
             raise InvalidArgumentError(
-                f"items must be {MOST_ITEMS:,} at most, as they are added in one step; add more "
-                f"to {queue!r} in several calls"
+                f"items must be {MAX_ITEMS:,} at most, as they are added in one step; use several "
+                f"calls to add more to {queue!r}"
             )
         if not tasks:
             return []
@@ -107,10 +107,11 @@ class QueueOperations:
 
         Args:
             queue: The queue.
-            worker: Name of the worker, for `stats` and people; None: made of host and process.
-            lease: Seconds after which a silent worker has lost the item. Renewed in the background
-                while the claim is open.
-            wait: Seconds to wait for an item; None or 0: not at all.
+            worker: Name of the worker, as shown by `stats` and dead letters; None: a name made of
+                host and process.
+            lease: Seconds until the item of a dead worker may be claimed again. Renewed in the
+                background while the claim is open.
+            wait: Seconds to wait for an item; None or 0: do not wait.
 
         Returns:
             The claim; None if there was nothing to claim.
@@ -118,11 +119,11 @@ class QueueOperations:
         check_identifier("queue", queue)
         name = self._worker if worker is None else check_identifier("worker", worker)
         seconds = check_duration("lease", lease)
-        patience = 0.0 if wait is None else check_wait(wait)
-        if not patience:
+        wait_seconds = 0.0 if wait is None else check_wait(wait)
+        if not wait_seconds:
             return await self._claim(queue, name, seconds)
         with self._client.notifier.listen(("queue", queue)) as notified:
-            schedule = PollSchedule(notified, patience)
+            schedule = PollSchedule(notified, wait_seconds)
             while True:
                 notified.clear()
                 claim = await self._claim(queue, name, seconds)
@@ -135,10 +136,10 @@ class QueueOperations:
         try:
             task = await client.call(client.backend.task_claim, queue, worker, lease)
         except asyncio.CancelledError:
-            # Other workers may be waiting for what it has given back.
+            # Workers of this process may be waiting for the item that was given back.
             self._notify(queue)
             raise
-        client.check_open()  # if closed meanwhile, nothing would renew it
+        client.check_open()  # a closed state would not renew the lease
         return (
             None if task is None else Claim(client, queue, worker, task, lease=lease, began=began)
         )
@@ -149,30 +150,30 @@ class QueueOperations:
         """Return the dead tasks of ``queue``, in the order of adding: they get no more attempts.
 
         Cancelling it changes nothing. More than 500 are not a snapshot of one moment: they are read
-        in pages, so that other calls proceed. `iter_dead_letters` keeps only one page at a time.
+        in pages, so that other calls proceed. `iter_dead_letters` holds one page at a time.
 
         Args:
             queue: The queue.
-            keys: Those with these keys; None: all. Of more than 500 keys the order is that of
-                adding among each 500.
+            keys: Only tasks with these keys; None: all. With more than 500 keys, the order of
+                adding is kept within each 500 keys.
         """
         if keys is None:
             return [letter async for letter in self.iter_dead_letters(queue)]
         check_identifier("queue", queue)
         letters: list[DeadLetter] = []
-        for some in portions(check_identifiers("keys", keys)):
+        for batch in batched(check_identifiers("keys", keys)):
             await asyncio.sleep(0)
             found = await self._client.call(
-                self._client.backend.tasks_dead, queue, some, repeatable=True
+                self._client.backend.tasks_dead, queue, batch, repeatable=True
             )
             letters += [_dead_letter(queue, task) for task in found]
         return letters
 
     def iter_dead_letters(self, queue: str) -> Paged[DeadLetter]:
-        """Return the dead tasks of ``queue``, in the order of adding, to ``async for`` over.
+        """Return the dead tasks of ``queue``, in the order of adding, for an ``async for`` loop.
 
         They are read in pages, each when it is needed: so the first ones arrive at once, however
-        many there are. One that is requeued meanwhile may or may not be included.
+        many there are. Tasks that are requeued meanwhile may or may not be included.
 
         Args:
             queue: The queue.
@@ -184,8 +185,8 @@ class QueueOperations:
     async def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
         """Put dead tasks back at the end of ``queue``, due at once, attempts counted anew.
 
-        In steps of 500, with other calls in between. If cancelled, or ended by an error, some were
-        requeued, the first ones first; calling it again continues with the others.
+        In steps of 500, with other calls in between. If cancelled, or after an error, some tasks
+        were requeued, the first ones first; calling it again continues with the rest.
 
         Args:
             queue: The queue.
@@ -193,7 +194,8 @@ class QueueOperations:
                 are ignored. With more than 500, the order of adding is kept within each 500.
 
         Returns:
-            How many were requeued; if the server was away meanwhile, perhaps some more.
+            How many were requeued; perhaps fewer than really were, if an answer of the server was
+            lost.
         """
         check_identifier("queue", queue)
         backend = self._client.backend
@@ -204,10 +206,10 @@ class QueueOperations:
                 partial(self._notify, queue),
             )
         count = 0
-        for some in portions(check_identifiers("ids", ids)):
+        for batch in batched(check_identifiers("ids", ids)):
             await asyncio.sleep(0)
             try:
-                count += await self._client.call(backend.tasks_requeue, queue, some)
+                count += await self._client.call(backend.tasks_requeue, queue, batch)
             except StateUnavailableError as error:
                 error.in_doubt |= count > 0
                 raise
@@ -224,35 +226,35 @@ class QueueOperations:
         ids: Collection[str] | None = None,
         keys: Collection[str] | None = None,
     ) -> dict[str, Any]:
-        """Return the results of completed tasks, by their id, or by their key if asked by keys.
+        """Return the results of completed tasks, by id, or by key if ``keys`` is given.
 
-        Tasks that are not complete are left out. Cancelling it changes nothing. More than 500 are
-        not a snapshot, as for `dead_letters`. `iter_results` keeps only one page at a time.
+        Other tasks are left out. Cancelling it changes nothing. More than 500 are not a snapshot of
+        one moment, as for `dead_letters`. `iter_results` holds one page at a time.
 
         Args:
             queue: The queue.
-            ids: Of which tasks; None: of all that are complete.
-            keys: Of which tasks, by their keys; instead of ``ids``.
+            ids: Only tasks with these ids; None: all completed tasks.
+            keys: Only tasks with these keys; instead of ``ids``.
         """
         check_identifier("queue", queue)
         if ids is not None and keys is not None:
-            raise InvalidArgumentError("ask for results by ids or by keys, not by both")
+            raise InvalidArgumentError("results() takes ids= or keys=, not both")
         if ids is None and keys is None:
             return {name: result async for name, result in self.iter_results(queue)}
         by: Literal["id", "key"] = "id" if keys is None else "key"
-        done: dict[str, Any] = {}
-        for some in portions(check_identifiers(f"{by}s", ids if keys is None else keys)):
+        results: dict[str, Any] = {}
+        for batch in batched(check_identifiers(f"{by}s", ids if keys is None else keys)):
             await asyncio.sleep(0)
             texts = await self._client.call(
-                self._client.backend.tasks_results, queue, by, some, repeatable=True
+                self._client.backend.tasks_results, queue, by, batch, repeatable=True
             )
-            done |= {name: decode(text) for name, text in texts.items()}
-        return done
+            results |= {name: decode(text) for name, text in texts.items()}
+        return results
 
     def iter_results(self, queue: str) -> Paged[tuple[str, Any]]:
-        """Return the ids and results of all completed tasks, in any order, to ``async for`` over.
+        """Return the ids and results of completed tasks, in any order, for an ``async for`` loop.
 
-        They are read in pages, each when it is needed. One that is completed or purged meanwhile
+        They are read in pages, each when it is needed. Tasks that are completed or purged meanwhile
         may or may not be included.
 
         Args:
@@ -268,11 +270,11 @@ class QueueOperations:
         return await self._client.call(self._client.backend.tasks_stats, queue, repeatable=True)
 
     async def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
-        """Forget the tasks in these states, with their keys and results; return how many.
+        """Delete the tasks in these states, with their keys and results; return how many.
 
-        A completed task is kept, so that its key is known and its result can be read, until it is
-        purged. A claim of a task that is purged is lost. In steps, as `requeue`:
-        cancelled, or ended by an error, some were forgotten.
+        A completed task is kept until it is purged, so that its key is known and its result can be
+        read. The claim of a task that is purged is lost. It works in steps, as `requeue` does: if
+        cancelled, or after an error, some tasks were deleted.
 
         Args:
             queue: The queue.

@@ -1,10 +1,10 @@
 """Repeated calls, and cancellation-shielded calls.
 
-Pauses between attempts follow one policy, `backoff`. A call is repeated after one kind of error by
-`retry_on`, and by `retry_on_blocking`. Two kinds of failure have rules of their own: a server that
-is away, in `retry_unavailable`; and a database that refuses a call temporarily, in
-`retry_transient` (rule 6 of the contract). A call that has begun something on a server is shielded
-from cancellation by `run_shielded`, which undoes what was done (rule 7).
+Pauses between attempts follow one policy, `backoff`. `retry_on` and `retry_on_blocking` repeat a
+call after one type of exception. Two kinds of failure have rules of their own: a server that does
+not answer, in `retry_unavailable`; and a database that refuses a call temporarily, in
+`retry_transient` (rule 6 of the contract). `run_shielded` shields a call that has taken effect on a
+server from cancellation, and undoes it (rule 7).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = [
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-# For how many seconds calls are repeated while the server is away: enough to restart a small one.
-# For a server that is silent this allows a second attempt, which takes its whole timeout again.
-_INSISTENCE = 2.0
-# Seconds. A temporary refusal of a database, a deadlock or a lock on the file, is over sooner; and
-# the caller that gets the error in the end, `rxlanggraph.state.client`, repeats the call too.
-_PATIENCE: Final = 1.0
+# For how long calls are repeated while the server is away: long enough to restart a small server.
+# A silent server gets a second attempt, which takes its whole timeout again.
+_UNAVAILABLE_SECONDS = 2.0
+# For how long a refused call is repeated: temporary refusals (a deadlock, a locked file) are over
+# sooner. If not, `rxlanggraph.state.client` repeats the call, as for a server that is away.
+_TRANSIENT_SECONDS: Final = 1.0
 
 
 def backoff(
@@ -57,8 +57,8 @@ def backoff(
     the last attempt is raised in the end.
 
     Args:
-        first: Seconds that the first pause may last.
-        longest: Seconds that any pause may last.
+        first: The longest first pause, in seconds.
+        longest: The longest pause, in seconds.
         stop: When to give up, as a tenacity stop condition.
     """
     return {
@@ -68,7 +68,7 @@ def backoff(
     }
 
 
-# -- one kind of error -----------------------------------------------------------------------------
+# -- one type of exception -------------------------------------------------------------------------
 
 
 async def retry_on(
@@ -83,16 +83,16 @@ async def retry_on(
 
     Args:
         error: The type of the exception.
-        policy: Returns what `backoff` does. Called when the first attempt has failed, which is also
-            when the time of the policy begins.
-        call: What to await.
+        policy: Returns the result of `backoff`. Called once the first attempt has failed; the time
+            limits of the policy begin then.
+        call: The call to repeat.
         args: Its arguments.
         kwargs: Its keyword arguments.
 
     Raises:
         Exception: ``error`` of the last attempt, or any other error of an attempt.
     """
-    # The first attempt is made here: calling the library takes longer than most attempts.
+    # The first attempt bypasses the library, which would take longer than most calls.
     try:
         return await call(*args, **kwargs)
     except error as failure:
@@ -128,32 +128,32 @@ def retry_on_blocking(
     return Retrying(retry=retry_if_exception_type(error), **policy())(attempt)
 
 
-# -- a server that is away -------------------------------------------------------------------------
+# -- a server that does not answer -----------------------------------------------------------------
 
 
 async def retry_unavailable(
     call: Callable[[], Awaitable[_T]], *, repeatable: bool, in_doubt: bool
 ) -> _T:
-    """Await ``call()`` again, as often as it may be repeated while the server is away.
+    """Await ``call()`` again, while the server does not answer and the call may be repeated.
 
     Args:
-        call: The call that has already ended with a `StateUnavailableError`.
+        call: A call whose first attempt has ended with a `StateUnavailableError`.
         repeatable: Whether it is idempotent. Otherwise it is repeated only if it certainly had no
             effect.
-        in_doubt: Whether it may have had an effect.
+        in_doubt: Whether the first attempt may have had an effect.
 
     Raises:
-        StateUnavailableError: The server stays away. In doubt if any of the attempts is.
+        StateUnavailableError: The server still does not answer. In doubt if any attempt was.
     """
     time = asyncio.get_running_loop().time
-    until = time() + _INSISTENCE
+    until = time() + _UNAVAILABLE_SECONDS
 
     async def attempt() -> _T:
         nonlocal in_doubt
         try:
             return await call()
         except StateUnavailableError as error:
-            # What one attempt may have done, a later one that fails cannot undo.
+            # A later attempt that had no effect does not undo an earlier one that may have had.
             in_doubt |= error.in_doubt
             error.in_doubt = in_doubt
             raise
@@ -169,13 +169,13 @@ async def retry_unavailable(
 
 
 class TransientError(Exception):
-    """The database did nothing, for reasons of its own: the call can be repeated."""
+    """The database refused a call temporarily, and without effect: it can be repeated."""
 
 
 async def retry_transient(
     call: Callable[_P, Coroutine[Any, Any, _T]], *args: _P.args, **kwargs: _P.kwargs
 ) -> _T:
-    """Await ``call(*args, **kwargs)``, and do so again while it is refused.
+    """Await ``call(*args, **kwargs)``, and repeat it while it raises `TransientError`.
 
     Raises:
         StateUnavailableError: It was refused on every attempt; nothing was done.
@@ -184,13 +184,13 @@ async def retry_transient(
         return await retry_on(TransientError, _transient_policy, call, *args, **kwargs)
     except TransientError as refusal:
         raise StateUnavailableError(
-            f"the database has refused the call again and again: {refusal.__cause__}",
+            f"the database has refused every attempt of the call: {refusal.__cause__}",
             in_doubt=False,
         ) from refusal
 
 
 def _transient_policy() -> dict[str, Any]:
-    return backoff(first=0.002, longest=0.1, stop=stop_after_delay(_PATIENCE))
+    return backoff(first=0.002, longest=0.1, stop=stop_after_delay(_TRANSIENT_SECONDS))
 
 
 # -- shielded calls --------------------------------------------------------------------------------
@@ -201,13 +201,17 @@ async def run_shielded(
 ) -> _T:
     """Await ``call``, which runs to its end even if the caller is cancelled meanwhile.
 
-    If cancelled, it waits for that end, undoes what was done, and only then raises: so the effect
-    of a call that raised did not occur. If cancelled once more, or with all tasks of the loop, it
-    cancels the call itself: what was done ends with its lease.
+    If cancelled, it waits for that end, undoes the call with ``undo``, and only then raises
+    CancelledError: so a cancelled call has no effect. If cancelled once more, or together with all
+    tasks of the loop, it cancels the call itself: what the call has claimed ends with its lease.
+
+    Args:
+        call: The call, as a coroutine.
+        undo: Undoes the call, given its result; None: the effect stays.
     """
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    # Started eagerly: scheduling takes a fifth of the time of a server call.
-    task = start_eagerly(_telling(call, ended))
+    # Started eagerly: scheduling it would add noticeably to the time of a server call.
+    task = start_eagerly(_signal_end(call, ended))
     try:
         await ended
     except asyncio.CancelledError:
@@ -216,7 +220,7 @@ async def run_shielded(
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait([task])
-        # Retrieved in any case: an exception that is never retrieved is logged.
+        # Retrieve the exception, as asyncio logs those that are never retrieved.
         failed = task.cancelled() or task.exception() is not None
         if undo is not None and not failed:
             await compensate(undo, task.result())
@@ -225,7 +229,7 @@ async def run_shielded(
 
 
 async def compensate(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
-    """Undo ``done`` with ``undo``, as far as the state can be reached."""
+    """Await ``undo(done)``, repeated while the server does not answer; errors are dropped."""
     with contextlib.suppress(RxLangGraphError):
         try:
             await undo(done)
@@ -236,9 +240,9 @@ async def compensate(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
         await retry_unavailable(lambda: undo(done), repeatable=False, in_doubt=False)
 
 
-async def _telling(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:
-    # The waiter is notified one iteration of the loop earlier than by a callback of the task, which
-    # is what `asyncio.shield` uses.
+async def _signal_end(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:
+    # Wakes the waiter one iteration of the loop earlier than a done-callback of the task, as
+    # `asyncio.shield` uses it, would.
     try:
         return await call
     finally:

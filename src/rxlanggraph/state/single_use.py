@@ -1,4 +1,4 @@
-"""Single-use context managers: the second block is refused."""
+"""Single-use context managers: entering one a second time is an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class _SingleUse:
-    """Refuses the second use. Not thread-safe."""
+    """Whether a context manager was entered. Not thread-safe."""
 
     def __init__(self, call: str) -> None:
         self._call = call
@@ -28,18 +28,18 @@ class _SingleUse:
         """
         if self._entered:
             raise UsageError(
-                f"what {self._call} returns is for one block, and has had it; call it again for "
-                "each block"
+                f"the context manager returned by {self._call} was entered before, and is "
+                "single-use; make that call again for each block"
             )
         self._entered = True
 
 
 class SingleUseAsyncContext(AbstractAsyncContextManager[_T]):
-    """``manager``, for a single block.
+    """An async context manager that can be entered once.
 
     Args:
-        call: The call that makes such a manager, for people.
-        manager: The manager to enter and leave.
+        call: The call that returns it, for the error message.
+        manager: The manager to enter and exit.
     """
 
     def __init__(self, call: str, manager: AbstractAsyncContextManager[_T]) -> None:
@@ -62,7 +62,7 @@ class SingleUseAsyncContext(AbstractAsyncContextManager[_T]):
 
 
 class SingleUseContext(AbstractContextManager[_T]):
-    """The same for a synchronous manager."""
+    """A context manager that can be entered once. Arguments as for `SingleUseAsyncContext`."""
 
     def __init__(self, call: str, manager: AbstractContextManager[_T]) -> None:
         self._use = _SingleUse(call)

@@ -1,4 +1,4 @@
-"""Optimistic writes: read, decide, write all or nothing, and retry after a conflict."""
+"""Optimistic transactions: read, decide, write all or nothing, and retry after a conflict."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rxlanggraph.state.codec import decode, encode
 from rxlanggraph.state.retry import backoff, retry_on, retry_on_blocking
 from rxlanggraph.validation import check_attempts, check_duration, check_identifier, check_token
 
-__all__ = ["Conflict", "Transaction", "persist", "persist_blocking"]
+__all__ = ["Conflict", "Transaction", "retry_conflicts", "retry_conflicts_blocking"]
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 
 
 class Transaction:
-    """What one transaction has read, and will write; made by ``state.transaction()``.
+    """A transaction on several keys; made by ``state.transaction()`` and ``state.transact()``.
 
-    Optimistic: nothing is locked. At the commit the server compares the versions of all keys that
-    were read, and writes all changes or none; the commit is the end of the block, or of the
-    function. Confined to the loop of its state.
+    Optimistic: nothing is locked. At the commit, which is the end of the block or of the function,
+    the server compares the versions of all keys that were read, and writes all changes or none.
+    Confined to the loop of its state.
     """
 
     def __init__(self, client: BackendClient) -> None:
@@ -36,10 +36,10 @@ class Transaction:
         self._ended = False
 
     async def get(self, key: str) -> Versioned:
-        """Return the value and version of ``key``; the same ones if called again.
+        """Return the value and version of ``key``; the same ones on every call.
 
-        For a key that this transaction has written: its new value, and no version yet: 0.
-        Cancelling it changes nothing.
+        For a key that this transaction has written, it is the new value, with version 0. Cancelling
+        it changes nothing.
 
         Raises:
             InvalidTypeError, InvalidArgumentError: ``key`` is not a valid key.
@@ -51,7 +51,7 @@ class Transaction:
             return Versioned(decode(self._changes[key].text), 0)
         if key not in self._read:
             entries = await self._client.call(self._client.backend.read, [key], repeatable=True)
-            # What a concurrent task has read meanwhile is kept.
+            # The first value read counts, as a concurrent task may have returned it already.
             self._read.setdefault(key, entries[0])
         entry = self._read[key]
         return Versioned(decode(entry.text), entry.version)
@@ -62,12 +62,12 @@ class Transaction:
         Args:
             key: The key.
             value: A JSON value.
-            ttl: Seconds after which the key is gone; None: never.
-            token: A lease, a claim, or the number of its token; an older one than the key has
-                seen makes the commit fail with StaleTokenError.
+            ttl: Seconds until the key expires; None: never.
+            token: A lease, a claim, or the token of either; if it is older than the newest that has
+                written the key, the commit fails with StaleTokenError.
 
         Raises:
-            InvalidTypeError, InvalidArgumentError: An argument, or value, is invalid.
+            InvalidTypeError, InvalidArgumentError: An argument is invalid.
             UsageError: The transaction has ended.
         """
         self._check(key)
@@ -92,7 +92,7 @@ class Transaction:
         whole or not at all.
 
         Returns:
-            False if something has changed: nothing was written.
+            False if a key that was read has changed: nothing was written.
 
         Raises:
             UsageError: The transaction has ended already.
@@ -117,19 +117,21 @@ class Transaction:
 
     def _check_open(self) -> None:
         if self._ended:
-            raise UsageError("this transaction has ended; begin another one")
+            raise UsageError("this transaction has ended; start another one")
 
 
 class Conflict(Exception):  # noqa: N818 - internal: callers get a ContentionError
-    """What was read has been changed concurrently; the text names what to retry."""
+    """A key that was read was changed concurrently; the text names the operation to retry."""
 
 
-async def persist(attempts: int, attempt: Callable[[*_Args], Awaitable[_T]], *args: *_Args) -> _T:
+async def retry_conflicts(
+    attempts: int, attempt: Callable[[*_Args], Awaitable[_T]], *args: *_Args
+) -> _T:
     """Await ``attempt(*args)`` until it raises no `Conflict`, with random, growing pauses.
 
     Raises:
         InvalidTypeError, InvalidArgumentError: ``attempts`` is not a valid number of attempts.
-        ContentionError: That many attempts met a conflict.
+        ContentionError: Every attempt met a conflict.
     """
     check_attempts("attempts", attempts)
     try:
@@ -138,8 +140,8 @@ async def persist(attempts: int, attempt: Callable[[*_Args], Awaitable[_T]], *ar
         raise _contention(conflict, attempts) from None
 
 
-def persist_blocking(attempts: int, attempt: Callable[[], _T]) -> _T:
-    """Do what `persist` does, blocking."""
+def retry_conflicts_blocking(attempts: int, attempt: Callable[[], _T]) -> _T:
+    """Do what `retry_conflicts` does, blocking."""
     check_attempts("attempts", attempts)
     try:
         return retry_on_blocking(Conflict, partial(_policy, attempts), attempt)
@@ -148,14 +150,14 @@ def persist_blocking(attempts: int, attempt: Callable[[], _T]) -> _T:
 
 
 def _policy(attempts: int) -> dict[str, Any]:
-    # Of many that start together one gets through per round trip: the pauses soon have to span
-    # that. Of 512 updates by 64 tasks on SQLite, beginning at 5 ms let 26 give up after ten
-    # attempts, beginning at 20 ms none.
+    # Of many updates that start together, one succeeds per round trip: the pauses have to spread
+    # the others over many round trips before their attempts are used up (figures:
+    # docs/benchmarks.md).
     return backoff(first=0.02, longest=1.0, stop=stop_after_attempt(attempts))
 
 
 def _contention(conflict: Conflict, attempts: int) -> ContentionError:
     return ContentionError(
-        f"{conflict}: others were faster, {attempts} times; try more attempts, or let one "
-        "worker do it (a lock, a StateActor)"
+        f"{conflict}: a concurrent write came first on each of {attempts} attempts; allow more "
+        "attempts, or let one worker at a time write (a lock, a StateActor)"
     )

@@ -1,4 +1,4 @@
-"""Updates of one key, one after the other: concurrent ones would only conflict.
+"""Updates of one key, one at a time: concurrent ones would only conflict.
 
 Confined to the loop of their state.
 """
@@ -12,46 +12,46 @@ __all__ = ["UpdateQueue", "UpdateSlot"]
 
 _T = TypeVar("_T")
 
-# Seconds to wait for a slot: many times what most updates take.
-_PATIENCE: Final = 1.0
+# Seconds to wait for a slot. A guess: most updates take much less.
+_SLOT_TIMEOUT: Final = 1.0
 
-# The slots that are waited for, in the order of asking, with the future that signals each.
+# The slots that updates wait for, in the order of `UpdateQueue.wait`; each with its future.
 _Waiting: TypeAlias = "dict[UpdateSlot[_T], asyncio.Future[None]]"
 
 
 class UpdateSlot(Generic[_T]):
-    """The right to update next; or none, for an update that waited too long and goes ahead.
+    """The right to update a key; or a mere placeholder, if the update waited too long for it.
 
     Attributes:
-        handover: What the previous update has handed over, see `successor`; None if nothing.
+        handover: The result of the previous update, see `successor`; None if there is none.
     """
 
     __slots__ = ("_waiting", "handover")
 
     def __init__(self, waiting: _Waiting[_T] | None) -> None:
         self.handover: _T | None = None
-        # The updates that wait for this one to end; None for one that proceeded without a slot.
+        # The slots behind this one; None in a placeholder.
         self._waiting = waiting
 
     def successor(self) -> UpdateSlot[_T] | None:
-        """Return the slot that comes right after this one; None if none is waited for.
+        """Return the next slot that an update waits for, or None.
 
-        Call it before doing the work: a slot that is waited for by then may be handed the result,
-        since its update had begun already at that moment. An update that has proceeded without its
-        slot since is handed nothing.
+        Called before the work is done: the result may be handed only to an update that had begun by
+        then. If that update proceeds without its slot meanwhile, it does not see the handover.
         """
         return next(iter(self._waiting), None) if self._waiting else None
 
 
 class UpdateQueue(Generic[_T]):
-    """Runs updates of one key one after the other, each in an `UpdateSlot`.
+    """Runs updates of one key one at a time, each in an `UpdateSlot`.
 
-    It is a courtesy and not a lock: an update that has waited for a second proceeds anyway. So one
-    that hangs in its slot, or waits in it for another update of the same key, blocks none.
+    It avoids conflicts, and is not a lock: an update that has waited for a second proceeds anyway.
+    So an update that hangs in its slot, or waits there for another update of the same key, does not
+    block others for longer.
     """
 
     def __init__(self) -> None:
-        self._keys: dict[str, _Waiting[_T]] = {}  # of each key with a slot that is taken
+        self._keys: dict[str, _Waiting[_T]] = {}  # by key, as long as its slot is taken
 
     def begin(self, key: str) -> UpdateSlot[_T] | None:
         """Take the slot of ``key`` at once; None if it is taken."""
@@ -62,19 +62,19 @@ class UpdateQueue(Generic[_T]):
         return UpdateSlot(waiting)
 
     async def wait(self, key: str) -> UpdateSlot[_T]:
-        """Take the slot of ``key`` in the order of asking, or proceed without it.
+        """Wait for the slot of ``key``, in order; after a timeout, return a placeholder.
 
-        Called right after `begin` has returned None. If cancelled, it no longer waits.
+        Called in the step in which `begin` has returned None. Cancelling it passes the slot on.
         """
         waiting = self._keys[key]
         slot: UpdateSlot[_T] = UpdateSlot(waiting)
-        waiting[slot] = come = asyncio.get_running_loop().create_future()
+        waiting[slot] = granted = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(_PATIENCE):
-                await come
+            async with asyncio.timeout(_SLOT_TIMEOUT):
+                await granted
         except BaseException as error:
             waiting.pop(slot, None)
-            if come.done() and not come.cancelled():  # then it has to be passed on
+            if granted.done() and not granted.cancelled():  # granted too late: pass it on
                 self._next(key, waiting)
             if isinstance(error, TimeoutError):
                 return UpdateSlot(None)
@@ -82,14 +82,14 @@ class UpdateQueue(Generic[_T]):
         return slot
 
     def end(self, key: str, slot: UpdateSlot[_T]) -> None:
-        """Free the slot of ``key`` for the next one; no effect for an update without a slot."""
+        """Free the slot of ``key`` for the next update; a placeholder has no effect."""
         if slot._waiting is not None:
             self._next(key, slot._waiting)
 
     def _next(self, key: str, waiting: _Waiting[_T]) -> None:
         while waiting:
-            come = waiting.pop(next(iter(waiting)))
-            if not come.done():  # cancelled, and not out of the queue yet
-                come.set_result(None)
+            granted = waiting.pop(next(iter(waiting)))
+            if not granted.done():  # otherwise cancelled, and not removed yet
+                granted.set_result(None)
                 return
         del self._keys[key]

@@ -18,7 +18,7 @@ __all__ = ["watch"]
 
 
 def watch(client: BackendClient, key: str, interval: float) -> Observable[Versioned]:
-    """Return the Observable of ``State.watch``; each subscription has a watcher of its own."""
+    """Return the Observable of ``State.watch``; each subscription polls on its own."""
 
     def subscribe(
         observer: abc.ObserverBase[Versioned], scheduler: abc.SchedulerBase | None = None
@@ -31,7 +31,7 @@ def watch(client: BackendClient, key: str, interval: float) -> Observable[Versio
 
 
 class _Watcher:
-    """One subscription, and the task that polls for it."""
+    """One subscription, and its task that polls."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class _Watcher:
         """Start polling on the loop. Any thread; never blocks."""
         if not self._client.loop.is_running() or not self._on_loop(self._begin):
             self._observer.on_error(
-                LoopUnavailableError(f"the event loop that watches {self._key!r} does not run")
+                LoopUnavailableError(
+                    f"{self._key!r} cannot be watched, as the event loop of the state is not "
+                    "running; subscribe while it runs"
+                )
             )
 
     def stop(self) -> None:
@@ -75,39 +78,44 @@ class _Watcher:
         if self._stopped:
             return
         if self._client.closed:
-            self._observer.on_error(StateClosedError(f"the state that has {self._key!r} is closed"))
+            self._observer.on_error(
+                StateClosedError(
+                    f"{self._key!r} cannot be watched, as the state is closed; open_state(...) "
+                    "opens it anew"
+                )
+            )
         else:
             self._task = self._client.start_background(self._watch())
 
     def _cancel(self) -> None:
-        # Not from inside: an observer that disposes of itself ends the task by `_stopped`.
+        # Not from inside the task: an observer that disposes of itself ends it by `_stopped`.
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
     async def _watch(self) -> None:
         try:
-            await self._look()
+            await self._poll()
         finally:
             # Also after a cancellation: that is how a closing state ends its background tasks.
             if self._client.closed and not self._stopped:
                 self._observer.on_completed()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         client, seen = self._client, 0
         with client.notifier.listen(("key", self._key)) as notified:
-            while self._wanted():
+            while self._is_active():
                 notified.clear()
                 try:
                     (entry,) = await client.call(client.backend.read, [self._key], repeatable=True)
                 except Exception as error:
-                    if self._wanted():
+                    if self._is_active():
                         self._observer.on_error(error)
                     return
-                if entry.version > seen and self._wanted():
+                if entry.version > seen and self._is_active():
                     seen = entry.version
                     self._observer.on_next(Versioned(decode(entry.text), entry.version))
-                if self._wanted():
+                if self._is_active():
                     await wait_for_notification(notified, self._interval)
 
-    def _wanted(self) -> bool:
+    def _is_active(self) -> bool:
         return not self._stopped and not self._client.closed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from rxlanggraph.state.backend import MOST_AT_ONCE, ClaimedTask, Step, Task
+from rxlanggraph.state.backend import MAX_PER_STEP, ClaimedTask, Step, Task
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.testing.state_conformance.harness import (
     Check,
@@ -21,7 +21,7 @@ __all__ = ["CHECKS"]
 CHECKS: list[Check] = []
 
 # More than two steps have room for.
-_MANY = 2 * MOST_AT_ONCE + 100
+_MANY = 2 * MAX_PER_STEP + 100
 # Seconds. Long for a server, which the tasks' leases and delays go by.
 _SOON = 0.05
 
@@ -53,7 +53,7 @@ async def _complete(state: BaseState, queue: str, count: int) -> None:
 
 def _expect_bounded(counts: Sequence[int], total: int, what: str) -> None:
     expect(sum(counts), total, f"how many {what} in all steps")
-    expect(max(counts) <= MOST_AT_ONCE, True, f"whether no step {what} more than {MOST_AT_ONCE}")
+    expect(max(counts) <= MAX_PER_STEP, True, f"whether no step {what} more than {MAX_PER_STEP}")
 
 
 @check("steps", "However many are dead, they are put back in short steps, in their order", CHECKS)
@@ -80,8 +80,8 @@ async def _requeue(store: Store) -> None:
 @check("steps", "A call repeated after a crash requeues the rest, and nothing twice", CHECKS)
 async def _requeue_again(store: Store) -> None:
     async with store.open() as state, store.open() as other:
-        ids = await _add(state, "q", MOST_AT_ONCE + 2)
-        await _die(state, "q", MOST_AT_ONCE + 2)
+        ids = await _add(state, "q", MAX_PER_STEP + 2)
+        await _die(state, "q", MAX_PER_STEP + 2)
         begun = await state.backend.tasks_requeue_step("q", None)
         again = await state.claim_task("q")
         assert again is not None
@@ -101,7 +101,7 @@ async def _requeue_again(store: Store) -> None:
 @check("steps", "A step that comes twice puts back nothing twice", CHECKS)
 async def _step_again(store: Store) -> None:
     async with store.open() as state:
-        count = MOST_AT_ONCE + 2
+        count = MAX_PER_STEP + 2
         await _add(state, "q", count)
         await _die(state, "q", count)
         backend = state.backend
@@ -202,15 +202,15 @@ async def _due_at_once(store: Store) -> None:
 @check("steps", "However many leases are over, what waits behind them is claimed", CHECKS)
 async def _expired_at_once(store: Store) -> None:
     async with store.open() as state:
-        await _add(state, "q", MOST_AT_ONCE + 1)
-        await _claim(state, "q", MOST_AT_ONCE + 1, _SOON)
+        await _add(state, "q", MAX_PER_STEP + 1)
+        await _claim(state, "q", MAX_PER_STEP + 1, _SOON)
         await until(lambda: _none_claimed(state))
         await state.add_tasks("q", ["behind"])
         claim = await state.claim_task("q")
         expect(claim and claim.item, "behind", "what is claimed")
         stats = await state.stats("q")
         told = (stats.claimed, stats.dead, stats.expired)
-        expect(told, (1, MOST_AT_ONCE + 1, MOST_AT_ONCE + 1), "claimed, dead, and expired")
+        expect(told, (1, MAX_PER_STEP + 1, MAX_PER_STEP + 1), "claimed, dead, and expired")
 
 
 @check("steps", "What is added while a queue is emptied is not lost", CHECKS)

@@ -1,12 +1,10 @@
-"""The store in this process: for one process, and for tests of what will use another store.
+"""The store in memory: for programs of one process, and for tests.
 
-``memory:`` is private to the state that opened it; ``memory:NAME`` is the same store
-for all states of the process that have it open, on whatever loop, and is gone when the last one
-closes it.
+``memory:`` is private to the state that opened it; ``memory:NAME`` is one store for all states of
+the process that have it open, on whatever loop, and is gone when the last one closes it.
 
-Everything of a store is guarded by its one lock, a plain one: each section is a few steps of pure
-Python, none of them awaits or runs a caller's code, so that no task and no thread is ever seen
-half-way (rule 1 of the contract).
+The one lock of a store guards all its data. A critical section neither awaits nor calls code of the
+caller, so each operation is atomic (rule 1 of the contract).
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.concurrency.timers import DeadlineHeap
 from rxlanggraph.state.backend import (
-    FENCE_KEPT,
+    FENCE_RETENTION,
     ClaimedTask,
     DeadTask,
     NewTask,
@@ -43,7 +41,7 @@ __all__ = ["ImmediateMemoryBackend", "MemoryBackend", "MemoryStore", "open_backe
 _ABSENT: Final = StoredValue(None, 0)
 
 
-class _Held(NamedTuple):
+class _HeldLock(NamedTuple):
     owner: str
     token: int
     expires: float
@@ -53,21 +51,21 @@ class _Namespace:
     """Values, locks and queues, as `Backend` describes them. Guarded by the lock of the store.
 
     Args:
-        clock: Seconds; never goes back.
+        clock: Returns seconds; monotonic.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._numbers = itertools.count(1)  # versions, tokens and places
         self._entries: dict[str, StoredValue] = {}
-        # Of the entries that will be gone.
+        # When entries with a time to live expire.
         self._expiries: DeadlineHeap[str] = DeadlineHeap()
-        # Of each key the highest token that has written it.
+        # By key, the highest token that has written it.
         self._fences: dict[str, int] = {}
-        # Of those keys that are gone, when their tokens are forgotten.
-        self._gone: DeadlineHeap[str] = DeadlineHeap()
-        # Some of them have expired, until the next one is taken.
-        self._locks: dict[str, _Held] = {}
+        # When the fences of keys that are gone are forgotten.
+        self._fence_expiries: DeadlineHeap[str] = DeadlineHeap()
+        # Includes expired ones, until the next lock is acquired.
+        self._locks: dict[str, _HeldLock] = {}
         self._leases: DeadlineHeap[str] = DeadlineHeap()
         self._queues: dict[str, MemoryQueue] = {}
 
@@ -133,8 +131,8 @@ class _Namespace:
         total = by if entry is None else _integer(key, entry.text) + by
         if not -(2**63) <= total < 2**63:
             raise counter_overflow(key, None if entry is None else entry.text)
-        if self._gone.deadlines:
-            self._gone.discard(key)
+        if self._fence_expiries.deadlines:
+            self._fence_expiries.discard(key)
         self._entries[key] = StoredValue(str(total), next(self._numbers))
         if token is not None:
             self._fences[key] = token
@@ -145,13 +143,13 @@ class _Namespace:
             for key in self._expiries.take_due(self._clock()):
                 del self._entries[key]
                 self._forget_later(key)
-        if self._gone.deadlines:
-            for key in self._gone.take_due(self._clock()):
+        if self._fence_expiries.deadlines:
+            for key in self._fence_expiries.take_due(self._clock()):
                 del self._fences[key]
 
     def _forget_later(self, key: str) -> None:
         if key in self._fences:
-            self._gone.put(key, self._clock() + FENCE_KEPT)
+            self._fence_expiries.put(key, self._clock() + FENCE_RETENTION)
 
     def _check_fence(self, key: str, token: int) -> None:
         fence = self._fences.get(key)
@@ -167,8 +165,8 @@ class _Namespace:
             self._entries.pop(key, None)
             self._forget_later(key)
             return 0
-        if self._gone.deadlines:
-            self._gone.discard(key)
+        if self._fence_expiries.deadlines:
+            self._fence_expiries.discard(key)
         if ttl is not None:
             self._expiries.put(key, self._clock() + ttl)
         version = next(self._numbers)
@@ -178,18 +176,18 @@ class _Namespace:
     # -- locks -------------------------------------------------------------------------------
 
     def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
-        """Take a lock, or take it again; None if another owner holds it."""
+        """Acquire a lock, or renew it for the same owner; None if another owner holds it."""
         held = self._holder(key)
         if held is not None and held.owner != owner:
             return None
         token = next(self._numbers) if held is None else held.token
         for expired in self._leases.take_due(self._clock()):
             self._locks.pop(expired, None)
-        self._hold(key, _Held(owner, token, self._clock() + ttl))
+        self._hold(key, _HeldLock(owner, token, self._clock() + ttl))
         return token
 
     def lock_renew(self, key: str, token: int, ttl: float) -> bool:
-        """Let a lease begin anew, if ``token`` is current."""
+        """Renew a lease, if ``token`` is current."""
         held = self._holder(key)
         if held is None or held.token != token:
             return False
@@ -205,18 +203,18 @@ class _Namespace:
         self._leases.discard(key)
         return True
 
-    def _holder(self, key: str) -> _Held | None:
+    def _holder(self, key: str) -> _HeldLock | None:
         held = self._locks.get(key)
         return None if held is None or held.expires <= self._clock() else held
 
-    def _hold(self, key: str, held: _Held) -> None:
+    def _hold(self, key: str, held: _HeldLock) -> None:
         self._locks[key] = held
         self._leases.put(key, held.expires)
 
     # -- work --------------------------------------------------------------------------------
 
     def queue(self, name: str) -> MemoryQueue:
-        """Return the queue ``name``; where there is none, one for this call alone."""
+        """Return the queue ``name``; if there is none, an empty one that is not stored."""
         queue = self._queues.get(name)
         return MemoryQueue(self._numbers, self._clock) if queue is None else queue
 
@@ -226,7 +224,7 @@ class _Namespace:
         return [queue.add(task) for task in tasks]
 
     def purge_step(self, name: str, states: Collection[TaskState], after: str | None) -> Step:
-        """Forget some tasks, and the queue with the last of them."""
+        """Delete some tasks, and the queue if it is empty then."""
         queue = self.queue(name)
         step = queue.purge_step(states, after)
         if not queue:
@@ -246,7 +244,7 @@ def _integer(key: str, text: str | None) -> int:
 
 
 class MemoryStore:
-    """What several `MemoryBackend` share: the spaces, the lock, and the clock.
+    """The data that several `MemoryBackend` share: namespaces, lock and clock.
 
     Args:
         clock: Seconds, from any origin; monotonic. Must be the same for all users of the store.
@@ -255,22 +253,22 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.lock = fork_safe_rlock()
         self._clock = clock
-        # Guarded by the lock, all that is inside included.
-        self._spaces: dict[str, _Namespace] = {}
+        # Guarded by the lock, their contents included.
+        self._namespaces: dict[str, _Namespace] = {}
 
-    def space(self, namespace: str) -> _Namespace:
-        """The space of ``namespace``. Takes the lock."""
+    def namespace(self, namespace: str) -> _Namespace:
+        """Return the data of ``namespace``. Takes the lock."""
         with self.lock:
-            return self._spaces.setdefault(namespace, _Namespace(self._clock))
+            return self._namespaces.setdefault(namespace, _Namespace(self._clock))
 
 
 class MemoryBackend:
-    """A `Backend` in the memory of this process. No call waits, so none can be cancelled within.
+    """A `Backend` in the memory of this process. Its methods never suspend.
 
     Args:
-        store: Where the data is; None for a store of its own.
-        namespace: Which part of it.
-        clock: The clock of a store of its own.
+        store: The store to use; None for a store of its own.
+        namespace: The namespace in that store.
+        clock: The clock for a store of its own.
     """
 
     def __init__(
@@ -280,126 +278,126 @@ class MemoryBackend:
         *,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        # Kept until `close`, as this keeps a named store alive.
+        # Kept until `close`: the reference keeps a named store alive.
         self._store: MemoryStore | None = MemoryStore(clock) if store is None else store
         self._lock = self._store.lock
-        self._space = self._store.space(namespace)
+        self._namespace = self._store.namespace(namespace)
 
     # -- keys --------------------------------------------------------------------------------
 
     async def read(self, keys: Sequence[str]) -> list[StoredValue]:
         """See `Backend.read`."""
         with self._lock:
-            return self._space.read(keys)
+            return self._namespace.read(keys)
 
     async def commit(
         self, changes: Mapping[str, Write], checks: Mapping[str, int]
     ) -> dict[str, WriteResult] | None:
         """See `Backend.commit`."""
         with self._lock:
-            return self._space.commit(changes, checks)
+            return self._namespace.commit(changes, checks)
 
     async def increment(self, key: str, by: int, token: int | None) -> int:
         """See `Backend.increment`."""
         with self._lock:
-            return self._space.increment(key, by, token)
+            return self._namespace.increment(key, by, token)
 
     # -- locks -------------------------------------------------------------------------------
 
     async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
         """See `Backend.lock_acquire`."""
         with self._lock:
-            return self._space.lock_acquire(key, owner, ttl)
+            return self._namespace.lock_acquire(key, owner, ttl)
 
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
         """See `Backend.lock_renew`."""
         with self._lock:
-            return self._space.lock_renew(key, token, ttl)
+            return self._namespace.lock_renew(key, token, ttl)
 
     async def lock_release(self, key: str, token: int) -> bool:
         """See `Backend.lock_release`."""
         with self._lock:
-            return self._space.lock_release(key, token)
+            return self._namespace.lock_release(key, token)
 
     # -- work --------------------------------------------------------------------------------
 
     async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
         """See `Backend.tasks_add`."""
         with self._lock:
-            return self._space.add(queue, tasks)
+            return self._namespace.add(queue, tasks)
 
     async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         """See `Backend.task_claim`."""
         with self._lock:
-            return self._space.queue(queue).claim(worker, lease)
+            return self._namespace.queue(queue).claim(worker, lease)
 
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
         """See `Backend.task_renew`."""
         with self._lock:
-            return self._space.queue(queue).renew(task_id, token, lease)
+            return self._namespace.queue(queue).renew(task_id, token, lease)
 
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
         """See `Backend.task_complete`."""
         with self._lock:
-            return self._space.queue(queue).complete(task_id, token, result)
+            return self._namespace.queue(queue).complete(task_id, token, result)
 
     async def task_fail(
         self, queue: str, task_id: str, token: int, error: str, retry_in: float | None
     ) -> bool:
         """See `Backend.task_fail`."""
         with self._lock:
-            return self._space.queue(queue).fail(task_id, token, error, retry_in)
+            return self._namespace.queue(queue).fail(task_id, token, error, retry_in)
 
     async def task_release(self, queue: str, task_id: str, token: int) -> bool:
         """See `Backend.task_release`."""
         with self._lock:
-            return self._space.queue(queue).release(task_id, token)
+            return self._namespace.queue(queue).release(task_id, token)
 
     async def tasks_dead(self, queue: str, keys: Collection[str]) -> list[DeadTask]:
         """See `Backend.tasks_dead`."""
         with self._lock:
-            return self._space.queue(queue).dead(keys)
+            return self._namespace.queue(queue).dead(keys)
 
-    async def tasks_dead_page(self, queue: str, after: str | None, most: int) -> Page[DeadTask]:
+    async def tasks_dead_page(self, queue: str, after: str | None, limit: int) -> Page[DeadTask]:
         """See `Backend.tasks_dead_page`."""
         with self._lock:
-            return self._space.queue(queue).dead_page(after, most)
+            return self._namespace.queue(queue).dead_page(after, limit)
 
     async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
         """See `Backend.tasks_requeue`."""
         with self._lock:
-            return self._space.queue(queue).requeue(ids)
+            return self._namespace.queue(queue).requeue(ids)
 
     async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
         """See `Backend.tasks_requeue_step`."""
         with self._lock:
-            return self._space.queue(queue).requeue_step(after)
+            return self._namespace.queue(queue).requeue_step(after)
 
     async def tasks_results(
         self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
         """See `Backend.tasks_results`."""
         with self._lock:
-            return self._space.queue(queue).results(by, names)
+            return self._namespace.queue(queue).results(by, names)
 
     async def tasks_results_page(
-        self, queue: str, after: str | None, most: int
+        self, queue: str, after: str | None, limit: int
     ) -> Page[tuple[str, str]]:
         """See `Backend.tasks_results_page`."""
         with self._lock:
-            return self._space.queue(queue).results_page(after, most)
+            return self._namespace.queue(queue).results_page(after, limit)
 
     async def tasks_stats(self, queue: str) -> QueueStats:
         """See `Backend.tasks_stats`."""
         with self._lock:
-            return self._space.queue(queue).stats()
+            return self._namespace.queue(queue).stats()
 
     async def tasks_purge_step(
         self, queue: str, states: Collection[TaskState], after: str | None
     ) -> Step:
         """See `Backend.tasks_purge_step`."""
         with self._lock:
-            return self._space.purge_step(queue, states, after)
+            return self._namespace.purge_step(queue, states, after)
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -409,27 +407,27 @@ class MemoryBackend:
 
 
 class ImmediateMemoryBackend(MemoryBackend):
-    """What `open_state` opens: an `ImmediateBackend`.
+    """The `ImmediateBackend` that `open_state` opens.
 
-    The two methods are no part of `MemoryBackend`, so that a subclass that overrides the others is
-    asked through them.
+    `MemoryBackend` lacks the two methods, so that a state calls the methods that a subclass of it
+    overrides.
     """
 
     def read_now(self, key: str) -> StoredValue:
         """See `ImmediateBackend.read_now`."""
         with self._lock:
-            return self._space.entry(key)
+            return self._namespace.entry(key)
 
     def replace_now(
         self, key: str, version: int, text: str, ttl: float | None, token: int | None
     ) -> int | None:
         """See `ImmediateBackend.replace_now`."""
         with self._lock:
-            return self._space.replace(key, version, text, ttl, token)
+            return self._namespace.replace(key, version, text, ttl, token)
 
 
-# Guards _named: between finding no store of a name and making it, another thread could make one.
-_naming = fork_safe_rlock()
+# Guards _named: another thread could make the store between the look-up and the insertion.
+_named_lock = fork_safe_rlock()
 _named: weakref.WeakValueDictionary[str, MemoryStore] = weakref.WeakValueDictionary()
 
 
@@ -439,7 +437,7 @@ async def open_backend(url: str, namespace: str) -> ImmediateMemoryBackend:
     if not name:
         return ImmediateMemoryBackend(namespace=namespace)
     check_identifier("the name of a memory store", name)
-    with _naming:
+    with _named_lock:
         store = _named.get(name)
         if store is None:
             store = _named[name] = MemoryStore()

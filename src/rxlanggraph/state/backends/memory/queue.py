@@ -1,4 +1,4 @@
-"""One queue of the store in memory: tasks, their order, their threads, their leases."""
+"""One queue of the store in memory: its tasks, their order, threads and leases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from rxlanggraph.concurrency.timers import DeadlineHeap
 from rxlanggraph.state.backend import (
-    MOST_AT_ONCE,
+    MAX_PER_STEP,
     ClaimedTask,
     DeadTask,
     NewTask,
@@ -41,13 +41,13 @@ class _Record:
 
 
 class _Range(NamedTuple):
-    """Some tasks that follow each other in the order of adding.
+    """Consecutive tasks in the order of adding.
 
     Attributes:
         records: The tasks.
-        start: Where they begin in that order.
-        after: The place of the last one, as text, and the one that is the last to be looked at;
-            None: there are no more.
+        start: Index of the first one in that order.
+        after: The cursor of the next range: the places of the last task of this one, and of the
+            last task of all; None: there are no more.
     """
 
     records: list[_Record]
@@ -59,24 +59,24 @@ class MemoryQueue:
     """The tasks of one queue, as `Backend` describes them. Guarded by the lock of the store.
 
     Args:
-        numbers: Tokens and places.
-        clock: Seconds; never goes back.
+        numbers: Supplies tokens and places.
+        clock: Returns seconds; monotonic.
     """
 
     def __init__(self, numbers: Iterator[int], clock: Callable[[], float]) -> None:
         self._numbers = numbers
         self._clock = clock
         self._records: dict[str, _Record] = {}
-        # Their places, which only grow, and ids: the order of adding, to look at it in parts.
+        # Places and ids of all tasks, in the order of adding: places only grow. Read in ranges.
         self._order: list[tuple[int, str]] = []
         self._keys: dict[str, str] = {}
         self._delayed: DeadlineHeap[str] = DeadlineHeap()
         self._leases: DeadlineHeap[str] = DeadlineHeap()
-        # (-priority, place, id) of what can be claimed, and of some that cannot any more: each is
-        # looked at when it comes first. `_lined_up` has the places, so that none is there twice.
+        # (-priority, place, id) of tasks that can be claimed; and stale entries, which are skipped
+        # when they come first. `_ready_places` has their places, so that no task is in it twice.
         self._ready: list[tuple[int, int, str]] = []
-        self._lined_up: set[int] = set()
-        # Of each thread its tasks in the order of adding, from the first unfinished one on.
+        self._ready_places: set[int] = set()
+        # By thread, its tasks in the order of adding, from the first unfinished one on.
         self._threads: dict[str, deque[_Record]] = {}
 
     def __bool__(self) -> bool:
@@ -86,7 +86,7 @@ class MemoryQueue:
     # -- adding and claiming -----------------------------------------------------------------
 
     def add(self, task: NewTask) -> str:
-        """Add ``task`` unless it is known; return its id or the known one's."""
+        """Add ``task`` unless its id or key is known; return the id of the new or known task."""
         if task.id in self._records:
             return task.id
         if task.key is not None:
@@ -101,15 +101,15 @@ class MemoryQueue:
         self._order.append((record.place, task.id))
         if task.thread_id is not None:
             self._threads.setdefault(task.thread_id, deque()).append(record)
-        self._line_up(record)
+        self._make_claimable(record)
 
-    def _line_up(self, record: _Record) -> None:
-        """Put a waiting task where the next claim, or the next sweep, finds it."""
+    def _make_claimable(self, record: _Record) -> None:
+        """Put a waiting task into the heap in which the next claim, or the next sweep, finds it."""
         task = record.task
         if record.due > self._clock():
             self._delayed.put(task.id, record.due)
-        elif self._is_first(record) and record.place not in self._lined_up:
-            self._lined_up.add(record.place)
+        elif self._is_first(record) and record.place not in self._ready_places:
+            self._ready_places.add(record.place)
             heapq.heappush(self._ready, (-task.priority, record.place, task.id))
 
     def _is_first(self, record: _Record) -> bool:
@@ -117,17 +117,17 @@ class MemoryQueue:
         return thread is None or self._first(thread) is record
 
     def _first(self, thread: str) -> _Record | None:
-        line = self._threads.get(thread)
-        while line:
-            record = line[0]
+        queued = self._threads.get(thread)
+        while queued:
+            record = queued[0]
             if self._records.get(record.task.id) is record and _unfinished(record):
                 return record
-            line.popleft()
+            queued.popleft()
         self._threads.pop(thread, None)
         return None
 
     def claim(self, worker: str, lease: float) -> ClaimedTask | None:
-        """Claim the next task, if there is one that can be."""
+        """Claim the next task; None if none can be claimed."""
         is_more = True
         while is_more:
             is_more = self._sweep()
@@ -139,7 +139,7 @@ class MemoryQueue:
     def _next(self) -> _Record | None:
         while self._ready:
             _, place, task_id = heapq.heappop(self._ready)
-            self._lined_up.discard(place)
+            self._ready_places.discard(place)
             record = self._records.get(task_id)
             if record is not None and record.place == place and self._claimable(record):
                 return record
@@ -163,15 +163,15 @@ class MemoryQueue:
         self._leases.put(record.task.id, record.expires)
 
     def _sweep(self) -> bool:
-        """Sweep, but not more than one step may; return whether there may be more to sweep."""
+        """Sweep as many tasks as one step may; return whether more may be due."""
         now = self._clock()
-        overdue = [*islice(self._leases.take_due(now), MOST_AT_ONCE)]
+        overdue = [*islice(self._leases.take_due(now), MAX_PER_STEP)]
         for task_id in overdue:
             self._expire(self._records[task_id], now)
-        due = [*islice(self._delayed.take_due(now), MOST_AT_ONCE)]
+        due = [*islice(self._delayed.take_due(now), MAX_PER_STEP)]
         for task_id in due:
-            self._line_up(self._records[task_id])
-        return MOST_AT_ONCE in (len(overdue), len(due))
+            self._make_claimable(self._records[task_id])
+        return MAX_PER_STEP in (len(overdue), len(due))
 
     def _sweep_all(self) -> None:
         while self._sweep():
@@ -183,9 +183,9 @@ class MemoryQueue:
             self._end(record, "dead", None)
         else:
             record.state, record.due = "waiting", now
-            self._line_up(record)
+            self._make_claimable(record)
 
-    # -- what the holder of a token does -----------------------------------------------------
+    # -- with a token ------------------------------------------------------------------------
 
     def _current(self, task_id: str, token: int) -> _Record | None:
         record = self._records.get(task_id)
@@ -194,11 +194,11 @@ class MemoryQueue:
         now = self._clock()
         if record.state == "claimed" and record.expires <= now:
             self._leases.discard(task_id)
-            self._expire(record, now)  # its attempts may be used up, then it is dead
+            self._expire(record, now)  # dead, if its attempts are used up
         return record if record.token == token else None
 
     def renew(self, task_id: str, token: int, lease: float) -> bool:
-        """Let the lease begin anew, if ``token`` is current."""
+        """Renew the lease, if ``token`` is current."""
         record = self._current(task_id, token)
         if record is not None:
             self._hold(record, lease)
@@ -238,78 +238,78 @@ class MemoryQueue:
         self._leases.discard(record.task.id)
         record.state, record.token = "waiting", None
         record.due = self._clock() + delay
-        self._line_up(record)
+        self._make_claimable(record)
 
     def _end(self, record: _Record, state: TaskState, token: int | None) -> None:
         self._leases.discard(record.task.id)
         record.state, record.token = state, token
-        self._let_next(record.task.thread_id)
+        self._unblock_thread(record.task.thread_id)
 
-    def _let_next(self, thread: str | None) -> None:
+    def _unblock_thread(self, thread: str | None) -> None:
         following = None if thread is None else self._first(thread)
         if following is not None and following.state == "waiting":
-            self._line_up(following)
+            self._make_claimable(following)
 
-    # -- looking and clearing up -------------------------------------------------------------
+    # -- reading, requeueing and purging -----------------------------------------------------
 
     def dead(self, keys: Collection[str]) -> list[DeadTask]:
         """Return the dead tasks of these keys, in the order of adding."""
         self._sweep_all()
-        found = self._named({self._keys.get(key, "") for key in keys}, "dead")
+        found = self._find({self._keys.get(key, "") for key in keys}, "dead")
         return [_dead_task(record) for record in found]
 
-    def dead_page(self, after: str | None, most: int) -> Page[DeadTask]:
-        """Return the dead ones of the next tasks."""
+    def dead_page(self, after: str | None, limit: int) -> Page[DeadTask]:
+        """Return the dead tasks of the next range."""
         self._sweep_all()
-        part = self._part(after, most)
-        dead = [_dead_task(record) for record in part.records if record.state == "dead"]
-        return Page(dead, part.after)
+        chosen = self._range(after, limit)
+        dead = [_dead_task(record) for record in chosen.records if record.state == "dead"]
+        return Page(dead, chosen.after)
 
     def requeue(self, ids: Collection[str]) -> int:
-        """Put dead tasks back to the end of the queue."""
+        """Put dead tasks back at the end of the queue."""
         self._sweep_all()
-        wanted = self._named(set(ids), "dead")
+        wanted = self._find(set(ids), "dead")
         for record in wanted:
             del self._order[bisect_left(self._order, (record.place, record.task.id))]
             self._put_at_end(record)
         return len(wanted)
 
     def requeue_step(self, after: str | None) -> Step:
-        """Put the dead ones of the next tasks back to the end of the queue."""
+        """Put the dead tasks of the next range back at the end of the queue."""
         self._sweep_all()
-        part = self._part(after, MOST_AT_ONCE)
-        wanted = self._take_out(part, {"dead"})
+        chosen = self._range(after, MAX_PER_STEP)
+        wanted = self._remove_from_order(chosen, {"dead"})
         for record in wanted:
             self._put_at_end(record)
-        return Step(len(wanted), part.after)
+        return Step(len(wanted), chosen.after)
 
     def _put_at_end(self, record: _Record) -> None:
         del self._records[record.task.id]
         self._append(record.task, self._clock())
 
-    def _named(self, ids: Collection[str], state: TaskState) -> list[_Record]:
+    def _find(self, ids: Collection[str], state: TaskState) -> list[_Record]:
         found = (self._records.get(task_id) for task_id in ids)
         return sorted(
             (record for record in found if record is not None and record.state == state),
             key=lambda record: record.place,
         )
 
-    def _part(self, after: str | None, most: int) -> _Range:
-        """Return the next ``most`` tasks, of those that were there when the first ones were."""
+    def _range(self, after: str | None, limit: int) -> _Range:
+        """Return the next ``limit`` tasks, up to the last one there was at the first call."""
         order = self._order
-        last, until = (0, order[-1][0] if order else 0) if after is None else _places(after)
+        last, until = (0, order[-1][0] if order else 0) if after is None else _parse_cursor(after)
         start = bisect_right(order, last, key=lambda entry: entry[0])
-        part = [self._records[task_id] for _, task_id in order[start : start + most]]
-        while part and part[-1].place > until:
-            part.pop()
-        is_last = len(part) < most or part[-1].place == until
-        return _Range(part, start, None if is_last else f"{part[-1].place} {until}")
+        chosen = [self._records[task_id] for _, task_id in order[start : start + limit]]
+        while chosen and chosen[-1].place > until:
+            chosen.pop()
+        is_last = len(chosen) < limit or chosen[-1].place == until
+        return _Range(chosen, start, None if is_last else f"{chosen[-1].place} {until}")
 
-    def _take_out(self, part: _Range, states: Collection[TaskState]) -> list[_Record]:
-        """Take those in ``states`` out of the order."""
-        kept = [(r.place, r.task.id) for r in part.records if r.state not in states]
-        self._order[part.start : part.start + len(part.records)] = kept
-        return [record for record in part.records if record.state in states]
+    def _remove_from_order(self, chosen: _Range, states: Collection[TaskState]) -> list[_Record]:
+        """Remove the tasks in ``states`` from the order; return them."""
+        kept = [(r.place, r.task.id) for r in chosen.records if r.state not in states]
+        self._order[chosen.start : chosen.start + len(chosen.records)] = kept
+        return [record for record in chosen.records if record.state in states]
 
     def results(self, by: Literal["id", "key"], names: Collection[str]) -> dict[str, str]:
         """Return the results of completed tasks, by name."""
@@ -320,11 +320,11 @@ class MemoryQueue:
                 found[name] = record.result
         return found
 
-    def results_page(self, after: str | None, most: int) -> Page[tuple[str, str]]:
-        """Return the results of those of the next tasks that are complete."""
-        part = self._part(after, most)
-        done = [(r.task.id, r.result) for r in part.records if r.result is not None]
-        return Page(done, part.after)
+    def results_page(self, after: str | None, limit: int) -> Page[tuple[str, str]]:
+        """Return the results of the completed tasks in the next range."""
+        chosen = self._range(after, limit)
+        done = [(r.task.id, r.result) for r in chosen.records if r.result is not None]
+        return Page(done, chosen.after)
 
     def stats(self) -> QueueStats:
         """Count the tasks."""
@@ -348,10 +348,10 @@ class MemoryQueue:
         )
 
     def purge_step(self, states: Collection[TaskState], after: str | None) -> Step:
-        """Forget those of the next tasks that are in these states."""
+        """Delete the tasks of the next range that are in these states."""
         self._sweep_all()
-        part = self._part(after, MOST_AT_ONCE)
-        gone = self._take_out(part, states)
+        chosen = self._range(after, MAX_PER_STEP)
+        gone = self._remove_from_order(chosen, states)
         for record in gone:
             task = record.task
             del self._records[task.id]
@@ -360,11 +360,11 @@ class MemoryQueue:
             if task.key is not None:
                 del self._keys[task.key]
         for thread in {record.task.thread_id for record in gone}:
-            self._let_next(thread)
-        return Step(len(gone), part.after)
+            self._unblock_thread(thread)
+        return Step(len(gone), chosen.after)
 
 
-def _places(after: str) -> tuple[int, int]:
+def _parse_cursor(after: str) -> tuple[int, int]:
     last, until = after.split()
     return int(last), int(until)
 

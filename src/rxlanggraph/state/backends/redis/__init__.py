@@ -13,16 +13,17 @@ async def open_backend(url: str, namespace: str) -> RedisBackend:
     On the loop that will use the backend. Cancelling it leaves nothing behind.
 
     Args:
-        url: As redis-py takes it, or with ``valkey`` for ``redis``. Its options too: among them
-            ``?socket_timeout=`` is how many seconds an answer may take, ``?max_connections=`` how
-            many requests are under way at once.
-        namespace: Which part of the server's data it is.
+        url: A URL as redis-py accepts it, or with ``valkey`` instead of ``redis``; with the options
+            of redis-py, such as ``?socket_timeout=``, the seconds that an answer may take, and
+            ``?max_connections=``, the number of concurrent requests.
+        namespace: The namespace of the keys on the server.
 
     Raises:
-        InvalidArgumentError: redis-py cannot use the URL, or the server refuses us.
-        StateUnavailableError: The server is not there.
+        InvalidArgumentError: redis-py cannot use the URL, or the server refuses the connection or
+            is not fit for shared state.
+        StateUnavailableError: The server does not answer.
     """
-    if url.startswith("valkey"):  # the same protocol; redis-py knows its own names alone
+    if url.startswith("valkey"):  # the same protocol, under names that redis-py does not know
         url = url.replace("valkey", "redis", 1)
     backend = RedisBackend(url, namespace)
     try:

@@ -1,8 +1,8 @@
-"""What the URL of a Redis server says.
+"""Parsing the URL of a Redis server.
 
-A password in it that is not escaped makes it say something else, even where `check_address` finds
-it unambiguous: half of it may be taken for a database or an option. What the URL says instead is
-therefore in no message, and in no cause.
+Half of an unescaped password may be parsed as a database or an option, even if `check_address`
+finds the URL unambiguous. Parsed parts of the URL are therefore quoted in no error message, and in
+no cause of an error.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.state.addresses import may_be_quoted
 from rxlanggraph.state.backends.redis.connection import Connection
 
-__all__ = ["Address", "understood"]
+__all__ = ["Address", "parse_address"]
 
-# How many requests are under way at once, unless the URL says otherwise (?max_connections=). A
-# loop in Python cannot keep more of them busy; they would only wait on the server instead of here.
+# Concurrent requests, unless the URL sets ?max_connections=. A loop in Python cannot keep more
+# connections busy: further requests would wait on the server instead of here.
 _CONNECTIONS: Final = 32
-_MOST_CONNECTIONS: Final = 1024
-# Seconds until an answer is given up, unless the URL says otherwise (?socket_timeout=).
+_MAX_CONNECTIONS: Final = 1024
+# Seconds that an answer may take, unless the URL sets ?socket_timeout=.
 _TIMEOUT: Final = 5.0
 _DATABASE: Final = re.compile("/?|/[0-9]+/?")
-# What is kept is text in UTF-8, whatever the URL says.
+# Stored text is in UTF-8, whatever the URL sets.
 _TEXT: Final = {"decode_responses": True, "encoding": "utf-8", "encoding_errors": "strict"}
-_ESCAPES: Final = "in a user's name or password write / as %2F"
+_ESCAPE_HINT: Final = "in a user's name or password write / as %2F"
 
 
 class Address(NamedTuple):
-    """What is to be known of a server.
+    """How to connect to a server.
 
     Attributes:
         make: Makes a connection, which is not connected yet.
-        connections: How many there are to be at the most.
-        timeout: Seconds until an answer is given up.
+        connections: The maximum number of connections.
+        timeout: Seconds that an answer may take.
     """
 
     make: Callable[[], Connection]
@@ -51,11 +51,11 @@ class Address(NamedTuple):
     timeout: float
 
 
-def understood(url: str) -> Address:
-    """Read ``url``.
+def parse_address(url: str) -> Address:
+    """Parse ``url``.
 
     Raises:
-        InvalidArgumentError: It cannot be read, or has options that cannot be.
+        InvalidArgumentError: It cannot be parsed, or has invalid options.
     """
     what = _fault(url)
     if what is not None:
@@ -65,37 +65,38 @@ def understood(url: str) -> Address:
             url,
             max_connections=_CONNECTIONS,
             socket_timeout=_TIMEOUT,
-            protocol=2,  # nothing of a newer one is used
+            protocol=2,  # newer versions have nothing that is needed here
             retry=Retry(NoBackoff(), 0),
         )
         count, timeout = pool.max_connections, float(pool.connection_kwargs["socket_timeout"])
-        # A time-out of ours is around the whole request; redis-py's costs more than the request.
+        # `SequencedConnection` has one timeout for the whole request; those of redis-py take longer
+        # than a request.
         pool.connection_kwargs["socket_timeout"] = None
         pool.connection_kwargs |= _TEXT
-        make: Callable[[], Any] = partial(_mended(pool.connection_class), **pool.connection_kwargs)
-        make()  # what it says to options that it does not know, it says here
-    except Exception as error:  # each option has errors of its own
-        # What it does not know may be what follows an & in a password.
-        why = "an option is unknown, or cannot be" if not may_be_quoted(url) else str(error)
+        make: Callable[[], Any] = partial(_patched(pool.connection_class), **pool.connection_kwargs)
+        make()  # raises now for unknown options
+    except Exception as error:  # each option has exceptions of its own
+        # An "option" may be the part of a password that follows an &.
+        why = str(error) if may_be_quoted(url) else "an option is unknown or invalid"
         raise InvalidArgumentError(f"redis-py cannot use the URL of the state: {why}") from None
-    if not (1 <= count <= _MOST_CONNECTIONS and 0 < timeout < math.inf):
+    if not (1 <= count <= _MAX_CONNECTIONS and 0 < timeout < math.inf):
         raise InvalidArgumentError(
-            "in the URL of the state, max_connections must be 1 to "
-            f"{_MOST_CONNECTIONS}, and socket_timeout more than 0 seconds"
+            "in the Redis URL of the state, max_connections must be 1 to "
+            f"{_MAX_CONNECTIONS}, and socket_timeout more than 0 seconds"
         )
     return Address(make, count, timeout)
 
 
-class _Mended:
-    """For connections of redis-py: what they leave to asyncio, and asyncio does not bear.
+class _Patched:
+    """A mixin for connections of redis-py, with work-arounds for two defects of asyncio.
 
-    What they have to write is one piece. Up to some release of Python 3.13, a transport that is
-    given several pieces, and whose connection has just been reset, makes the loop watch the number
-    of a file that is about to be closed. The next connection that gets that number is never read
-    from, whatever code made it.
+    It writes a request in one piece. Before some release of Python 3.13, if a transport is given
+    several pieces and its connection has just been reset, the loop continues to watch a file
+    descriptor that is about to be closed. The next connection that gets this descriptor, of
+    whatever code, is never read from.
 
-    And how a connection has ended is looked at. The stream does that when it is collected, but
-    without the GIL its future may be collected before, and report an error that was never
+    It retrieves the outcome of a connection's end. The stream does that when it is collected, but
+    without the GIL its future may be collected first, and log an exception that was never
     retrieved.
     """
 
@@ -112,18 +113,18 @@ class _Mended:
         if writer is not None:
             ending = writer.wait_closed()
             with contextlib.suppress(StopIteration, OSError):
-                ending.send(None)  # not awaited: what has not ended by now ends in good order
+                ending.send(None)  # not awaited: if it has not ended yet, no exception is pending
             ending.close()
 
 
-def _mended(kind: type[Any]) -> Callable[..., Any]:
-    return type(kind.__name__, (_Mended, kind), {})
+def _patched(kind: type[Any]) -> Callable[..., Any]:
+    return type(kind.__name__, (_Patched, kind), {})
 
 
 def _fault(url: str) -> str | None:
-    """What is wrong with a URL that redis-py would read as something else; None: nothing."""
+    """Return why redis-py would misread the URL, or None."""
     parts = urlsplit(url)
     if parts.scheme != "unix" and not _DATABASE.fullmatch(parts.path):
-        # For redis-py it would be database 0.
-        return f"after the server comes / and the number of a database, or nothing; {_ESCAPES}"
+        # redis-py would use database 0.
+        return f"the path must be / and the number of a database, or empty; {_ESCAPE_HINT}"
     return None

@@ -1,20 +1,20 @@
 """The backend of shared state in a Redis or Valkey server.
 
-Each method is one Lua script (`rxlanggraph.state.backends.redis.scripts`), so one step on the
-server; where more has fallen due than one step has room for, first some steps that sweep. All that
-is kept is under ``{namespace}:``, and so in one slot of a cluster:
+Each method is one Lua script (`rxlanggraph.state.backends.redis.scripts`), and so one step on the
+server; if more tasks are due than one step may sweep, steps that sweep come first. The keys of a
+namespace start with ``{namespace}:``, and so are in one slot of a cluster:
 
-    schema            the version of all this (fitness.py)
+    schema            the version of this layout (fitness.py)
     clock             the counter of the namespace
     value:KEY         a hash: text and version of a value, and the highest token that wrote it
-    fence:KEY         a string, that token: for some days after the value's end
+    fence:KEY         a string, that token: for some time after the value is gone
     lock:KEY          a string, token and owner
     sequence:CLIENT:N a string, number and answer of a connection's last write
                       (lua/deduplicate.lua)
     ready:QUEUE ...   twelve sorted sets and hashes of a queue (lua/queue.lua)
 
-What has ended goes by itself: values, fences, locks and sequences expire, and a queue without tasks
-has no keys.
+Nothing has to be deleted by the caller: values, fences, locks and sequences expire, and a queue
+without tasks has no keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from rxlanggraph.state.backend import (
-    FENCE_KEPT,
+    FENCE_RETENTION,
     ClaimedTask,
     DeadTask,
     NewTask,
@@ -81,21 +81,21 @@ _PARTS = (
     "done",
     "workers",
 )
-# What a step of a purge looks at; every one of the states that it is the list of.
-_LISTS: dict[TaskState, str] = {"completed": "completed", "dead": "dead"}
-_KEPT = int(FENCE_KEPT * 1_000)
-_LEAVE_ALONE = ("keep", "", "", "")
+# The states that have a sorted set of their own, which a purge can read instead of all tasks.
+_LISTED_STATES: dict[TaskState, str] = {"completed": "completed", "dead": "dead"}
+_FENCE_RETENTION_MS = int(FENCE_RETENTION * 1_000)
+_UNCHANGED = ("keep", "", "", "")
 
 
 class RedisBackend:
     """A `Backend` on a Redis or Valkey server. Confined to the loop that made it.
 
-    Cancelling a call, other than a claim, leaves open whether it took effect; its connection is
-    closed, and another made when it is needed.
+    A call that is cancelled, other than a claim, may have taken effect; its connection is closed,
+    and connects again when it is needed.
 
     Args:
-        url: Where the server is; as redis-py takes it.
-        namespace: Which part of it is ours.
+        url: The URL of the server, as redis-py accepts it.
+        namespace: The namespace of the keys on the server.
 
     Raises:
         InvalidArgumentError: redis-py cannot use the URL.
@@ -106,11 +106,11 @@ class RedisBackend:
         self._pool = ConnectionPool(url, self._prefix)
 
     async def connect(self) -> None:
-        """See that there is a server, and that it will do.
+        """Connect once, and check that the server is fit for shared state.
 
         Raises:
-            InvalidArgumentError: It refuses us, and will do so again, or will not do.
-            StateUnavailableError: There is none.
+            InvalidArgumentError: The server refuses the connection permanently, or is not fit.
+            StateUnavailableError: The server does not answer.
         """
         await self._pool.connect()
 
@@ -118,8 +118,8 @@ class RedisBackend:
 
     async def read(self, keys: Sequence[str]) -> list[StoredValue]:
         """See `Backend.read`."""
-        told = await self._pool.call(READ, self._values(keys))
-        pairs = zip(told[::2], told[1::2], strict=True)
+        reply = await self._pool.call(READ, self._value_keys(keys))
+        pairs = zip(reply[::2], reply[1::2], strict=True)
         return [StoredValue(text, int(version or 0)) for text, version in pairs]
 
     async def commit(
@@ -131,8 +131,10 @@ class RedisBackend:
         for key in keys:
             change = changes.get(key)
             arguments += (key, checks.get(key, ""))
-            arguments += _LEAVE_ALONE if change is None else _described(change)
-        answer = await self._pool.call(COMMIT, self._fenced(keys), _KEPT, *arguments)
+            arguments += _UNCHANGED if change is None else _change_arguments(change)
+        answer = await self._pool.call(
+            COMMIT, self._fenced_keys(keys), _FENCE_RETENTION_MS, *arguments
+        )
         if answer is None:
             return None
         if isinstance(answer, list):
@@ -144,8 +146,8 @@ class RedisBackend:
         """See `Backend.increment`."""
         answer = await self._pool.call(
             INCREMENT,
-            self._fenced([key]),
-            _KEPT,
+            self._fenced_keys([key]),
+            _FENCE_RETENTION_MS,
             key,
             by,
             "" if token is None else token,
@@ -158,18 +160,18 @@ class RedisBackend:
 
     async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
         """See `Backend.lock_acquire`."""
-        lock = self._lock(key)
+        lock = self._lock_keys(key)
         token = await self._pool.call(LOCK_ACQUIRE, lock, owner, _milliseconds(ttl))
         return None if token is None else int(token)
 
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
         """See `Backend.lock_renew`."""
-        lock = self._lock(key)
+        lock = self._lock_keys(key)
         return bool(await self._pool.call(LOCK_RENEW, lock, token, _milliseconds(ttl)))
 
     async def lock_release(self, key: str, token: int) -> bool:
         """See `Backend.lock_release`."""
-        return bool(await self._pool.call(LOCK_RELEASE, self._lock(key), token))
+        return bool(await self._pool.call(LOCK_RELEASE, self._lock_keys(key), token))
 
     # -- work --------------------------------------------------------------------------------
 
@@ -178,8 +180,8 @@ class RedisBackend:
         ids = [task.id for task in tasks]
         if not ids:
             return ids
-        told = json.dumps([task._replace(delay=_microseconds(task.delay)) for task in tasks])
-        known = await self._pool.call(TASKS_ADD, self._queue(queue), told)
+        reply = json.dumps([task._replace(delay=_microseconds(task.delay)) for task in tasks])
+        known = await self._pool.call(TASKS_ADD, self._queue_keys(queue), reply)
         for position, task_id in zip(known[::2], known[1::2], strict=True):
             ids[position] = task_id
         return ids
@@ -194,39 +196,39 @@ class RedisBackend:
         return await run_shielded(self._claim(queue, worker, lease), undo=give_back)
 
     async def _claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
-        told = await self._swept(TASK_CLAIM, queue, worker, _microseconds(lease))
-        if told is None:
+        reply = await self._call_swept(TASK_CLAIM, queue, worker, _microseconds(lease))
+        if reply is None:
             return None
-        task_id, text, key, thread_id, attempt, token = told
+        task_id, text, key, thread_id, attempt, token = reply
         return ClaimedTask(task_id, text, key or None, thread_id or None, attempt, int(token))
 
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
         """See `Backend.task_renew`."""
-        return await self._act(TASK_RENEW, queue, task_id, token, _microseconds(lease))
+        return await self._call_with_token(TASK_RENEW, queue, task_id, token, _microseconds(lease))
 
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
         """See `Backend.task_complete`."""
-        return await self._act(TASK_COMPLETE, queue, task_id, token, result)
+        return await self._call_with_token(TASK_COMPLETE, queue, task_id, token, result)
 
     async def task_fail(
         self, queue: str, task_id: str, token: int, error: str, retry_in: float | None
     ) -> bool:
         """See `Backend.task_fail`."""
         delay = "" if retry_in is None else _microseconds(retry_in)
-        return await self._act(TASK_FAIL, queue, task_id, token, error, delay)
+        return await self._call_with_token(TASK_FAIL, queue, task_id, token, error, delay)
 
     async def task_release(self, queue: str, task_id: str, token: int) -> bool:
         """See `Backend.task_release`."""
-        return await self._act(TASK_RELEASE, queue, task_id, token)
+        return await self._call_with_token(TASK_RELEASE, queue, task_id, token)
 
     async def tasks_dead(self, queue: str, keys: Collection[str]) -> list[DeadTask]:
         """See `Backend.tasks_dead`."""
-        return [_dead_task(row) for row in await self._swept(TASKS_DEAD, queue, "some", *keys)]
+        return [_dead_task(row) for row in await self._call_swept(TASKS_DEAD, queue, "some", *keys)]
 
-    async def tasks_dead_page(self, queue: str, after: str | None, most: int) -> Page[DeadTask]:
+    async def tasks_dead_page(self, queue: str, after: str | None, limit: int) -> Page[DeadTask]:
         """See `Backend.tasks_dead_page`."""
-        rows = await self._swept(TASKS_DEAD, queue, "page", after or "", most)
-        last = rows[-1][-1] if len(rows) == most else None
+        rows = await self._call_swept(TASKS_DEAD, queue, "page", after or "", limit)
+        last = rows[-1][-1] if len(rows) == limit else None
         return Page([_dead_task(row) for row in rows], last)
 
     async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
@@ -238,41 +240,43 @@ class RedisBackend:
         return await self._requeue(queue, "step", after or "")
 
     async def _requeue(self, queue: str, *which: str) -> Step:
-        count, _, after = str(await self._swept(TASKS_REQUEUE, queue, *which)).partition(" ")
+        count, _, after = str(await self._call_swept(TASKS_REQUEUE, queue, *which)).partition(" ")
         return Step(int(count), after or None)
 
     async def tasks_results(
         self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
         """See `Backend.tasks_results`."""
-        told = await self._pool.call(TASKS_RESULTS, self._queue(queue), by, *names)
-        return dict(zip(told[::2], told[1::2], strict=True))
+        reply = await self._pool.call(TASKS_RESULTS, self._queue_keys(queue), by, *names)
+        return dict(zip(reply[::2], reply[1::2], strict=True))
 
     async def tasks_results_page(
-        self, queue: str, after: str | None, most: int
+        self, queue: str, after: str | None, limit: int
     ) -> Page[tuple[str, str]]:
         """See `Backend.tasks_results_page`."""
-        told = await self._pool.call(TASKS_RESULTS, self._queue(queue), "page", after or "", most)
-        rows = list(zip(told[::2], told[1::2], strict=True))
-        return Page(rows, rows[-1][0] if len(rows) == most else None)
+        reply = await self._pool.call(
+            TASKS_RESULTS, self._queue_keys(queue), "page", after or "", limit
+        )
+        rows = list(zip(reply[::2], reply[1::2], strict=True))
+        return Page(rows, rows[-1][0] if len(rows) == limit else None)
 
     async def tasks_stats(self, queue: str) -> QueueStats:
         """See `Backend.tasks_stats`."""
-        told = await self._swept(TASKS_STATS, queue)
-        waiting, delayed, claimed, completed, dead, expired, *workers = told
+        reply = await self._call_swept(TASKS_STATS, queue)
+        waiting, delayed, claimed, completed, dead, expired, *workers = reply
         by_worker = MappingProxyType(dict(zip(workers[::2], workers[1::2], strict=True)))
         return QueueStats(waiting, delayed, claimed, completed, dead, expired, by_worker)
 
     async def tasks_purge_step(
         self, queue: str, states: Collection[TaskState], after: str | None
     ) -> Step:
-        """See `Backend.tasks_purge_step`. List by list, or through all tasks if one has none."""
-        lists = sorted({_LISTS.get(state, "every") for state in states}, reverse=True)
+        """See `Backend.tasks_purge_step`. By sets of tasks; a state without a set needs a scan."""
+        lists = sorted({_LISTED_STATES.get(state, "every") for state in states}, reverse=True)
         if "every" in lists:
             lists = ["every"]
         which, *place = json.loads(after) if after else (lists[0], "", "")
-        told = await self._swept(TASKS_PURGE, queue, " ".join(states), which, *place)
-        count, *place = json.loads(told)
+        reply = await self._call_swept(TASKS_PURGE, queue, " ".join(states), which, *place)
+        count, *place = json.loads(reply)
         if not place[0]:
             lists = lists[lists.index(which) + 1 :]
             which, place = lists[0] if lists else None, ["", ""]
@@ -286,28 +290,30 @@ class RedisBackend:
 
     # -- keys on the server ------------------------------------------------------------------
 
-    def _values(self, keys: Sequence[str]) -> list[str]:
+    def _value_keys(self, keys: Sequence[str]) -> list[str]:
         return [f"{self._prefix}value:{key}" for key in keys]
 
-    def _fenced(self, keys: Sequence[str]) -> list[str]:
+    def _fenced_keys(self, keys: Sequence[str]) -> list[str]:
         return [f"{self._prefix}{part}:{key}" for key in keys for part in ("value", "fence")]
 
-    def _lock(self, key: str) -> list[str]:
+    def _lock_keys(self, key: str) -> list[str]:
         return [f"{self._prefix}lock:{key}"]
 
-    def _queue(self, queue: str) -> list[str]:
+    def _queue_keys(self, queue: str) -> list[str]:
         return [f"{self._prefix}{part}:{queue}" for part in _PARTS]
 
-    async def _swept(self, script: Script, queue: str, *arguments: str | int) -> Any:
-        """Have a script run that may find more to sweep than one step has room for."""
-        while (told := await self._pool.call(script, self._queue(queue), *arguments)) == "again":
-            pass  # each call has made a step; others have had their turn in between
-        return told
+    async def _call_swept(self, script: Script, queue: str, *arguments: str | int) -> Any:
+        """Run a script that sweeps, until one step has been enough."""
+        while (
+            reply := await self._pool.call(script, self._queue_keys(queue), *arguments)
+        ) == "again":
+            pass  # other calls of the server proceed between two steps
+        return reply
 
-    async def _act(
+    async def _call_with_token(
         self, script: Script, queue: str, task_id: str, token: int, *rest: str | int
     ) -> bool:
-        return bool(await self._pool.call(script, self._queue(queue), task_id, token, *rest))
+        return bool(await self._pool.call(script, self._queue_keys(queue), task_id, token, *rest))
 
 
 def _dead_task(row: Sequence[Any]) -> DeadTask:
@@ -315,7 +321,7 @@ def _dead_task(row: Sequence[Any]) -> DeadTask:
     return DeadTask(task_id, text, key or None, thread_id or None, attempts, worker, error)
 
 
-def _described(change: Write) -> tuple[str | int, ...]:
+def _change_arguments(change: Write) -> tuple[str | int, ...]:
     token = "" if change.token is None else change.token
     if change.text is None:
         return ("delete", "", "", token)

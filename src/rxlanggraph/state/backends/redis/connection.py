@@ -1,10 +1,10 @@
-"""One connection to the server, and what happens when it breaks.
+"""One connection to the server, and recovery when it breaks.
 
-A request whose answer does not come may or may not have been carried out. So each connection
-numbers its requests, and the scripts that must not run twice keep the last number and its answer of
-each sequence (lua/deduplicate.lua): such a request is simply sent again, over a new connection to
-the server, until the server says what became of it. redis-py's client is not used, as it would
-repeat by rules of its own, and hides whether a request was sent at all; its connections are.
+A request without an answer may or may not have been executed. So each connection numbers its
+requests, and the scripts that must not take effect twice store the last number and its answer
+(lua/deduplicate.lua). Such a request is sent again, over a new connection, until its answer
+arrives. This uses the connections of redis-py but not its client, which would repeat requests by
+rules of its own, and hides whether a request was sent at all.
 
 Confined to the loop that made it.
 """
@@ -41,60 +41,60 @@ from rxlanggraph.state.retry import backoff
 
 __all__ = ["Connection", "SequencedConnection"]
 
-# How many times its time-out a request is repeated that may have been carried out: long enough for
-# a server that is started anew, and short beside the ten minutes that the server keeps a sequence.
-_INSISTENCE = 2
-# What a server says that does nothing for now: it reads its data, or has a fail-over on its hands.
-# MOVED (an AskError too) and ASK: the namespace is on another node, or on its way to one.
-_NOT_NOW = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError, AskError)
-# Refusals that will recur: of a command that it does not have, of a key that another program uses
-# differently, and of an argument too long for limits that were lowered since the state was opened.
-_NEVER = ("unknown command", "WRONGTYPE", "Protocol error")
+# For how many of its timeouts a request in doubt is repeated: long enough to restart a server, and
+# far shorter than the server stores a sequence.
+_REPEAT_TIMEOUTS = 2
+# Refusals of a server that is loading its data, or in a failover. MOVED (an AskError too) and ASK:
+# the namespace is on another node, or being moved to one.
+_TEMPORARY_REFUSALS = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError, AskError)
+# An unknown command, a key that another program uses for another type, and an argument that is too
+# long for a limit that was lowered since the state was opened.
+_PERMANENT_REFUSALS = ("unknown command", "WRONGTYPE", "Protocol error")
 
 
 class Connection(Protocol):
-    """What is used of a connection of redis-py: from 6.0 to 8 it has stayed the same."""
+    """The part of a redis-py connection that is used here; unchanged from version 6.0 to 8."""
 
-    host: str  # of those over TCP
+    host: str  # TCP only
     port: int
     is_connected: bool
 
     async def connect(self) -> None:
-        """Connect and shake hands, unless that is done."""
+        """Connect and shake hands, if not connected."""
 
     async def send_packed_command(self, command: bytes, *, check_health: bool) -> None:
-        """Send a command that is packed already."""
+        """Send a packed command."""
 
     async def read_response(self) -> Any:
-        """Return the next answer; an answer that is an error is raised."""
+        """Return the next answer; raise it if it is an error."""
 
     async def disconnect(self, *, nowait: bool = False) -> None:
-        """Release the connection, at once or in good order."""
+        """Close the connection, or abort it (``nowait``)."""
 
 
 class _UnansweredError(Exception):
-    """One attempt came to nothing; the cause says why.
+    """One attempt got no answer; the cause is the reason.
 
     Attributes:
-        in_doubt: Whether the request may have been carried out.
-        put_off: Whether there is a server, which said "not now".
+        in_doubt: Whether the request may have been executed.
+        refused_for_now: Whether the server has refused it temporarily.
     """
 
-    def __init__(self, *, in_doubt: bool = False, put_off: bool = False) -> None:
+    def __init__(self, *, in_doubt: bool = False, refused_for_now: bool = False) -> None:
         super().__init__()
         self.in_doubt = in_doubt
-        self.put_off = put_off
+        self.refused_for_now = refused_for_now
 
 
-class _UnwelcomeError(Exception):
-    """The server refuses what a connection begins with; says why."""
+class _HandshakeRefusedError(Exception):
+    """The server refuses the handshake of a connection; the text is its reason."""
 
 
 class _Request:
-    """What is sent to run a script, once or again.
+    """A command that runs a script, packed.
 
-    Packed here, as redis-py would take three times as long, a tenth of a claim; and before it is
-    sent, so that what goes wrong later is the connection's.
+    Packed here, which is faster than redis-py's way, by a noticeable part of a claim; and before it
+    is sent, so that any later error is one of the connection.
     """
 
     def __init__(self, script: Script, words: tuple[str | int, ...]) -> None:
@@ -104,31 +104,31 @@ class _Request:
 
     @property
     def size(self) -> int:
-        """How many bytes: at least as many as the longest of its words has."""
+        """Its length in bytes, an upper bound of the length of each word."""
         return len(self._words)
 
-    def short(self) -> bytes:
-        """For a server that knows the script."""
-        return self._begun("EVALSHA", self._script.sha) + self._words
+    def by_digest(self) -> bytes:
+        """Return the command for a server that has the script."""
+        return self._with_header("EVALSHA", self._script.sha) + self._words
 
-    def whole(self) -> bytes:
-        """With the script, which the server keeps."""
-        return self._begun("EVAL", self._script.source) + self._words
+    def with_source(self) -> bytes:
+        """Return the command with the source of the script, which the server then keeps."""
+        return self._with_header("EVAL", self._script.source) + self._words
 
-    def _begun(self, *words: str) -> bytes:
+    def _with_header(self, *words: str) -> bytes:
         return b"*%d\r\n%b" % (self._count, _packed(words))
 
 
 class SequencedConnection:
-    """One connection, which does one request at a time, and numbers them.
+    """A connection that executes one request at a time, and numbers them.
 
     Attributes:
-        longest: How many bytes an argument may have; 0: not known.
+        max_argument: The longest argument that the server accepts, in bytes; 0: not known.
 
     Args:
-        connection: Not connected yet; it is when it is needed, and again after each failure.
-        keys: What the server keeps the counter of the namespace under, and what of this sequence.
-        timeout: Seconds until an answer is given up.
+        connection: The connection; it connects when it is needed, and again after each failure.
+        keys: The keys, on the server, of the namespace's counter and of this sequence.
+        timeout: Seconds that an answer may take.
     """
 
     def __init__(self, connection: Connection, keys: tuple[str, str], timeout: float) -> None:
@@ -136,22 +136,22 @@ class SequencedConnection:
         self._keys = keys
         self._timeout = timeout
         self._serial = 0
-        self.longest = 0
+        self.max_argument = 0
         self._is_sealed = False
-        # On a cluster it follows its namespace to other nodes, and asks here where that is.
+        # In a cluster the connection follows its namespace to other nodes; it asks this one first.
         self._home = (connection.host, connection.port) if hasattr(connection, "host") else None
 
     async def connect(self) -> None:
-        """Connect; a second time there is nothing to do.
+        """Connect, if not connected.
 
         Raises:
-            InvalidArgumentError: The server refuses us: a password, a database that it has not.
-            StateUnavailableError: There is no server, or it does nothing for now.
+            InvalidArgumentError: The server refuses the password, or lacks the database.
+            StateUnavailableError: The server does not answer, or refuses temporarily.
         """
         try:
             async with asyncio.timeout(self._timeout):
-                await self._begin()
-        except _UnwelcomeError as refusal:
+                await self._handshake()
+        except _HandshakeRefusedError as refusal:
             raise InvalidArgumentError(
                 f"the Redis server {self._where()} refuses the URL: {refusal}"
             ) from refusal
@@ -161,34 +161,34 @@ class SequencedConnection:
     async def call(
         self, script: Script, keys: Sequence[str], arguments: Sequence[str | int]
     ) -> Any:
-        """Have the server run ``script``; return its answer. One call at a time.
+        """Run ``script`` on the server; return its answer. One call at a time.
 
-        Cancelling leaves open whether it was run.
+        If cancelled, the script may have been run.
 
         Raises:
-            StateUnavailableError: No answer came, or a refusal.
-            InvalidArgumentError: A refusal that will not change: an argument is too long, or the
-                user may not do this.
-            StateClosedError: There is no connection, and this one is sealed.
+            StateUnavailableError: No answer came, or the server refuses temporarily.
+            InvalidArgumentError: The server refuses permanently: an argument is too long, or the
+                user lacks a permission.
+            StateClosedError: The connection is lost, and was sealed.
         """
         self._serial += 1
         keys = (*self._keys, *keys)
         words = (len(keys), *keys, self._serial, *arguments)
         request = _Request(script, words)
-        if 0 < self.longest < request.size:
+        if 0 < self.max_argument < request.size:
             self._check_length(words)
         try:
             return await self._attempt(request)
         except _UnansweredError as failure:
-            if failure.put_off or (failure.in_doubt and script.deduplicated):
-                return await self._insist(request, in_doubt=failure.in_doubt)
+            if failure.refused_for_now or (failure.in_doubt and script.deduplicated):
+                return await self._repeat(request, in_doubt=failure.in_doubt)
             raise self._unavailable(failure, in_doubt=failure.in_doubt) from failure.__cause__
 
     async def ask(self, *words: str) -> Any:
-        """Return what the server answers to a command of its own. One attempt, over a connection.
+        """Send a command other than a script; return its answer. One attempt; must be connected.
 
         Raises:
-            ResponseError: It refuses.
+            ResponseError: The server refuses it.
             StateUnavailableError: No answer came.
         """
         try:
@@ -197,28 +197,28 @@ class SequencedConnection:
         except ResponseError:
             raise
         except Exception as failure:  # as in `_attempt`
-            await self.drop()
+            await self.abort()
             raise self._unavailable(failure, in_doubt=False) from failure
         except BaseException:
-            await self.drop()
+            await self.abort()
             raise
 
     def seal(self) -> None:
-        """Connect no more: a call that is under way in spite of the end is not repeated."""
+        """Prevent new connections, so that a pending call is not repeated after the close."""
         self._is_sealed = True
 
     async def close(self) -> None:
-        """Close the connection, also one that hangs. No call may be under way."""
-        with contextlib.suppress(Exception):  # it is lost already, or time is up
+        """Close the connection, even if it hangs. No call may be pending."""
+        with contextlib.suppress(Exception):  # it is lost already, or the time is up
             async with asyncio.timeout(self._timeout):
                 await self._connection.disconnect()
 
-    async def drop(self) -> None:
-        """Cut the connection: what comes over it now would be taken for the next answer."""
+    async def abort(self) -> None:
+        """Abort the connection: a late answer would be taken for that of the next request."""
         await self._connection.disconnect(nowait=True)
 
-    async def _insist(self, request: _Request, *, in_doubt: bool) -> Any:
-        """Send the same request again, until there is an answer or time is up."""
+    async def _repeat(self, request: _Request, *, in_doubt: bool) -> Any:
+        """Send the same request again, until an answer comes or the time is up."""
 
         async def again() -> Any:
             nonlocal in_doubt
@@ -228,7 +228,7 @@ class SequencedConnection:
                 in_doubt |= failure.in_doubt
                 raise
 
-        stop = stop_after_delay(_INSISTENCE * self._timeout)
+        stop = stop_after_delay(_REPEAT_TIMEOUTS * self._timeout)
         policy = backoff(first=0.02, longest=0.5, stop=stop)
         retrying = AsyncRetrying(retry=retry_if_exception_type(_UnansweredError), **policy)
         try:
@@ -247,32 +247,32 @@ class SequencedConnection:
                     await self._connect()
                 sent = True
                 return await self._evaluate(request)
-        except _NOT_NOW as answer:
-            # Connecting anew finds the server that was promoted meanwhile, or has the slot.
-            await self.drop()
+        except _TEMPORARY_REFUSALS as answer:
+            # A new connection reaches the server that was promoted meanwhile, or has the slot.
+            await self.abort()
             self._move((answer.host, answer.port) if isinstance(answer, MovedError) else self._home)
-            raise _UnansweredError(put_off=True) from answer
+            raise _UnansweredError(refused_for_now=True) from answer
         except ResponseError as answer:
-            if str(answer).startswith("BUSY "):  # with an endless script of another client
-                raise _UnansweredError(put_off=True) from answer
+            if str(answer).startswith("BUSY "):  # executing a long script of another client
+                raise _UnansweredError(refused_for_now=True) from answer
             raise self._refused(answer) from answer
         except RxLangGraphError:
             raise
         except Exception as failure:
-            # Of redis-py or from below it: asyncio, uvloop and the parser each have errors of their
-            # own for a connection that has died, or speaks no Redis, and not all mean to.
-            await self.drop()
+            # Any exception: redis-py, its parser, asyncio and uvloop each raise their own for a
+            # connection that has died or does not speak the protocol, some of them by accident.
+            await self.abort()
             self._move(self._home)
             raise _UnansweredError(in_doubt=sent) from failure
-        except BaseException:  # cancelled, for one
-            await self.drop()
+        except BaseException:  # such as a cancellation
+            await self.abort()
             raise
 
     async def _evaluate(self, request: _Request) -> Any:
         try:
-            return await self._exchange(request.short())
-        except NoScriptError:  # it was restarted, flushed or replaced
-            return await self._exchange(request.whole())
+            return await self._exchange(request.by_digest())
+        except NoScriptError:  # the server was restarted, flushed or replaced
+            return await self._exchange(request.with_source())
 
     async def _exchange(self, command: bytes) -> Any:
         await self._connection.send_packed_command(command, check_health=False)
@@ -282,68 +282,69 @@ class SequencedConnection:
         if self._is_sealed:
             raise StateClosedError("the state was closed while the call was under way")
         try:
-            await self._begin()
-        except _UnwelcomeError as refusal:
+            await self._handshake()
+        except _HandshakeRefusedError as refusal:
             raise self._unavailable(refusal, in_doubt=False) from refusal
 
-    async def _begin(self) -> None:
+    async def _handshake(self) -> None:
         """Connect, and shake hands.
 
         Raises:
-            _UnwelcomeError: The server refuses us.
+            _HandshakeRefusedError: The server refuses it.
         """
         try:
             await self._connection.connect()
-        except _NOT_NOW:
+        except _TEMPORARY_REFUSALS:
             raise
         except (AuthenticationError, ResponseError) as answer:
-            # A server repeats the words of a command that it does not know, and of AUTH one is
-            # the password. So the answer is no cause either.
+            # A server quotes the arguments of an unknown command, and one of AUTH is the password.
+            # So the answer must not be the cause of the error either.
             why = str(answer).partition(", with args beginning with")[0]
         else:
             return
-        raise _UnwelcomeError(why)
+        raise _HandshakeRefusedError(why)
 
     def _move(self, address: tuple[str, int] | None) -> None:
         if address is not None:
             host, port = address
-            self._connection.host = host or self._connection.host  # "": another port alone
+            self._connection.host = host or self._connection.host  # "" means another port only
             self._connection.port = port
 
     def _where(self) -> str:
         return "at its socket" if self._home is None else "at {}:{}".format(*self._home)
 
     def _check_length(self, words: Sequence[str | int]) -> None:
-        """Refuse what the server would, which then closes the connection instead of saying why."""
+        """Refuse an argument that is too long: the server would close the connection instead."""
         longest = max(len(str(word).encode()) for word in words)
-        if longest > self.longest:
+        if longest > self.max_argument:
             raise InvalidArgumentError(
-                f"a value of {longest:,} bytes is more than the Redis server {self._where()} takes "
-                f"at once (proto-max-bulk-len {self.longest:,}): keep it elsewhere and store where "
-                "that is, or set proto-max-bulk-len higher; of tasks, add fewer in one call"
+                f"a value of {longest:,} bytes is more than the Redis server {self._where()} "
+                f"accepts (proto-max-bulk-len {self.max_argument:,}): store the value elsewhere "
+                "and a reference to it here, raise proto-max-bulk-len, or add fewer tasks in one "
+                "call"
             )
 
     def _refused(self, answer: ResponseError) -> InvalidArgumentError | StateUnavailableError:
         text = f"the Redis server {self._where()} refuses the call: {answer}"
-        if isinstance(answer, NoPermissionError) or str(answer).startswith(_NEVER):
+        if isinstance(answer, NoPermissionError) or str(answer).startswith(_PERMANENT_REFUSALS):
             return InvalidArgumentError(text)
         return StateUnavailableError(text, in_doubt=False)
 
     def _unavailable(self, failure: BaseException, *, in_doubt: bool) -> StateUnavailableError:
         cause = failure.__cause__ if isinstance(failure, _UnansweredError) else failure
-        # A time-out of asyncio's has nothing to say.
-        why = str(cause) or f"none came within {self._timeout:g} seconds"
+        # The TimeoutError of asyncio has no text.
+        why = str(cause) or f"no answer came within {self._timeout:g} seconds"
         return StateUnavailableError(
             f"the Redis server {self._where()} does not answer: {why}", in_doubt=in_doubt
         )
 
 
 def _command(words: Sequence[str | int]) -> bytes:
-    """A command on the wire."""
+    """Return a command in the Redis protocol."""
     return b"*%d\r\n%b" % (len(words), _packed(words))
 
 
 def _packed(words: Sequence[str | int]) -> bytes:
-    """The words of a command on the wire."""
+    """Return the words of a command in the Redis protocol."""
     encoded = [str(word).encode() for word in words]
     return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded])

@@ -1,7 +1,7 @@
 """Whether a server is fit for shared state: checked once, when a state is opened.
 
-What breaks without it, without an error: keys that a server drops for lack of memory take tasks,
-locks and fences with them, and data of another release would be read as this one's.
+What breaks without it, silently: a server that evicts keys when its memory is full loses tasks,
+locks and fences; and data in the layout of another release would be misread.
 
 Confined to the loop of the connection.
 """
@@ -22,68 +22,68 @@ __all__ = ["check_fitness"]
 
 _logger = logging.getLogger(__name__)
 
-# Of the keys and of what is in them (the list in backend.py, the scripts).
+# Version of the layout: of the keys in backend.py, and of their contents in the scripts.
 _VERSION: Final = 1
 _POLICY: Final = re.compile(r"^maxmemory_policy:(\S+)", re.MULTILINE)
-# Bytes of one argument of a command, where the server does not say: its default.
-_LONGEST: Final = 512 * 2**20
+# The default of a server for the length of an argument, in bytes; used if it does not allow the
+# question.
+_DEFAULT_BULK_LENGTH: Final = 512 * 2**20
 
 
 async def check_fitness(connection: SequencedConnection, schema: str) -> None:
-    """Refuse a server, or a namespace, that cannot be used; tell the connection how much it takes.
+    """Refuse a server, or a namespace, that cannot be used; set `connection.max_argument`.
 
     One attempt. In a cluster the connection ends up at the node that has the namespace. Cancelling
-    it leaves nothing behind but the version.
+    it leaves at most the version behind.
 
     Args:
-        connection: Connected.
-        schema: The key on the server of the version.
+        connection: A connection, connected.
+        schema: The key of the version on the server.
 
     Raises:
-        InvalidArgumentError: The server drops keys when its memory is full, or does not let us
-            do what is needed, or the namespace is of another release.
-        StateUnavailableError: It does not answer.
+        InvalidArgumentError: The server evicts keys when its memory is full, or denies a necessary
+            permission, or the namespace has the layout of another release.
+        StateUnavailableError: The server does not answer.
     """
     known = await connection.call(SCHEMA, [schema], [""])
     if known not in (None, str(_VERSION)):
         raise InvalidArgumentError(
-            f"what is under {schema!r} on the Redis server is of version {known}, this release of "
-            f"rxlanggraph needs version {_VERSION}: use another namespace, or another release"
+            f"the data under {schema!r} on the Redis server has version {known}, and this release "
+            f"of rxlanggraph needs version {_VERSION}: use another namespace, or another release"
         )
     await _check_policy(connection)
-    await _note_longest(connection)
+    await _read_argument_limit(connection)
     if known is None:
         await connection.call(SCHEMA, [schema], [_VERSION])
 
 
 async def _check_policy(connection: SequencedConnection) -> None:
     try:
-        told = _POLICY.search(str(await connection.ask("INFO", "memory")))
+        reply = _POLICY.search(str(await connection.ask("INFO", "memory")))
     except ResponseError as refusal:
-        told = None
+        reply = None
         why = f": {refusal}"
     else:
         why = ""
-    if told is None:
-        # Not refused: a user with minimal permissions may not ask this.
+    if reply is None:
+        # Not refused: a user with minimal permissions may not read it.
         _logger.warning(
-            "the Redis server does not tell its maxmemory-policy%s; see to it that it is "
-            "noeviction: any other drops keys when memory is full, and with them tasks and locks",
+            "the maxmemory-policy of the Redis server cannot be read%s; make sure that it is "
+            "noeviction: any other evicts keys when memory is full, and with them tasks and locks",
             why,
         )
-    elif told[1] != "noeviction":
+    elif reply[1] != "noeviction":
         raise InvalidArgumentError(
-            f"the Redis server drops keys when its memory is full (maxmemory-policy {told[1]}), "
+            f"the Redis server evicts keys when its memory is full (maxmemory-policy {reply[1]}), "
             "and with them counters, tasks, locks and fences, without an error: set "
-            "maxmemory-policy noeviction, or use another server; one that is a cache as well will "
-            "not do"
+            "maxmemory-policy noeviction, or use another server that is not also a cache"
         )
 
 
-async def _note_longest(connection: SequencedConnection) -> None:
+async def _read_argument_limit(connection: SequencedConnection) -> None:
     try:
-        told = await connection.ask("CONFIG", "GET", "proto-max-bulk-len")
+        reply = await connection.ask("CONFIG", "GET", "proto-max-bulk-len")
     except ResponseError:
-        told = []  # providers often do not allow it
-    values = list(told.values()) if isinstance(told, dict) else told[1:2]
-    connection.longest = int(values[0]) if values else _LONGEST
+        reply = []  # providers often forbid CONFIG
+    values = list(reply.values()) if isinstance(reply, dict) else reply[1:2]
+    connection.max_argument = int(values[0]) if values else _DEFAULT_BULK_LENGTH

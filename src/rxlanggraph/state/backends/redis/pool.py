@@ -1,4 +1,4 @@
-"""All connections to one server: each request takes the next one that is free.
+"""The connections to one server: each request takes a free one.
 
 Confined to the loop that made it.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from rxlanggraph.errors import StateUnavailableError
-from rxlanggraph.state.backends.redis.address import understood
+from rxlanggraph.state.backends.redis.address import parse_address
 from rxlanggraph.state.backends.redis.connection import SequencedConnection
 from rxlanggraph.state.backends.redis.fitness import check_fitness
 from rxlanggraph.state.backends.redis.scripts import Script
@@ -24,15 +24,15 @@ class ConnectionPool:
     """The connections to one server.
 
     Args:
-        url: As redis-py takes it.
-        prefix: What the keys on the server start with.
+        url: The URL of the server, as redis-py accepts it.
+        prefix: The prefix of all keys on the server.
 
     Raises:
         InvalidArgumentError: redis-py cannot use the URL.
     """
 
     def __init__(self, url: str, prefix: str) -> None:
-        make, count, self._timeout = understood(url)
+        make, count, self._timeout = parse_address(url)
         self._prefix = prefix
         name = uuid4().hex
         self._connections = [
@@ -41,7 +41,7 @@ class ConnectionPool:
             )
             for number in range(count)
         ]
-        # The last one used is used next: a program with little to do has few connections.
+        # Last in, first out: a program with little load keeps few connections.
         self._free: asyncio.LifoQueue[SequencedConnection] = asyncio.LifoQueue()
         for connection in reversed(self._connections):
             self._free.put_nowait(connection)
@@ -49,25 +49,26 @@ class ConnectionPool:
         self._answered_at = self._now()
 
     async def connect(self) -> None:
-        """Connect once, to see that there is a server, and that it will do.
+        """Connect once, and check that the server is fit for shared state.
 
         Raises:
-            InvalidArgumentError: It refuses us, and will do so again, or will not do.
-            StateUnavailableError: There is none.
+            InvalidArgumentError: The server refuses the connection permanently, or is not fit.
+            StateUnavailableError: The server does not answer.
         """
         first = self._connections[0]
         await first.connect()
         await check_fitness(first, f"{self._prefix}schema")
         for connection in self._connections:
-            connection.longest = first.longest
+            connection.max_argument = first.max_argument
 
     async def call(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
-        """Have the server run ``script``; return its answer.
+        """Run ``script`` on the server; return its answer.
 
-        Cancelling leaves open whether it was run.
+        If cancelled, the script may have been run.
 
         Raises:
-            StateUnavailableError: No answer came, or a refusal.
+            StateUnavailableError: No answer came, or the server refuses temporarily.
+            InvalidArgumentError: The server refuses permanently.
             StateClosedError: The pool is closed.
         """
         connection = (
@@ -81,30 +82,29 @@ class ConnectionPool:
         return answer
 
     async def _wait_for_connection(self) -> SequencedConnection:
-        """Wait for as long as answers come: a silent server ends the waiting (rule 6)."""
+        """Wait for a free connection, but not on a server that is silent (rule 6)."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timeout):
                     return await self._free.get()
             if self._now() - self._answered_at >= self._timeout:
                 raise StateUnavailableError(
-                    f"the Redis server does not answer: {len(self._connections)} requests wait "
-                    "for one",
+                    "the Redis server does not answer: all "
+                    f"{len(self._connections)} connections wait for an answer",
                     in_doubt=False,
                 )
 
     async def close(self) -> None:
-        """Close the connections, also those that hang. No call may be under way.
+        """Close the connections, even those that hang. No call may be pending.
 
-        Cancelled, it closes them without waiting for the server.
+        If cancelled, it aborts them, without waiting for the server.
         """
         for connection in self._connections:
             connection.seal()
         try:
             await asyncio.gather(*[connection.close() for connection in self._connections])
         except BaseException:
-            for (
-                connection
-            ) in self._connections:  # a task that is cancelled at once has not even begun
-                await connection.drop()
+            # All of them: a task of the gather may have been cancelled before its first step.
+            for connection in self._connections:
+                await connection.abort()
             raise

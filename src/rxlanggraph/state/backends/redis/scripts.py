@@ -1,7 +1,7 @@
-"""The Lua scripts: each is one method of the backend, or a part of one; and one step on the server.
+"""The Lua scripts: each is a method of the backend, or part of one, and one step on the server.
 
-The sources are in the folder ``lua``; several start with the same parts. Each script is told every
-key that it touches, and all keys of a namespace have one hash tag: that is what a cluster asks for.
+The sources are in the folder ``lua``; several scripts share parts. Each script gets every key that
+it uses as an argument, and all keys of a namespace have the same hash tag, as a cluster requires.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from importlib.resources import files
 
-from rxlanggraph.state.backend import MOST_AT_ONCE
+from rxlanggraph.state.backend import MAX_PER_STEP
 
 __all__ = [
     "COMMIT",
@@ -41,9 +41,10 @@ class Script:
 
     Attributes:
         source: Its text.
-        sha: The digest by which a server that has it knows it.
-        deduplicated: Whether it takes effect once though it is sent again (lua/deduplicate.lua).
-            The others are idempotent, and are repeated by the callers of the backend.
+        sha: The digest that identifies it in EVALSHA.
+        deduplicated: Whether it takes effect only once even if it is sent again
+            (lua/deduplicate.lua). The others are idempotent, and repeated by the callers of the
+            backend.
     """
 
     source: str
@@ -54,8 +55,8 @@ class Script:
 def _script(*parts: str) -> Script:
     folder = files(__package__) / "lua"
     texts = [(folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts]
-    source = "\n".join([f"local MOST = {MOST_AT_ONCE}", *texts])
-    digest = sha1(source.encode(), usedforsecurity=False)  # what EVALSHA goes by
+    source = "\n".join([f"local MAX_PER_STEP = {MAX_PER_STEP}", *texts])
+    digest = sha1(source.encode(), usedforsecurity=False)  # as EVALSHA requires
     return Script(source, digest.hexdigest(), "deduplicate" in parts)
 
 

@@ -2,8 +2,8 @@
 
 A map; each imports only from those above it.
 
-    schema               what is stored
-    statements           the statements that are the same everywhere
+    schema               the tables
+    statements           the statements that both databases share
     backend              the contract of shared state, on top of a `Database`
     batcher              micro-batching: calls that are sent together
     sqlite, postgresql   the databases
@@ -24,38 +24,40 @@ _SCHEMES: Final = ("sqlite", "postgresql", "postgresql+psycopg")
 
 
 async def open_backend(url: str, namespace: str) -> Backend:
-    """Open the database at ``url``, and make the tables that it does not have yet.
+    """Open the database at ``url``, and create the tables if there are none.
+
+    On the loop that will use the backend. Cancelling it leaves no connection open.
 
     Raises:
-        InvalidArgumentError: The URL cannot be used.
-        StateUnavailableError: There is no server that answers.
+        InvalidArgumentError: The URL or the database cannot be used.
+        StateUnavailableError: The server does not answer.
     """
     return SqlBackend(await _open_database(url), namespace)
 
 
 async def is_prepared(url: str) -> bool:
-    """Whether the database at ``url`` has the tables; makes and changes nothing.
+    """Whether the database at ``url`` has the tables; creates and changes nothing.
 
     Raises:
-        InvalidArgumentError: The URL cannot be used.
-        StateUnavailableError: There is no server that answers.
+        InvalidArgumentError: The URL or the database cannot be used.
+        StateUnavailableError: The server does not answer.
     """
     if _is_sqlite(url):
-        from rxlanggraph.state.backends.sql.sqlite.file import has_tables  # noqa: PLC0415 - as below
+        from rxlanggraph.state.backends.sql.sqlite.file import has_tables  # noqa: PLC0415 - see `_open_database`
 
         return await asyncio.to_thread(has_tables, url)
-    from rxlanggraph.state.backends.sql.postgresql.database import is_prepared_postgresql  # noqa: PLC0415 - as below
+    from rxlanggraph.state.backends.sql.postgresql.database import is_prepared_postgresql  # noqa: PLC0415 - see there
 
     return await is_prepared_postgresql(url)
 
 
 async def _open_database(url: str) -> Database:
-    # PostgreSQL needs a driver, which comes with an extra.
+    # Imported here, as PostgreSQL needs a driver that comes with an extra.
     if _is_sqlite(url):
-        from rxlanggraph.state.backends.sql.sqlite.database import open_sqlite  # noqa: PLC0415 - as said
+        from rxlanggraph.state.backends.sql.sqlite.database import open_sqlite  # noqa: PLC0415
 
         return await open_sqlite(url)
-    from rxlanggraph.state.backends.sql.postgresql.database import open_postgresql  # noqa: PLC0415 - as said
+    from rxlanggraph.state.backends.sql.postgresql.database import open_postgresql  # noqa: PLC0415
 
     return await open_postgresql(url)
 

@@ -1,8 +1,8 @@
-"""Shared state in a SQL database: the contract's operations, as statements and procedures.
+"""Shared state in a SQL database: the operations of the contract, as statements and procedures.
 
-Each operation is one round trip and one transaction: a statement that is the same on every
-database (`rxlanggraph.state.backends.sql.statements`), or a procedure, which a database has in its
-own language (PL/pgSQL inside PostgreSQL; Python inside the thread that owns the SQLite file).
+Each operation is one round trip and one transaction: a statement that all databases share
+(`rxlanggraph.state.backends.sql.statements`), or a procedure in the language of the database
+(PL/pgSQL in PostgreSQL; Python in the thread that owns the SQLite file).
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _ABSENT: Final = StoredValue(None, 0)
 class Database(Protocol):
     """Connections to one database, which has the tables and the procedures.
 
-    Every call is a transaction of its own: done as a whole, or raised and not done at all (or in
-    doubt, see `StateUnavailableError`). Confined to the loop that opened it.
+    Every call is a transaction of its own: if it raises, it was rolled back (or is in doubt, see
+    `StateUnavailableError`). Confined to the loop that opened it.
     """
 
     def run(self, statement: str, **values: Any) -> Awaitable[Sequence[Row]]:
-        """Run one of the common statements; return its rows."""
+        """Run one of the shared statements; return its rows."""
 
     def call(self, procedure: str, *arguments: Any) -> Awaitable[Sequence[Row]]:
         """Call a procedure; return its rows."""
@@ -64,24 +64,24 @@ class Database(Protocol):
     def call_with_compensation(
         self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
     ) -> Awaitable[Sequence[Row]]:
-        """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises.
+        """Call a procedure; if cancelled, undo it before CancelledError is raised.
 
-        ``undo`` is given the rows. Cancelled again meanwhile, it may leave out that.
+        ``undo`` takes the rows of the call. If cancelled again meanwhile, it may be omitted.
         """
 
     def names(self, names: Collection[str]) -> Any:
-        """Return names in the form in which a parameter of a statement takes many."""
+        """Return names as one parameter, for ``column IN :names``."""
 
     async def close(self) -> None:
         """Release all connections. Idempotent."""
 
 
 class SqlBackend:
-    """A `Backend` in a database; see there for what each method does.
+    """A `Backend` in a SQL database.
 
     Args:
-        database: Where it is kept; closed with the backend.
-        namespace: Which rows of the tables are meant.
+        database: The database; closed with the backend.
+        namespace: The namespace in its tables.
     """
 
     def __init__(self, database: Database, namespace: str) -> None:
@@ -89,13 +89,13 @@ class SqlBackend:
         self._namespace = namespace
 
     async def close(self) -> None:
-        """Release all connections. Idempotent; works even if the server is gone."""
+        """See `Backend.close`."""
         await self._database.close()
 
     # -- keys --------------------------------------------------------------------------------
 
     async def read(self, keys: Sequence[str]) -> list[StoredValue]:
-        """Return the entries of ``keys``, in their order, as of one moment. Repeatable."""
+        """See `Backend.read`."""
         database, namespace = self._database, self._namespace
         if len(keys) == 1:
             rows = await database.run(READ_ONE, namespace=namespace, name=keys[0])
@@ -107,13 +107,11 @@ class SqlBackend:
     async def commit(
         self, changes: Mapping[str, Write], checks: Mapping[str, int]
     ) -> dict[str, WriteResult] | None:
-        """Make all ``changes`` if all ``checks`` hold; None if not.
-
-        Raises:
-            StaleTokenError: A token is too old; nothing was changed.
-        """
-        items, ttls, tokens = map(list, zip(*changes.values(), strict=True)) if changes else _NONE
-        outcome, key, befores, afters = await self._answer(
+        """See `Backend.commit`."""
+        items, ttls, tokens = (
+            map(list, zip(*changes.values(), strict=True)) if changes else _NO_CHANGES
+        )
+        outcome, key, befores, afters = await self._call_for_row(
             "commit", list(changes), items, ttls, tokens, list(checks), list(checks.values())
         )
         if outcome == "stale":
@@ -123,14 +121,8 @@ class SqlBackend:
         return dict(zip(changes, map(WriteResult, befores, afters), strict=True))
 
     async def increment(self, key: str, by: int, token: int | None) -> int:
-        """Add ``by`` to the integer under ``key``, 0 if there is none; return the sum.
-
-        Raises:
-            StaleTokenError: ``token`` is too old.
-            InvalidTypeError: What is there is no JSON integer.
-            InvalidArgumentError: It, or the sum, has more than 64 bits.
-        """
-        outcome, total = await self._answer("increment", key, by, token)
+        """See `Backend.increment`."""
+        outcome, total = await self._call_for_row("increment", key, by, token)
         if outcome == "stale":
             raise stale_token(key, token)
         if outcome == "type":
@@ -142,19 +134,19 @@ class SqlBackend:
     # -- locks -------------------------------------------------------------------------------
 
     async def lock_acquire(self, key: str, owner: str, ttl: float) -> int | None:
-        """Take the lock, if it is free; return the token. Repeatable."""
-        (token,) = await self._answer("lock_acquire", key, owner, ttl)
+        """See `Backend.lock_acquire`."""
+        (token,) = await self._call_for_row("lock_acquire", key, owner, ttl)
         return token  # type: ignore[no-any-return]  # an integer or NULL
 
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
-        """Let the lease begin anew; False if ``token`` does not hold it. Repeatable."""
+        """See `Backend.lock_renew`."""
         rows = await self._database.run(
             LOCK_RENEW, namespace=self._namespace, name=key, token=token, ttl=ttl
         )
         return bool(rows)
 
     async def lock_release(self, key: str, token: int) -> bool:
-        """Free the lock; False if ``token`` does not hold it."""
+        """See `Backend.lock_release`."""
         rows = await self._database.run(
             LOCK_RELEASE, namespace=self._namespace, name=key, token=token
         )
@@ -163,14 +155,14 @@ class SqlBackend:
     # -- work --------------------------------------------------------------------------------
 
     async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
-        """Add ``tasks`` that the queue does not know; return the ids. Repeatable."""
+        """See `Backend.tasks_add`."""
         if not tasks:
             return []
-        (ids,) = await self._answer("tasks_add", queue, *map(list, zip(*tasks, strict=True)))
+        (ids,) = await self._call_for_row("tasks_add", queue, *map(list, zip(*tasks, strict=True)))
         return list(ids)
 
     async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
-        """Claim the next task, if there is one that can be."""
+        """See `Backend.task_claim`."""
 
         async def give_back(rows: Sequence[Row]) -> None:
             for task in starmap(ClaimedTask, rows):
@@ -182,12 +174,12 @@ class SqlBackend:
                 give_back, "task_claim", self._namespace, queue, worker, lease
             )
             task = ClaimedTask(*rows[0]) if rows else None
-            # Without an id: it has found nothing, but there is more to sweep.
+            # A task without an id: nothing was found yet, but more has to be swept.
             if task is None or task.id is not None:
                 return task
 
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
-        """Let the lease begin anew; False if ``token`` is not current. Repeatable."""
+        """See `Backend.task_renew`."""
         rows = await self._database.run(
             TASK_RENEW,
             namespace=self._namespace,
@@ -199,67 +191,67 @@ class SqlBackend:
         return bool(rows)
 
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
-        """Complete the task; False if ``token`` is not current. Repeatable."""
-        (done,) = await self._answer("task_complete", queue, task_id, token, result)
+        """See `Backend.task_complete`."""
+        (done,) = await self._call_for_row("task_complete", queue, task_id, token, result)
         return bool(done)
 
     async def task_fail(
         self, queue: str, task_id: str, token: int, error: str, retry_in: float | None
     ) -> bool:
-        """End the attempt: dead, or due in ``retry_in``; False if ``token`` is not current."""
-        (done,) = await self._answer("task_fail", queue, task_id, token, error, retry_in)
+        """See `Backend.task_fail`."""
+        (done,) = await self._call_for_row("task_fail", queue, task_id, token, error, retry_in)
         return bool(done)
 
     async def task_release(self, queue: str, task_id: str, token: int) -> bool:
-        """Give the task back, the attempt uncounted; False if ``token`` is not current."""
-        (done,) = await self._answer("task_release", queue, task_id, token)
+        """See `Backend.task_release`."""
+        (done,) = await self._call_for_row("task_release", queue, task_id, token)
         return bool(done)
 
     async def tasks_dead(self, queue: str, keys: Collection[str]) -> list[DeadTask]:
-        """Return the dead tasks of these keys, in the order of adding. Repeatable."""
-        rows = await self._look(DEAD, queue, names=self._database.names(keys))
+        """See `Backend.tasks_dead`."""
+        rows = await self._query(DEAD, queue, names=self._database.names(keys))
         return [DeadTask(*row) for row in rows]
 
-    async def tasks_dead_page(self, queue: str, after: str | None, most: int) -> Page[DeadTask]:
-        """Return dead tasks, in the order of adding. Repeatable."""
-        rows = await self._look(DEAD_PAGE, queue, after=int(after or 0), most=most)
-        is_last = len(rows) < most
+    async def tasks_dead_page(self, queue: str, after: str | None, limit: int) -> Page[DeadTask]:
+        """See `Backend.tasks_dead_page`."""
+        rows = await self._query(DEAD_PAGE, queue, after=int(after or 0), limit=limit)
+        is_last = len(rows) < limit
         return Page([DeadTask(*row[:-1]) for row in rows], None if is_last else str(rows[-1][-1]))
 
     async def tasks_requeue(self, queue: str, ids: Collection[str]) -> int:
-        """Put dead tasks back to the end of the queue; return how many."""
+        """See `Backend.tasks_requeue`."""
         await self._sweep(queue)
-        (count,) = await self._answer("tasks_requeue", queue, list(ids))
+        (count,) = await self._call_for_row("tasks_requeue", queue, list(ids))
         return int(count)
 
     async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
-        """Put some of those back that were dead at the beginning. Repeatable."""
+        """See `Backend.tasks_requeue_step`."""
         if after is None:
             await self._sweep(queue)
         last, until = _NO_PLACES if after is None else map(int, after.split())
-        count, last, until = await self._answer("tasks_requeue_step", queue, last, until)
+        count, last, until = await self._call_for_row("tasks_requeue_step", queue, last, until)
         return Step(int(count), None if last is None else f"{last} {until}")
 
     async def tasks_results(
         self, queue: str, by: Literal["id", "key"], names: Collection[str]
     ) -> dict[str, str]:
-        """Return the results of completed tasks, by their ids or keys. Repeatable."""
-        rows = await self._look(RESULTS[by], queue, names=self._database.names(names))
+        """See `Backend.tasks_results`."""
+        rows = await self._query(RESULTS[by], queue, names=self._database.names(names))
         return dict(rows)  # type: ignore[arg-type]  # rows of a name and a result
 
     async def tasks_results_page(
-        self, queue: str, after: str | None, most: int
+        self, queue: str, after: str | None, limit: int
     ) -> Page[tuple[str, str]]:
-        """Return ids and results of completed tasks. Repeatable."""
-        rows = await self._look(RESULTS_PAGE, queue, after=after or "", most=most)
+        """See `Backend.tasks_results_page`."""
+        rows = await self._query(RESULTS_PAGE, queue, after=after or "", limit=limit)
         done = [(name, result) for name, result in rows if result is not None]
-        return Page(done, None if len(rows) < most else rows[-1][0])
+        return Page(done, None if len(rows) < limit else rows[-1][0])
 
     async def tasks_stats(self, queue: str) -> QueueStats:
-        """Count the tasks, as of one moment. Repeatable."""
+        """See `Backend.tasks_stats`."""
         counts: Counter[str] = Counter()
         workers: dict[str, int] = {}
-        for kind, worker, count in await self._look(TASKS_COUNT, queue):
+        for kind, worker, count in await self._query(TASKS_COUNT, queue):
             counts[kind] += count
             if kind == "claimed":
                 workers[worker] = count
@@ -277,31 +269,31 @@ class SqlBackend:
     async def tasks_purge_step(
         self, queue: str, states: Collection[TaskState], after: str | None
     ) -> Step:
-        """Forget some of the tasks in these states, their keys and results too. Repeatable."""
+        """See `Backend.tasks_purge_step`."""
         if after is None:
             await self._sweep(queue)
         last, until = _NO_IDS if after is None else json.loads(after)
         inner = [name for state in states for name in _STATES.get(state, (state,))]
-        count, last, until = await self._answer("tasks_purge_step", queue, inner, last, until)
+        count, last, until = await self._call_for_row("tasks_purge_step", queue, inner, last, until)
         return Step(int(count), None if last is None else json.dumps([last, until]))
 
     async def _sweep(self, queue: str) -> None:
         is_more = True
         while is_more:
-            (is_more,) = await self._answer("sweep_step", queue)
+            (is_more,) = await self._call_for_row("sweep_step", queue)
 
-    async def _look(self, statement: str, queue: str, **values: Any) -> Sequence[Row]:
+    async def _query(self, statement: str, queue: str, **values: Any) -> Sequence[Row]:
         return await self._database.run(
             statement, namespace=self._namespace, queue_name=queue, **values
         )
 
-    async def _answer(self, procedure: str, *arguments: Any) -> Row:
+    async def _call_for_row(self, procedure: str, *arguments: Any) -> Row:
         (row,) = await self._database.call(procedure, self._namespace, *arguments)
         return row
 
 
-_NONE: Final[tuple[list[Any], ...]] = ([], [], [])
-# Before the first step.
+_NO_CHANGES: Final[tuple[list[Any], ...]] = ([], [], [])
+# Cursors before the first step.
 _NO_PLACES: Final[tuple[int, int | None]] = (0, None)
 _NO_IDS: Final[tuple[str, str | None]] = ("", None)
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {"waiting": ("ready", "delayed", "blocked")}

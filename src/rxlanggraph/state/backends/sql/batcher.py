@@ -1,7 +1,7 @@
-"""Micro-batching: while one batch of calls is on its way, the next one is collected.
+"""Micro-batching: while one batch of calls is pending, the next one is collected.
 
-So a database waits once for its disk, and the loop once for the database, for as many calls as
-arrive in that time; a call that comes alone does not wait at all.
+So a database waits for its disk once, and the loop for the database once, for all calls that arrive
+in that time; a call that arrives when none is pending is sent at once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["Batcher"]
 _C = TypeVar("_C")
 _T = TypeVar("_T")
 
-# So that other calls do not wait long for what the whole batch holds.
-_MOST: Final = 64
+# Bounds the time for which a batch holds locks.
+_MAX_CALLS: Final = 64
 
 
-class _Place(Generic[_C, _T]):
+class _PendingCall(Generic[_C, _T]):
     """One call that waits for its batch, or is in it."""
 
     def __init__(self, call: _C) -> None:
@@ -34,80 +34,81 @@ class _Place(Generic[_C, _T]):
         """Have the caller raise ``error``, if it still waits."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
-            self.outcome.exception()  # looked at: the caller may be cancelled before it does so
+            self.outcome.exception()  # retrieved: a cancelled caller would not
 
 
 class _Batch(Generic[_C, _T]):
-    """Calls that are sent together, by a task of their own: no caller can cancel it for others.
+    """Calls that are sent together, by a task of their own: one caller cannot cancel the others.
 
     Args:
-        places: The calls.
-        send: Does calls, and returns their outcomes.
-        then: What is called at the end, with the error if it has failed.
+        calls: The calls.
+        send: Executes calls, and returns their outcomes.
+        on_end: Called at the end, with the exception if the batch failed.
     """
 
     def __init__(
         self,
-        places: Sequence[_Place[_C, _T]],
+        calls: Sequence[_PendingCall[_C, _T]],
         send: Callable[[Sequence[_C]], Awaitable[Sequence[_T]]],
-        then: Callable[[Exception | None], None],
+        on_end: Callable[[Exception | None], None],
     ) -> None:
-        self._places = places
+        self._calls = calls
         self._send = send
-        self._then = then
-        for place in places:
-            place.batch = self
+        self._on_end = on_end
+        for pending in calls:
+            pending.batch = self
         self._task = asyncio.create_task(self._run())
-        # And no `finally`: a task that is cancelled before its first step does not get there.
-        self._task.add_done_callback(self._tell)
+        # Not a `finally` in the task, which is not reached if the task is cancelled before its
+        # first step.
+        self._task.add_done_callback(self._on_done)
 
     async def _run(self) -> None:
-        outcomes = await self._send([place.call for place in self._places])
-        for place, outcome in zip(self._places, outcomes, strict=True):
-            if not place.outcome.done():
-                place.outcome.set_result(outcome)
+        outcomes = await self._send([pending.call for pending in self._calls])
+        for pending, outcome in zip(self._calls, outcomes, strict=True):
+            if not pending.outcome.done():
+                pending.outcome.set_result(outcome)
 
-    def _tell(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        for place in self._places:
+        for pending in self._calls:
             if error is not None:
-                place.fail(error)
+                pending.fail(error)
             else:
-                place.outcome.cancel()  # unless it has its result
-        self._then(error if isinstance(error, Exception) else None)
+                pending.outcome.cancel()  # no effect if it has a result
+        self._on_end(error if isinstance(error, Exception) else None)
 
-    async def end_if_deserted(self) -> None:
-        """Cancel a batch that no caller waits for any more, and wait for its end."""
-        if all(place.outcome.done() for place in self._places):
+    async def cancel_if_abandoned(self) -> None:
+        """Cancel the batch if no caller waits for it any more, and wait for its end."""
+        if all(pending.outcome.done() for pending in self._calls):
             self._task.cancel()
             await asyncio.wait([self._task])
 
 
 class Batcher(Generic[_C, _T]):
-    """Confined to the loop on which it is made.
+    """Sends concurrent calls in batches. Confined to the loop on which it is made.
 
     Args:
-        send: Does calls, and returns an outcome for each, in their order. What it raises, each of
-            them raises. Cancelled if no caller waits for it any more.
+        send: Executes calls, and returns the outcome of each, in their order. If it raises, each
+            call raises that. Cancelled if no caller waits for it any more.
     """
 
     def __init__(self, send: Callable[[Sequence[_C]], Awaitable[Sequence[_T]]]) -> None:
         self._send = send
         self._is_busy = False
-        self._waiting: deque[_Place[_C, _T]] = deque()
+        self._waiting: deque[_PendingCall[_C, _T]] = deque()
 
     async def call(self, call: _C) -> _T:
         """Send ``call``, at once or with the next batch; return its outcome.
 
-        Cancelled, it is not sent any more; or it is done for all that, with others of its batch.
-        What becomes of one that goes alone is the affair of ``send``, which is cancelled with it.
+        If cancelled before it is sent, it is not sent; in a batch, it is executed with the others
+        nevertheless. If it is sent alone, ``send`` is cancelled.
 
         Raises:
-            StateUnavailableError: It was not sent, as the batch before it has failed. So it takes
-                no longer for many than for two.
+            StateUnavailableError: It was not sent, as the batch before it has failed. So many
+                waiting calls learn of a lost server in the time of one batch.
         """
         if self._is_busy:
-            return await self._together(call)
+            return await self._call_in_batch(call)
         self._is_busy = True
         failure = None
         try:
@@ -116,37 +117,37 @@ class Batcher(Generic[_C, _T]):
             failure = error
             raise
         finally:
-            self._go_on(failure)
+            self._send_next(failure)
         return outcome
 
-    async def _together(self, call: _C) -> _T:
-        place: _Place[_C, _T] = _Place(call)
-        self._waiting.append(place)
+    async def _call_in_batch(self, call: _C) -> _T:
+        pending: _PendingCall[_C, _T] = _PendingCall(call)
+        self._waiting.append(pending)
         try:
-            return await place.outcome
+            return await pending.outcome
         except asyncio.CancelledError:
-            if place.batch is not None:
-                await place.batch.end_if_deserted()
+            if pending.batch is not None:
+                await pending.batch.cancel_if_abandoned()
             raise
 
-    def _go_on(self, failure: Exception | None) -> None:
-        """Send the calls that have come meanwhile; if there are none, the next one goes alone."""
+    def _send_next(self, failure: Exception | None) -> None:
+        """Send the calls that have arrived meanwhile; if there are none, become idle."""
         if failure is not None:
             self._refuse_waiting(failure)
-        places: list[_Place[_C, _T]] = []
-        while self._waiting and len(places) < _MOST:
-            place = self._waiting.popleft()
-            if not place.outcome.cancelled():
-                places.append(place)
-        self._is_busy = bool(places)
-        if places:
-            _Batch(places, self._send, self._go_on)
+        calls: list[_PendingCall[_C, _T]] = []
+        while self._waiting and len(calls) < _MAX_CALLS:
+            pending = self._waiting.popleft()
+            if not pending.outcome.cancelled():
+                calls.append(pending)
+        self._is_busy = bool(calls)
+        if calls:
+            _Batch(calls, self._send, self._send_next)
 
     def _refuse_waiting(self, failure: Exception) -> None:
-        for place in self._waiting:
+        for pending in self._waiting:
             error = StateUnavailableError(
-                f"the calls before this one have failed: {failure}", in_doubt=False
+                f"not sent, as the batch before it has failed: {failure}", in_doubt=False
             )
             error.__cause__ = failure
-            place.fail(error)
+            pending.fail(error)
         self._waiting.clear()

@@ -1,13 +1,12 @@
 """The tables: the same ones in every database.
 
 Times are seconds since 1970 on the clock of the database, ``rxlanggraph_now()``. A row of
-``rxlanggraph_entries`` without an item remembers the fencing token of a key that is gone.
-``forget`` is when a row is not needed any more (rule 10 of the contract): the next write of its
-kind sweeps it away.
+``rxlanggraph_entries`` without an item stores the fencing token of a key that is gone. ``forget``
+is when a row is no longer needed (rule 10 of the contract): a later write deletes it.
 
-A task that waits is *ready*, *delayed* (not due yet) or *blocked* (behind another one of its
-thread): so the next task to claim is the first of an index, however many cannot be claimed.
-``due`` is when a waiting task may be claimed, and when the lease of a claimed one is over.
+A waiting task is *ready*, *delayed* (not due yet) or *blocked* (behind another one of its thread):
+so the next task to claim is the first entry of an index, however many tasks cannot be claimed.
+``due`` is when a waiting task may be claimed, and when the lease of a claimed one ends.
 """
 
 from __future__ import annotations
@@ -18,18 +17,19 @@ from rxlanggraph.errors import InvalidArgumentError
 
 __all__ = ["VERSION", "check_version", "definitions"]
 
-# Of the tables and the functions in the database: raised by every change of either.
+# Of the tables and the functions in the database; incremented by every change of either.
 VERSION: Final = 7
 
-# What the databases do not agree on stands in braces, see `definitions`.
+# Differences between the databases are in braces, see `definitions`.
 #
-# Items are of any length: last, so that reading the other columns does not read them; and in SQLite
-# not in the tree of the keys (WITHOUT ROWID), where looking for another key would read them.
+# Items may be long. They are in the last column, so that reading the other columns does not read
+# them; and in SQLite not in the B-tree of the keys (WITHOUT ROWID), where the search for another
+# key would read them.
 #
-# Tasks name their queue by its number: an entry of an index on PostgreSQL has 2,700 bytes at most,
-# and each of two names can have 2,000. ``seq`` is the order of adding. ``token`` is there while it
-# is current; of a completed task it is the one that did it. The state is in the index of due dates
-# so that counting them reads no task.
+# Tasks refer to their queue by its number: two names would exceed the size of an index entry in
+# PostgreSQL. ``seq`` is the order of adding. ``token`` is set while it is current; in a completed
+# task it is the token that completed it. The index of due dates has the state too, so that tasks
+# are counted without being read.
 _TABLES: Final = """
 CREATE TABLE rxlanggraph_schema (version integer NOT NULL);
 
@@ -98,24 +98,24 @@ CREATE INDEX rxlanggraph_tasks_expired ON rxlanggraph_tasks (queue)
 
 
 def definitions(*, name: str, counted: str, clustered: str) -> list[str]:
-    """Return the statements that make the tables. Any thread; never blocks.
+    """Return the statements that create the tables. Any thread; never blocks.
 
     Args:
         name: The type of text that is compared as bytes.
-        counted: The type of a column whose numbers the database gives out by itself, in order.
-        clustered: What makes a table one with the index of its key.
+        counted: The type of a column with automatically incremented numbers.
+        clustered: The clause that stores a table in the index of its primary key.
     """
     return _TABLES.format(name=name, counted=counted, clustered=clustered).split(";")
 
 
 def check_version(version: int) -> None:
-    """Refuse tables of another version than this one's.
+    """Refuse tables of another version.
 
     Raises:
-        InvalidArgumentError: They are.
+        InvalidArgumentError: ``version`` is not the version that this release needs.
     """
     if version != VERSION:
         raise InvalidArgumentError(
-            f"the tables rxlanggraph_* in this database are of version {version}, this release of "
-            f"rxlanggraph needs version {VERSION}: use another database, or another release"
+            f"the tables rxlanggraph_* in this database have version {version}, and this release "
+            f"of rxlanggraph needs version {VERSION}: use another database, or another release"
         )

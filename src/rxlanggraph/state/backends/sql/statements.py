@@ -1,11 +1,11 @@
-"""The statements that are the same on every database: one each, so atomic by themselves.
+"""The operations that are a single statement, the same on every database, and so atomic.
 
-In the SQL that the databases have in common. A parameter is ``:name``; ``column IN :names`` asks
-whether a column is among the names in one parameter, of which there may be thousands. A database
-puts its own words for these two. What needs more than one statement is a procedure of the database.
+In the SQL that the databases have in common. A parameter is ``:name``; ``column IN :names`` tests
+whether a column is among the many names in one parameter. A database translates these two into its
+own SQL. An operation that needs more than one statement is a procedure of the database.
 """
 
-# ruff: noqa: S608 - no text is made of what comes from outside
+# ruff: noqa: S608 - no statement contains user input
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SELECT key, item, version FROM rxlanggraph_entries
 WHERE namespace = :namespace AND item IS NOT NULL
     AND (expires IS NULL OR expires > rxlanggraph_now()) AND """
 READ: Final = f"{_READ}key IN :names"
-# To look one up among many of one takes longer than all else of a read.
+# With one key, IN would take longer than the rest of the read.
 READ_ONE: Final = f"{_READ}key = :name"
 
 LOCK_RENEW: Final = """
@@ -44,7 +44,7 @@ UPDATE rxlanggraph_locks SET expires = rxlanggraph_now() + :ttl
 WHERE namespace = :namespace AND key = :name AND token = :token AND expires > rxlanggraph_now()
 RETURNING token
 """
-# A lease that is over is no longer held; but the row is not needed.
+# Deletes the row of an expired lease too, which is not needed; but returns that it was not held.
 LOCK_RELEASE: Final = """
 DELETE FROM rxlanggraph_locks
 WHERE namespace = :namespace AND key = :name AND token = :token
@@ -54,15 +54,15 @@ RETURNING expires > rxlanggraph_now()
 
 # -- tasks -----------------------------------------------------------------------------------------
 
-# States stand in the texts and are no parameters: else no partial index would be used.
+# States are literals and not parameters: otherwise no partial index would be used.
 _OF_QUEUE: Final = """queue = (
     SELECT id FROM rxlanggraph_queues WHERE namespace = :namespace AND name = :queue_name
 )"""
 _CLOCK: Final = "WITH clock AS (SELECT rxlanggraph_now() AS moment)"  # one moment for all rows
-# As it stands: it is what a partial index is made for.
+# Literally the condition of a partial index, which is used only then.
 _TIMED: Final = "state IN ('delayed', 'claimed')"
 
-# What has been swept back to ready is claimed again, as the same attempt.
+# A task that was swept back to ready is claimed again, as the same attempt.
 TASK_RENEW: Final = f"""
 UPDATE rxlanggraph_tasks SET state = 'claimed', due = rxlanggraph_now() + :ttl
 WHERE {_OF_QUEUE} AND id = :task_id AND token = :token
@@ -84,7 +84,7 @@ WHERE {_OF_QUEUE} AND (state = 'dead' OR {_USED_UP}) AND key IN :names
 ORDER BY seq
 """
 
-# The first of those that are known to be dead, and all that are dead unnoticed.
+# The first of the tasks marked dead, and all tasks that are dead but were not swept yet.
 DEAD_PAGE: Final = f"""
 {_CLOCK}
 SELECT {_DEAD_COLUMNS}, seq
@@ -93,13 +93,13 @@ WHERE seq IN (
     SELECT seq FROM (
         SELECT seq FROM rxlanggraph_tasks
         WHERE {_OF_QUEUE} AND state = 'dead' AND seq > :after
-        ORDER BY seq LIMIT :most
+        ORDER BY seq LIMIT :limit
     ) AS known
     UNION ALL
     SELECT seq FROM rxlanggraph_tasks, clock
     WHERE {_OF_QUEUE} AND {_TIMED} AND {_USED_UP} AND seq > :after
 )
-ORDER BY seq LIMIT :most
+ORDER BY seq LIMIT :limit
 """
 
 # Results of named tasks, by ids or by keys.
@@ -111,15 +111,15 @@ WHERE {_OF_QUEUE} AND state = 'completed' AND {name} IN :names
     for name in ("id", "key")
 }
 
-# Of so many tasks those that are complete: so that no page takes longer than others.
+# Reads a fixed number of tasks, completed or not, so that every page takes the same time.
 RESULTS_PAGE: Final = f"""
 SELECT id, CASE WHEN state = 'completed' THEN result END FROM rxlanggraph_tasks
 WHERE {_OF_QUEUE} AND id > :after
-ORDER BY id LIMIT :most
+ORDER BY id LIMIT :limit
 """
 
 
-# Each part counts the entries of one index. The claimed ones alone are looked at, which are few.
+# Each part counts the entries of one index. Only claimed tasks are read, which are few.
 _COUNTS: Final = (
     ("all", "true"),
     ("waiting", "state = 'ready'"),

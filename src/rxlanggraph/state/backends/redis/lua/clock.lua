@@ -1,9 +1,9 @@
--- The counter of the namespace (rule 3 of the contract), for the scripts that start with this.
+-- The counter of the namespace (rule 3 of the contract), for scripts that include this part.
 --
--- A hybrid logical clock (Kulkarni et al., 2014): the server's microseconds, or one more than the
--- last number where that is not less. So it goes on growing even over what a server has lost: a
--- second of its log after a power cut, the tail of its data after a failover, or all of it.
--- Its numbers are whole and below 2^53, which a double holds exactly, until the year 2255.
+-- A hybrid logical clock (Kulkarni et al., 2014): the server's microseconds, or the last number
+-- plus one if that is greater. So it keeps growing even if the server has lost data: a second of
+-- its log in a power cut, the latest writes in a failover, or everything. Its numbers are integers
+-- below 2^53, which a double holds exactly, until the year 2255.
 
 local CLOCK = KEYS[1]
 
@@ -14,7 +14,7 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- Take `count` numbers that follow each other; return the first.
+-- Draw `count` consecutive numbers; return the first.
 local function draw(count)
   local first = now
   local last = tonumber(redis.call('GETSET', CLOCK, whole(first + count - 1)) or 0)

@@ -1,17 +1,17 @@
 -- Backend.commit
--- KEYS: clock, sequence, then of each key that is changed or checked its value and its fence.
--- ARGV: serial; for how many ms a fence outlives its value; then for each of those keys: its name;
---   the version it must have, or ''; 'set', 'delete' or 'keep'; the text; the time to live in ms, or
---   ''; the token, or ''.
--- Returns the versions before and after of each change, as text; nil if a check failed; or a list:
---   why it is refused, and the particulars.
+-- KEYS: clock, sequence, then value and fence of each key that is changed or checked.
+-- ARGV: serial; how long a fence outlives its value, in ms; then for each of those keys: its name;
+--   the version it must have, or ''; 'set', 'delete' or 'keep'; the text; the time to live in ms,
+--   or ''; the token, or ''.
+-- Returns the versions of each changed key before and after, as text; nil if a check failed; or a
+--   list with the reason of a refusal and its details.
 
 local before = answered()
 if before then
   return before
 end
 
-local KEPT = ARGV[2]
+local FENCE_RETENTION_MS = ARGV[2]
 local count = (#KEYS - 2) / 2
 local function argument(i, which)
   return ARGV[6 * i - 4 + which]
@@ -47,7 +47,7 @@ local function set(value, fence, i)
   end
   if ttl ~= '' then
     redis.call('PEXPIRE', value, ttl)
-    remember(fence, token, whole(ttl + KEPT))
+    remember(fence, token, whole(ttl + FENCE_RETENTION_MS))
   elseif versions[i] ~= '0' then
     redis.call('PERSIST', value)
   end
@@ -65,7 +65,7 @@ for i = 1, count do
       if versions[i] ~= '0' then
         redis.call('DEL', value)
       end
-      remember(fence, tokens[i], KEPT)
+      remember(fence, tokens[i], FENCE_RETENTION_MS)
     end
     written[#written + 1] = versions[i] .. ' ' .. after
   end

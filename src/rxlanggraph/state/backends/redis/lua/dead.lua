@@ -1,6 +1,6 @@
--- What is dead in a queue, for the scripts that start with this (and with queue.lua).
+-- The dead tasks of a queue, for the scripts that include this part (and queue.lua).
 
--- Return the places of those of `ids` that are dead, in the order of adding; swept or not.
+-- Return the places of the dead tasks among `ids`, swept or not, in the order of adding.
 local function dead_among(ids)
   local seen, places = {}, {}
   for _, id in ipairs(ids) do
@@ -16,6 +16,6 @@ local function dead_among(ids)
       end
     end
   end
-  table.sort(places) -- told apart by their ranks, so by digits alone
+  table.sort(places) -- ranks differ, so only digits are compared, whatever the server's locale
   return places
 end

@@ -1,6 +1,6 @@
--- Fencing tokens (signed 64-bit integers, as decimal text), for the writes that start with this.
+-- Fencing tokens (signed 64-bit integers, as decimal text), for the writes that include this part.
 
--- Compared as text: a double would confuse what lies beyond 2^53.
+-- Compare as text: a double is not exact beyond 2^53.
 local function less(one, other)
   local negative = string.sub(one, 1, 1) == '-'
   if negative ~= (string.sub(other, 1, 1) == '-') then
@@ -23,9 +23,9 @@ local function refusal(highest, key, token)
   end
 end
 
--- Return what is known of a key: its version and the highest token that wrote it, each nil or false
--- if there is none. The token is kept with the value, and beyond its end for a while in a string of
--- its own, its fence.
+-- Return the version of a key and the highest token that wrote it, each nil or false if there is
+-- none. The token is stored with the value, and after the end of the value for a while in a string
+-- of its own, the fence.
 local function known_of(value, fence)
   local known = redis.call('HMGET', value, 'version', 'fence')
   if not known[1] then
@@ -34,7 +34,7 @@ local function known_of(value, fence)
   return known[1], known[2]
 end
 
--- Keep a token for so many milliseconds, whatever becomes of the value.
+-- Store a token for `time` milliseconds, independently of the value.
 local function remember(fence, token, time)
   if token then
     redis.call('SET', fence, token, 'PX', time)

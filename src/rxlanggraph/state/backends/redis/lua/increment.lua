@@ -1,7 +1,7 @@
 -- Backend.increment
--- KEYS: clock, sequence, value, fence. ARGV: serial; for how many ms a fence outlives its value; key, by,
---   token or ''.
--- Returns the sum, as text; or a list: why it is refused, and the particulars.
+-- KEYS: clock, sequence, value, fence. ARGV: serial; how long a fence outlives its value, in ms;
+--   key, by, token or ''.
+-- Returns the sum, as text; or a list with the reason of a refusal and its details.
 
 local before = answered()
 if before then
@@ -9,7 +9,7 @@ if before then
 end
 
 local VALUE, FENCE = KEYS[3], KEYS[4]
-local KEPT, key, by, token = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local FENCE_RETENTION_MS, key, by, token = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local known, highest = known_of(VALUE, FENCE)
 local refused = refusal(highest, key, token)
@@ -17,11 +17,11 @@ if refused then
   return refused
 end
 
--- The server adds 64-bit integers exactly, which this language cannot.
+-- The server adds 64-bit integers exactly, which Lua cannot.
 local sum = redis.pcall('HINCRBY', VALUE, 'text', by)
 if type(sum) == 'table' then
   if not (string.find(sum.err, 'not an integer') or string.find(sum.err, 'overflow')) then
-    return sum -- out of memory, for one
+    return sum -- another error, such as a lack of memory
   end
   local text = redis.call('HGET', VALUE, 'text')
   local integer = not text or string.match(text, '^-?%d+$')
@@ -34,7 +34,7 @@ if token then
   redis.call('HSET', VALUE, 'version', version, 'fence', token)
   local ttl = redis.call('PTTL', VALUE)
   if ttl > 0 then
-    remember(FENCE, token, whole(ttl + KEPT))
+    remember(FENCE, token, whole(ttl + FENCE_RETENTION_MS))
   end
 else
   redis.call('HSET', VALUE, 'version', version)

@@ -1,19 +1,19 @@
--- One queue, for the scripts that start with this (and with clock.lua).
+-- One queue, for the scripts that include this part (and clock.lua).
 --
--- A task is known by its place: its rank in the order of adding, 16 digits, and its id behind a
--- colon. Sorted sets order places of one score by their bytes, which is that order. A waiting task
+-- The place of a task identifies it: its rank in the order of adding, as 16 digits, a colon, and
+-- its id. Sorted sets order places of one score by their bytes, which is that order. A waiting task
 -- is in READY if it can be claimed (lowest score first: the highest priority), in DELAYED until it
 -- is due, and otherwise in THREADS alone, behind an earlier task of its thread.
 
 local READY, DELAYED, CLAIMED, DEAD = KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local THREADS = KEYS[7] -- "thread NUL place" of each that is neither completed nor dead
+local THREADS = KEYS[7] -- "thread NUL place" of each task that is neither completed nor dead
 local TASKS, TEXTS, RESULTS, ERRORS = KEYS[8], KEYS[9], KEYS[10], KEYS[11] -- by id
 local NAMES = KEYS[12] -- the id, by key
-local DONE = KEYS[13] -- the ids of those that are completed
+local DONE = KEYS[13] -- the ids of completed tasks
 local WORKERS = KEYS[14] -- how many in CLAIMED each worker has
 
--- And MOST, from scripts.py: how many tasks make one step (rule 9 of the contract). While a script
--- runs, all others wait.
+-- And MAX_PER_STEP, from scripts.py: the tasks in one step (rule 9 of the contract). While a script
+-- runs, all other calls of the server wait.
 
 -- -- one task ----------------------------------------------------------------------------------
 
@@ -32,7 +32,7 @@ local function save(task)
   redis.call('HSET', TASKS, id_of(task.place), cmsgpack.pack(task))
 end
 
--- The lease of the last attempt is over: the task is dead, also before a sweep has found it.
+-- Whether the lease of the last attempt is over: such a task is dead, even before a sweep.
 local function is_over(task)
   local ends = task.attempt >= task.cap and redis.call('ZSCORE', CLAIMED, task.place)
   return ends and tonumber(ends) <= now
@@ -48,14 +48,14 @@ end
 
 -- -- order -------------------------------------------------------------------------------------
 
--- No name has a NUL in it: what lies between "thread NUL" and "thread SOH" is this thread's.
+-- Names contain no NUL: the members between "thread NUL" and "thread SOH" are those of this thread.
 local function first_of(thread)
   local range = { '[' .. thread .. '\0', '(' .. thread .. '\1' }
   local first = redis.call('ZRANGEBYLEX', THREADS, range[1], range[2], 'LIMIT', 0, 1)[1]
   return first and string.sub(first, #thread + 2)
 end
 
--- A waiting task that is due: it can be claimed, unless an earlier one of its thread is unfinished.
+-- Make a waiting task that is due claimable, unless an earlier one of its thread is unfinished.
 local function offer(task)
   if not task.thread or first_of(task.thread) == task.place then
     redis.call('ZADD', READY, -task.priority, task.place)
@@ -77,7 +77,7 @@ local function put_at_end(task, rank)
   end
 end
 
--- The task's worker has so many more in work.
+-- Add to the number of claimed tasks of the task's worker.
 local function tally(task, number)
   if redis.call('HINCRBY', WORKERS, task.worker, number) == 0 then
     redis.call('HDEL', WORKERS, task.worker)
@@ -89,7 +89,7 @@ local function put_in_work(task, lease)
   tally(task, 1)
 end
 
--- The task is not in work any more, and not waiting either (it may have been swept back).
+-- Remove a task from CLAIMED, or from READY if it was swept back.
 local function take_out(task)
   if redis.call('ZREM', CLAIMED, task.place) == 1 then
     tally(task, -1)
@@ -98,7 +98,7 @@ local function take_out(task)
   end
 end
 
--- The task is finished: the next of its thread may be claimed, when it is due.
+-- After the end of a task: the next one of its thread may be claimed once it is due.
 local function let_next(task)
   if not task.thread then
     return
@@ -113,7 +113,7 @@ end
 
 -- -- leases and delays -------------------------------------------------------------------------
 
--- `failure` is the text of what its last attempt failed with, nil if that one's lease expired.
+-- `failure` is the error of the last attempt, as text; nil if its lease expired.
 local function bury(task, failure)
   task.token = nil
   save(task)
@@ -125,14 +125,14 @@ local function bury(task, failure)
 end
 
 local function take_due(set)
-  local places = redis.call('ZRANGEBYSCORE', set, '-inf', whole(now), 'LIMIT', 0, MOST)
+  local places = redis.call('ZRANGEBYSCORE', set, '-inf', whole(now), 'LIMIT', 0, MAX_PER_STEP)
   if #places > 0 then
     redis.call('ZREM', set, unpack(places))
   end
   return places
 end
 
--- The lease of a task that was claimed is over.
+-- End the attempt of a task whose lease is over.
 local function expire(task)
   tally(task, -1)
   if task.attempt >= task.cap then
@@ -142,7 +142,7 @@ local function expire(task)
   end
 end
 
--- Return whether there may be more to sweep than one step has room for.
+-- Sweep one step; return whether more tasks may be due.
 local function sweep()
   local expired = take_due(CLAIMED)
   for _, place in ipairs(expired) do
@@ -152,5 +152,5 @@ local function sweep()
   for _, place in ipairs(due) do
     offer(load(id_of(place)))
   end
-  return #expired == MOST or #due == MOST
+  return #expired == MAX_PER_STEP or #due == MAX_PER_STEP
 end

@@ -1,6 +1,6 @@
--- The version of what is kept in the namespace.
--- KEYS: clock, sequence, schema. ARGV: serial, the version to enter where there is none, or ''.
--- Returns the version that is there now, as text; nil if there is none.
+-- The version of the layout of the namespace.
+-- KEYS: clock, sequence, schema. ARGV: serial, the version to set if there is none, or ''.
+-- Returns the version, as text; nil if there is none.
 
 local known = redis.call('GET', KEYS[3])
 if not known and ARGV[2] ~= '' then

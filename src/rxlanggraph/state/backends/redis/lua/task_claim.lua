@@ -1,20 +1,20 @@
 -- Backend.task_claim
 -- KEYS: clock, sequence, the queue's. ARGV: serial, worker, lease in us.
 -- Returns id, text, key or '', thread or '', attempt and token; nil if there is nothing to claim;
---   'again' if there may be, but first there is more to sweep.
+--   'again' if more has to be swept before that is known.
 
-local function told(task)
+local function claimed(task)
   local id = id_of(task.place)
   local text = redis.call('HGET', TEXTS, id)
   return { id, text, task.key or '', task.thread or '', task.attempt, task.token }
 end
 
--- Of a claim, not the answer is kept, as the text may be long, but what it can be made from again.
+-- The text may be long, so only token and id are stored; the answer is made again from them.
 local before = answered()
 if before then
   local token, id = string.match(before, '^(%d+) (.*)$')
   local task = current(id, token)
-  return task and told(task) or false
+  return task and claimed(task) or false
 end
 
 local is_unswept = sweep()
@@ -29,4 +29,4 @@ task.token = whole(draw(1))
 save(task)
 put_in_work(task, ARGV[3])
 answer(task.token .. ' ' .. id_of(place))
-return told(task)
+return claimed(task)

@@ -1,7 +1,7 @@
 -- Backend.tasks_add
--- KEYS: clock, sequence, the queue's. ARGV: serial, the tasks as a JSON list of lists: id, text, key,
---   priority, delay in us, thread, cap; null for no key and no thread.
--- Returns position and id of those that were known under another id, in turn.
+-- KEYS: clock, sequence, the queue's. ARGV: serial, the tasks as a JSON list of lists: id, text,
+--   key, priority, delay in us, thread, cap; null for no key and no thread.
+-- Returns the position in that list, and the known id, of each task whose key has another id.
 
 local tasks = cjson.decode(ARGV[2])
 local rank = draw(#tasks)

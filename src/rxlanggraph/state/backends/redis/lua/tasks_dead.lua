@@ -1,8 +1,8 @@
 -- Backend.tasks_dead, Backend.tasks_dead_page
--- KEYS: clock, sequence, the queue's. ARGV: serial, then 'some' and keys; or 'page', the place after
---   which it begins or '', and how many there are to be.
--- Returns of each dead task its id, text, key or '', thread or '', attempts, worker, error or nil,
---   and place; 'again' if there is more to sweep before.
+-- KEYS: clock, sequence, the queue's. ARGV: serial, then 'some' and keys; or 'page', the place
+--   after which the page begins or '', and the length of the page.
+-- Returns id, text, key or '', thread or '', attempts, worker, error or nil, and place of each dead
+--   task; 'again' if more has to be swept first.
 
 local places
 if ARGV[2] == 'page' then

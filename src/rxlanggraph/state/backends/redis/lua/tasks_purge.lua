@@ -1,9 +1,9 @@
 -- Backend.tasks_purge_step
--- KEYS: clock, sequence, the queue's. ARGV: serial, the states with blanks between them, which tasks are
---   looked at: 'completed', 'dead' or 'every'; then the two that the step before has returned, '' in
---   the first one: where it goes on, and up to where.
--- Returns, as JSON, how many are forgotten, and those two for the next step if there is one; 'again'
---   if there is more to sweep before.
+-- KEYS: clock, sequence, the queue's. ARGV: serial; the states, separated by blanks; the tasks to
+--   read: 'completed', 'dead' or 'every'; then the cursor and the limit that the previous step has
+--   returned, '' in the first step.
+-- Returns, as JSON, the number of deleted tasks, and cursor and limit for the next step, the cursor
+--   '' after the last; 'again' if more has to be swept first.
 
 local before = answered()
 if before then
@@ -16,7 +16,7 @@ for state in string.gmatch(ARGV[2], '%a+') do
   unwanted[state] = true
 end
 
--- As if the queue had been swept.
+-- Return the state of a task, as if the queue had been swept.
 local function state_of(task)
   if task.done then
     return 'completed'
@@ -45,18 +45,18 @@ local function forget(id, task)
   redis.call('ZREM', DELAYED, task.place)
   redis.call('ZREM', DEAD, task.place)
   redis.call('HDEL', ERRORS, id)
-  let_next(task) -- which waits before and after
+  let_next(task)
 end
 
--- Of those that have a list of their own: the next ids, and where the step after this one goes on.
+-- Return the next ids of a sorted set, and advance the cursor.
 local function listed(set, id_in)
   if last == '' then
     last = redis.call('ZRANGE', set, -1, -1)[1] or ''
   end
   local from = cursor == '' and '-' or '(' .. cursor
   local members = last == '' and {}
-    or redis.call('ZRANGEBYLEX', set, from, '[' .. last, 'LIMIT', 0, MOST)
-  cursor = #members == MOST and members[MOST] or ''
+    or redis.call('ZRANGEBYLEX', set, from, '[' .. last, 'LIMIT', 0, MAX_PER_STEP)
+  cursor = #members == MAX_PER_STEP and members[MAX_PER_STEP] or ''
   local ids = {}
   for i, member in ipairs(members) do
     ids[i] = id_in(member)
@@ -64,20 +64,21 @@ local function listed(set, id_in)
   return ids
 end
 
--- What waits, or is claimed, has none in which it stays at its place. Of those that are there all the
--- while the server shows each at least once; those that were added since the first step have a rank
--- beyond it.
+-- Return ids from a scan of all tasks, and advance the cursor. Waiting and claimed tasks have no
+-- set in which they keep their position. HSCAN returns every task that is there from the first step
+-- to the last at least once; tasks added since the first step have a rank beyond the limit.
 local function scanned()
   if last == '' then
     last = string.format('%016.0f', math.max(now, tonumber(redis.call('GET', CLOCK) or 0)))
   end
-  local told = redis.call('HSCAN', TASKS, cursor == '' and '0' or cursor, 'COUNT', math.floor(MOST / 2))
-  cursor = told[1] ~= '0' and told[1] or ''
+  local start, count = cursor == '' and '0' or cursor, math.floor(MAX_PER_STEP / 2)
+  local reply = redis.call('HSCAN', TASKS, start, 'COUNT', count)
+  cursor = reply[1] ~= '0' and reply[1] or ''
   local ids = {}
-  for i = 1, #told[2], 2 do
-    local task = cmsgpack.unpack(told[2][i + 1])
+  for i = 1, #reply[2], 2 do
+    local task = cmsgpack.unpack(reply[2][i + 1])
     if string.sub(task.place, 1, 16) <= last then
-      ids[#ids + 1] = told[2][i]
+      ids[#ids + 1] = reply[2][i]
     end
   end
   return ids

@@ -1,8 +1,8 @@
 -- Backend.tasks_requeue, Backend.tasks_requeue_step
--- KEYS: clock, sequence, the queue's. ARGV: serial, then 'some' and ids; or 'step', and the place up to
---   which they are meant, '' in the first step.
--- Returns, as text, how many were put back, and the place for the next step if there is one; 'again'
---   if there is more to sweep before the first.
+-- KEYS: clock, sequence, the queue's. ARGV: serial, then 'some' and ids; or 'step', and the place
+--   of the last task to put back, '' in the first step.
+-- Returns, as text, how many were put back, and that place for the next step if there is one;
+--   'again' if more has to be swept before the first step.
 
 local before = answered()
 if before then
@@ -18,9 +18,10 @@ if ARGV[2] == 'step' then
     end
     last = redis.call('ZRANGE', DEAD, -1, -1)[1] or ''
   end
-  -- What is put back is at the end of the queue if it dies again: behind the last one.
-  places = last == '' and {} or redis.call('ZRANGEBYLEX', DEAD, '-', '[' .. last, 'LIMIT', 0, MOST)
-  if #places < MOST then
+  -- A task that was put back and dies again is at the end of the queue, behind `last`.
+  places = last == '' and {}
+    or redis.call('ZRANGEBYLEX', DEAD, '-', '[' .. last, 'LIMIT', 0, MAX_PER_STEP)
+  if #places < MAX_PER_STEP then
     last = ''
   end
 else

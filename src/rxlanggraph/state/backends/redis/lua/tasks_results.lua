@@ -1,7 +1,7 @@
 -- Backend.tasks_results, Backend.tasks_results_page
--- KEYS: clock, sequence, the queue's. ARGV: serial, then 'id' or 'key' and names; or 'page', the id after
---   which it begins or '', and how many there are to be.
--- Returns name and result of those that are complete, in turn.
+-- KEYS: clock, sequence, the queue's. ARGV: serial, then 'id' or 'key' and names; or 'page', the id
+--   after which the page begins or '', and the length of the page.
+-- Returns name and result of each completed task, alternately.
 
 local results = {}
 

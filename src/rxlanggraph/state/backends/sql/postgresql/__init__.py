@@ -2,7 +2,7 @@
 
 A map; each imports only from those above it.
 
-    pool                 connections: few, kept, and looked at before they are used; statements
-    fast_path            what most calls come to, in one statement instead of a procedure
-    database             statements and procedures, and what the server's errors mean
+    pool                 pooled connections, checked before each use; statements
+    fast_path            one statement instead of a procedure, for the common cases
+    database             statements and procedures, and the errors of the server
 """

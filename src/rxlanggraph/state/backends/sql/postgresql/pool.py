@@ -1,14 +1,12 @@
-"""Connections to PostgreSQL through psycopg, and statements on them.
+"""A pool of connections to PostgreSQL through psycopg, and statements on them.
 
-Connections are few, kept, and looked at before they are used.
+A pooler, such as PgBouncer, may stand between this program and the server, and give each
+transaction another session. Behind one, sessions are left unchanged: no statement is prepared, and
+no setting outlives its transaction. Every call is one transaction anyway.
 
-Between us and the server there may be a pooler, such as PgBouncer, that gives each transaction
-another session of the server. Then nothing is left behind in a session: no statement is prepared,
-and nothing is set that would stay. Every call is one transaction anyway.
-
-The pool is our own because psycopg_pool connects in tasks of its own: a server that refuses the
-database or the password is logged there, and the caller gets a timeout without the reason. Here it
-is told at once, by an error of its own kind.
+psycopg_pool is not used, because it connects in tasks of its own: if the server refuses the
+database or the password, that is logged there, and the caller gets a timeout without the reason.
+Here the caller gets the reason at once, in an exception of its own type.
 """
 
 from __future__ import annotations
@@ -34,44 +32,45 @@ __all__ = ["Connection", "Pool", "PooledConnection"]
 
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
-# The class of SQLSTATEs that poolers speak in: of the connection between them and the server.
+# The class of SQLSTATEs for failed connections; poolers use it for their connection to the server.
 _CONNECTION_FAILED: Final = "08"
-# More than one event loop keeps busy; 8 processes stay below PostgreSQL's default of 100.
-_MOST: Final = 8
+# More connections than one event loop keeps busy; and several processes stay below the default
+# limit of PostgreSQL.
+_POOL_SIZE: Final = 8
 # Seconds.
-_CONNECT: Final = 5
-_LIMIT: Final = 10.0
-# Of the limit: the server gives up first, so that it is known to have done nothing.
+_CONNECT_TIMEOUT: Final = 5
+_CALL_TIMEOUT: Final = 10.0
+# Part of the timeout after which the server itself gives up: then the call certainly had no effect.
 _SERVER_SHARE: Final = 0.8
-# Options of the URL that libpq does not know, and what they may be.
-_OURS: Final = ("pool_size", "command_timeout")
-_LARGEST: Final = 1_000
-_SHORTEST: Final = 0.1
-_LONGEST: Final = 86_400
+# Options of the URL that libpq does not know, and their ranges.
+_OWN_OPTIONS: Final = ("pool_size", "command_timeout")
+_MAX_POOL_SIZE: Final = 1_000
+_MIN_TIMEOUT: Final = 0.1
+_MAX_TIMEOUT: Final = 86_400
 _ISOLATION: Final = "read committed"
 _SETTINGS: Final = {
-    # The procedures count on it: procedures.sql says how.
+    # The procedures rely on it, see procedures.sql.
     "default_transaction_isolation": _ISOLATION,
-    # A plan is made once, perhaps while the tables are empty, and lasts until they are analysed.
+    # A plan is made once, perhaps for empty tables, and used until they are analysed.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
-    # Of what has an order and a limit it would read everything, and sort it.
+    # A bitmap scan would read and sort all rows for a query with ORDER BY and LIMIT.
     "enable_bitmapscan": "off",
     "jit": "off",
 }
-# Sets what a session of our own is to have. Whose it is, a pooler cannot hide: it makes up a number
-# of the server's process when it greets us, as it does not know yet which one that will be.
-_MAKE_OURS: Final = """
+# Applies the settings, unless there is a pooler: that makes up the pid of the server process in its
+# handshake, as it does not know yet which process it will be.
+_APPLY_SETTINGS: Final = """
 SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS setting (name, value)
 WHERE pg_backend_pid() = $3::bigint
 """
 _NO_SESSION: Final = (
-    "there is a connection, but no session of the server for it; a pooler in session mode needs as "
-    "many (default_pool_size) as connections are made to it"
+    "there is a connection, but no session of the server for it; a pooler in session mode needs a "
+    "default_pool_size of at least the number of connections to it"
 )
-_LOOK: Final = "SELECT current_setting('default_transaction_isolation')"
-# What will be refused again. Of a connection that is refused libpq tells the message alone.
-_FOR_GOOD: Final = re.compile(
+_SHOW_ISOLATION: Final = "SELECT current_setting('default_transaction_isolation')"
+# Refusals of a connection that are permanent. libpq gives no SQLSTATE for these, only a message.
+_PERMANENT_REFUSAL: Final = re.compile(
     r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry"
     r"|not permitted|invalid |unrecognized configuration"
     r"|no such (database|user)|unsupported startup parameter"  # PgBouncer
@@ -80,15 +79,15 @@ _FOR_GOOD: Final = re.compile(
 
 # SQLSTATEs, by their class of two characters.
 _ROLLED_BACK: Final = "40"  # deadlock, serialization failure
-# Of values: out of range, against a constraint of the database, larger than any limit. Of users: no
-# privilege.
-_NEVER: Final = ("22", "23", "54", "42501")
+# Values that are out of range, violate a constraint, or exceed a limit; missing privileges.
+_PERMANENT_STATES: Final = ("22", "23", "54", "42501")
 
 
 class _NumberDumper(Dumper):
-    """Leaves the type of a number to the server, which knows what a procedure takes.
+    """Leaves the type of a number to the server, which knows the parameters of a procedure.
 
-    Psycopg would choose it by the size of the number, and prepare the statement once for each.
+    Psycopg would choose the type by the size of the number, and prepare the statement for each
+    type.
     """
 
     def dump(self, obj: float) -> bytes:
@@ -96,14 +95,14 @@ class _NumberDumper(Dumper):
 
 
 class PooledConnection:
-    """One connection, and what one has to know of it. Confined to the loop of the pool.
+    """One connection of a pool, and its state. Confined to the loop of the pool.
 
     Attributes:
-        connection: For one call at a time.
-        cursor: The same, for all calls.
-        server_closed: Whether the server has said farewell: what it had not answered by then it
-            will not do any more.
-        abort_reason: Why it was aborted here, if it was.
+        connection: The connection, for one call at a time.
+        cursor: Its cursor, shared by all calls.
+        server_closed: Whether the server has announced the end of the session: it executes no
+            request that it has not answered by then.
+        abort_reason: Why `abort` was called, or None.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -111,22 +110,22 @@ class PooledConnection:
         self.cursor = connection.cursor()
         self.server_closed = False
         self.abort_reason: str | None = None
-        # The same that libpq has; a `PooledConnection` neither reads from it nor closes it.
-        self._wire = socket.socket(fileno=connection.fileno())
-        connection.add_notice_handler(self._hear)
+        # A second object for the socket of libpq; never read from or closed here.
+        self._socket = socket.socket(fileno=connection.fileno())
+        connection.add_notice_handler(self._on_notice)
 
-    def _hear(self, notice: psycopg.errors.Diagnostic) -> None:
-        # What comes right after an answer libpq takes for a notice. That of a pooler does not tell
-        # what the server does with what it has been handed.
+    def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        # libpq takes a message right after an answer for a notice. One of a pooler says nothing
+        # about the requests that the server has already received.
         is_last = notice.severity_nonlocalized == "FATAL"
         self.server_closed |= is_last and not (notice.sqlstate or "").startswith(_CONNECTION_FAILED)
 
     def is_alive(self) -> bool:
-        """Whether nothing has come since the last answer: neither a farewell nor the end."""
+        """Whether nothing has arrived since the last answer: no final message, no end of file."""
         if self.server_closed:
             return False
         try:
-            self._wire.recv(1, socket.MSG_PEEK)
+            self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return True
         except OSError:
@@ -134,53 +133,54 @@ class PooledConnection:
         return False
 
     def unavailable(self, error: psycopg.Error, *, in_doubt: bool) -> StateUnavailableError:
-        """Return what to say of a call that ended with ``error``."""
-        # Of a connection that was cut libpq says that the server has closed it.
+        """Return the exception for a call that ended with ``error``."""
+        # libpq reports an aborted connection as closed by the server.
         return StateUnavailableError(
             f"PostgreSQL does not answer: {self.abort_reason or error}", in_doubt=in_doubt
         )
 
     def is_idle(self) -> bool:
-        """Whether the last call has ended, and the connection is good for another one."""
+        """Whether the connection can be used for another call."""
         return self.connection.pgconn.transaction_status == TransactionStatus.IDLE
 
     def abort(self, why: str) -> None:
-        """End it as the network would: a pending call gets an error at once."""
+        """Abort it as a network failure would: a pending call fails at once."""
         self.abort_reason = why
         with contextlib.suppress(OSError):
-            self._wire.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def discard(self) -> None:
-        """Discard it, whatever it is in the middle of."""
-        self._wire.detach()
+        """Release it, in whatever state it is."""
+        self._socket.detach()
         self.connection.pgconn.finish()
 
 
-def _without_ours(dsn: str) -> tuple[str, dict[str, str]]:
-    """Return a DSN without the options that are ours and not libpq's, and those."""
+def _split_options(dsn: str) -> tuple[str, dict[str, str]]:
+    """Return a DSN without the options that only this pool knows, and those options."""
     address, _, query = dsn.partition("?")
     options = [option.partition("=") for option in query.split("&") if option]
-    ours = {name: value for name, _, value in options if name in _OURS}
-    rest = "&".join("".join(option) for option in options if option[0] not in _OURS)
-    return (f"{address}?{rest}" if rest else address), ours
+    own = {name: value for name, _, value in options if name in _OWN_OPTIONS}
+    rest = "&".join("".join(option) for option in options if option[0] not in _OWN_OPTIONS)
+    return (f"{address}?{rest}" if rest else address), own
 
 
-def _size(text: str) -> int:
-    if not (text.isdecimal() and 1 <= int(text[:9]) <= _LARGEST):
+def _parse_size(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text[:9]) <= _MAX_POOL_SIZE):
         raise InvalidArgumentError(
-            f"pool_size in the PostgreSQL URL must be a whole number from 1 to {_LARGEST:,}"
+            f"pool_size in the PostgreSQL URL must be a whole number from 1 to {_MAX_POOL_SIZE:,}"
         )
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not _SHORTEST <= seconds <= _LONGEST:
+    if not _MIN_TIMEOUT <= seconds <= _MAX_TIMEOUT:
         raise InvalidArgumentError(
-            f"command_timeout in the PostgreSQL URL must be {_SHORTEST:g} to {_LONGEST:,} seconds"
+            f"command_timeout in the PostgreSQL URL must be {_MIN_TIMEOUT:g} to "
+            f"{_MAX_TIMEOUT:,} seconds"
         )
     return seconds
 
@@ -189,76 +189,78 @@ class Pool:
     """Connections to one database. Confined to the loop that makes it.
 
     Args:
-        dsn: As libpq knows it, but for two options of our own in its query: ``pool_size``, how many
-            connections there may be, and ``command_timeout``, seconds for one call.
+        dsn: A connection URI of libpq, with two options of this pool: ``pool_size``, the maximum
+            number of connections, and ``command_timeout``, the seconds that a call may take.
 
     Raises:
-        InvalidArgumentError: It does not, or one of those cannot be.
+        InvalidArgumentError: It cannot be parsed, or one of those options is invalid.
     """
 
     def __init__(self, dsn: str) -> None:
-        dsn, ours = _without_ours(dsn)
-        self._most = _size(ours["pool_size"]) if "pool_size" in ours else _MOST
-        self._limit = _seconds(ours["command_timeout"]) if "command_timeout" in ours else _LIMIT
+        dsn, own = _split_options(dsn)
+        self._size = _parse_size(own["pool_size"]) if "pool_size" in own else _POOL_SIZE
+        self._timeout = (
+            _parse_seconds(own["command_timeout"]) if "command_timeout" in own else _CALL_TIMEOUT
+        )
         try:
             options = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as error:
-            # It may quote a password.
+            # The error may quote part of a password.
             is_harmless = "query parameter" in str(error) and may_be_quoted(dsn)
             why = f": {error}" if is_harmless else "; in a password write & as %26 and % as %25"
             raise InvalidArgumentError(f"the PostgreSQL URL cannot be read{why}") from None
         given = str(options.get("options", ""))
-        # What the URL sets, stays.
-        patience = {"statement_timeout": f"{self._limit * _SERVER_SHARE * 1_000:.0f}"}
-        wanted = _SETTINGS | patience
+        # Settings in the URL take precedence.
+        timeout = {"statement_timeout": f"{self._timeout * _SERVER_SHARE * 1_000:.0f}"}
+        wanted = _SETTINGS | timeout
         self._settings = {name: value for name, value in wanted.items() if name not in given}
         options["client_encoding"] = "utf8"  # a name may have any character
         options.setdefault("application_name", "rxlanggraph")
-        options.setdefault("connect_timeout", _CONNECT)
+        options.setdefault("connect_timeout", _CONNECT_TIMEOUT)
         self._dsn = make_conninfo("", **options)
         self._loop = asyncio.get_running_loop()
-        self._room = asyncio.Semaphore(self._most)
-        # Those that are not in use, the last used last: a quiet state uses one alone.
+        self._slots = asyncio.Semaphore(self._size)
+        # Idle connections, the last used one last: a state with little load uses a single one.
         self._idle: list[PooledConnection] = []
-        # Those that are in use, and when each is cut. One timer looks after all of them: most are
-        # given back long before, and a timer for each would take as long as they do.
-        self._limits: dict[PooledConnection, float] = {}
-        self._watch: asyncio.TimerHandle | None = None
+        # Connections in use, and when each is aborted. With one timer for all: most are given back
+        # long before, and a timer for each would take as long as its call.
+        self._deadlines: dict[PooledConnection, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     async def take(self) -> PooledConnection:
-        """Hand out a connection for one call, until its time is up; then it is cut.
+        """Return a connection for one call; it is aborted when the time of the call is up.
 
         Raises:
-            StateUnavailableError: None is free, and none can be made.
-            InvalidArgumentError: The server refuses us, and will do so again.
+            StateUnavailableError: No connection is free, or the server does not answer.
+            InvalidArgumentError: The server refuses the connection permanently.
         """
-        await self._enter()
+        await self._reserve()
         try:
             pooled = self._take_idle() or await self._connect()
         except BaseException:
-            self._room.release()
+            self._slots.release()
             raise
-        self._limits[pooled] = until = self._loop.time() + self._limit
-        if self._watch is None:
-            self._watch = self._loop.call_at(until, self._abort_overdue)
+        self._deadlines[pooled] = until = self._loop.time() + self._timeout
+        if self._timer is None:
+            self._timer = self._loop.call_at(until, self._abort_overdue)
         return pooled
 
     def give_back(self, pooled: PooledConnection) -> None:
-        """Take a connection back, whatever became of it."""
-        del self._limits[pooled]
+        """Return a connection to the pool, or release it if it cannot be used again."""
+        del self._deadlines[pooled]
         if pooled.is_idle() and not self._is_closed:
             self._idle.append(pooled)
         else:
-            # Lost, or left in the middle of something: what will come out of it is unknown.
+            # Lost, or in the middle of a call, whose answer would be taken for that of the next.
             pooled.discard()
-        self._room.release()
+        self._slots.release()
 
     def fetch(self, sql: str, arguments: Sequence[Any]) -> Coroutine[Any, Any, Sequence[Row]]:
-        """Run a statement, again while the server refuses it in passing; return its rows.
+        """Run a statement, repeated while the server refuses it temporarily; return its rows.
 
         Raises:
-            InvalidArgumentError: The server refuses it, now and later.
+            InvalidArgumentError: The server refuses it permanently.
             StateUnavailableError: No answer came, or no connection is free.
         """
         return retry_transient(self._try, sql, arguments)
@@ -269,48 +271,47 @@ class Pool:
             await pooled.cursor.execute(sql, arguments)
             return await pooled.cursor.fetchall()
         except psycopg.Error as error:
-            code = error.sqlstate or _CONNECTION_FAILED  # without one it is libpq that speaks
+            code = error.sqlstate or _CONNECTION_FAILED  # errors of libpq itself have none
             if code.startswith(_ROLLED_BACK):
                 raise TransientError from error
-            if code.startswith(_NEVER):
+            if code.startswith(_PERMANENT_STATES):
                 raise InvalidArgumentError(f"PostgreSQL refuses the call: {error}") from error
-            # What the server gives as a reason, also while it shuts down, it gives instead of the
-            # effect.
+            # If the server has sent an error, even while shutting down, the call had no effect.
             in_doubt = code.startswith(_CONNECTION_FAILED) and not pooled.server_closed
             raise pooled.unavailable(error, in_doubt=in_doubt) from error
         finally:
             self.give_back(pooled)
 
     def close(self) -> None:
-        """Release all connections; those in use, as they are given back. Idempotent."""
+        """Release all connections; those in use when they are given back. Idempotent."""
         self._is_closed = True
         while self._idle:
             self._idle.pop().discard()
-        if self._watch is not None and not self._limits:
-            self._watch.cancel()
-            self._watch = None
+        if self._timer is not None and not self._deadlines:
+            self._timer.cancel()
+            self._timer = None
 
     def _abort_overdue(self) -> None:
         now = self._loop.time()
         later = []
-        for pooled, until in self._limits.items():
+        for pooled, until in self._deadlines.items():
             if until > now:
                 later.append(until)
             else:
-                pooled.abort(f"it took longer than {self._limit:g} seconds")
-        self._watch = self._loop.call_at(min(later), self._abort_overdue) if later else None
+                pooled.abort(f"it took longer than {self._timeout:g} seconds")
+        self._timer = self._loop.call_at(min(later), self._abort_overdue) if later else None
 
-    async def _enter(self) -> None:
-        if not self._room.locked():
-            await self._room.acquire()
+    async def _reserve(self) -> None:
+        if not self._slots.locked():
+            await self._slots.acquire()
             return
         try:
-            async with asyncio.timeout(self._limit):
-                await self._room.acquire()
+            async with asyncio.timeout(self._timeout):
+                await self._slots.acquire()
         except TimeoutError as error:
             raise StateUnavailableError(
-                f"none of {self._most} connections to PostgreSQL was free for {self._limit:g} "
-                "seconds; ?pool_size= in the URL allows more",
+                f"none of {self._size} connections to PostgreSQL was free for {self._timeout:g} "
+                "seconds; allow more by ?pool_size= in the URL",
                 in_doubt=False,
             ) from error
 
@@ -331,7 +332,7 @@ class Pool:
                 cursor_factory=psycopg.AsyncRawCursor,
             )
         except (psycopg.Error, OSError) as error:
-            if isinstance(error, psycopg.ProgrammingError) or _FOR_GOOD.search(str(error)):
+            if isinstance(error, psycopg.ProgrammingError) or _PERMANENT_REFUSAL.search(str(error)):
                 raise InvalidArgumentError(f"PostgreSQL refuses the URL: {error}") from error
             raise StateUnavailableError(
                 f"PostgreSQL does not answer: {error}", in_doubt=False
@@ -339,8 +340,8 @@ class Pool:
         connection.adapters.register_dumper(int, _NumberDumper)
         connection.adapters.register_dumper(float, _NumberDumper)
         pooled = PooledConnection(connection)
-        # Not `asyncio.timeout`: cancelled, psycopg waits for the server to agree.
-        limit = self._loop.call_later(_CONNECT, pooled.abort, _NO_SESSION)
+        # Not `asyncio.timeout`: if cancelled, psycopg waits for the server to confirm that.
+        limit = self._loop.call_later(_CONNECT_TIMEOUT, pooled.abort, _NO_SESSION)
         try:
             await self._set_up(connection)
         except BaseException as error:
@@ -355,14 +356,14 @@ class Pool:
     async def _set_up(self, connection: Connection) -> None:
         _check_encoding(connection)
         cursor = await connection.execute(
-            _MAKE_OURS,
+            _APPLY_SETTINGS,
             [list(self._settings), list(self._settings.values()), connection.info.backend_pid],
             prepare=False,
         )
         if await cursor.fetchall():
             return
         connection.prepare_threshold = None
-        cursor = await connection.execute(_LOOK)
+        cursor = await connection.execute(_SHOW_ISOLATION)
         (isolation,) = await cursor.fetchone() or ("",)
         if isolation != _ISOLATION:
             raise InvalidArgumentError(
@@ -374,8 +375,8 @@ class Pool:
 
 def _check_encoding(connection: Connection) -> None:
     encoding = connection.info.parameter_status("server_encoding")
-    if encoding not in (None, "UTF8"):  # not every pooler passes on what it is
+    if encoding not in (None, "UTF8"):  # None: some poolers do not report it
         raise InvalidArgumentError(
-            f"the PostgreSQL database takes text in {encoding} alone, and names may have any "
-            "character: make one with ENCODING 'UTF8' (and TEMPLATE template0)"
+            f"the PostgreSQL database has the encoding {encoding}, and names may have any "
+            "character: create one with ENCODING 'UTF8' (and TEMPLATE template0)"
         )

@@ -1,15 +1,15 @@
 -- The procedures of shared state in PostgreSQL. One call is one statement, so one transaction.
 --
 -- Each statement in here sees what was committed before that statement began (READ COMMITTED, which
--- the connections demand), so what is read after a lock was taken is true for as long as it is held.
+-- the connections require), so data read after taking a lock stays valid while the lock is held.
 --
 -- Locks, in the order in which they are taken, and all of them held until the transaction ends:
 -- 1. Names (of keys and of locks): by each call that draws a version or token for one. Locks on
 --    1,024 buckets in ascending order, so that many names need few locks. Numbers are drawn under
---    it: also the first version of a name that does not exist yet is in order with what follows.
+--    the lock, so that even the first version of a new name is lower than all later ones.
 -- 2. A queue: exclusively by calls that add, requeue or purge; shared by calls that end a task of a
 --    thread or sweep. So the order of adding is the order of commits, and the next task of a thread
---    is not released while another one is being added behind it.
+--    is not unblocked while another one is being added behind it.
 -- 3. Rows. Claiming and sweeping skip those that are locked.
 
 -- Of versions and tokens (rule 3 of the contract).
@@ -37,10 +37,10 @@ $$;
 
 -- Keys --------------------------------------------------------------------------------------------
 
--- When an entry that is gone at this date is no longer needed; NULL: that is not known yet.
+-- Returns when a row whose key is gone at a date is no longer needed; NULL: not known yet.
 CREATE FUNCTION rxlanggraph_forget(gone double precision, fence bigint) RETURNS double precision
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT gone + CASE WHEN fence IS NULL THEN 0 ELSE {fence_kept} END
+    SELECT gone + CASE WHEN fence IS NULL THEN 0 ELSE {fence_retention} END
 $$;
 
 CREATE FUNCTION rxlanggraph_commit(
@@ -110,7 +110,7 @@ BEGIN
     SELECT count(*) INTO passing FROM unnest(items, ttls) AS change (item, ttl)
     WHERE item IS NULL OR ttl IS NOT NULL;
     IF passing > 0 THEN
-        -- Each write of an entry that expires clears away two: so they do not pile up.
+        -- Each write of a key that expires deletes two such rows, so that they do not pile up.
         DELETE FROM rxlanggraph_entries WHERE (namespace, key) IN (
             SELECT namespace, key FROM rxlanggraph_entries
             WHERE forget <= moment ORDER BY forget LIMIT 2 * passing FOR UPDATE SKIP LOCKED
@@ -167,7 +167,7 @@ DECLARE
     moment double precision;
 BEGIN
     PERFORM pg_advisory_xact_lock(1920494187, hashtext(space || '/' || name) & 1023);
-    -- The row too: the holder may be renewing it.
+    -- Locks the row too, as the holder may be renewing it.
     SELECT * INTO held FROM rxlanggraph_locks WHERE namespace = space AND key = name FOR UPDATE;
     moment := rxlanggraph_now();
     IF held.expires > moment AND held.owner <> taker THEN
@@ -180,7 +180,7 @@ BEGIN
     VALUES (space, name, taker, held.token, moment + ttl)
     ON CONFLICT (namespace, key) DO UPDATE SET
         owner = excluded.owner, token = excluded.token, expires = excluded.expires;
-    -- Taking a lock clears away two whose holders have died: so they do not pile up.
+    -- Each acquisition deletes two expired locks, so that they do not pile up.
     DELETE FROM rxlanggraph_locks WHERE (namespace, key) IN (
         SELECT namespace, key FROM rxlanggraph_locks
         WHERE expires <= moment ORDER BY expires LIMIT 2 FOR UPDATE SKIP LOCKED
@@ -196,7 +196,7 @@ LANGUAGE sql AS $$
     SELECT id FROM rxlanggraph_queues WHERE namespace = space AND name = queue_name
 $$;
 
--- Lets the first unfinished task of each thread go, if it does not yet.
+-- Unblocks the first unfinished task of each thread, if it is blocked.
 CREATE FUNCTION rxlanggraph_unblock(queue_id integer, threads text[], moment double precision)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -211,7 +211,7 @@ BEGIN
     WHERE t.seq = first.seq AND t.state = 'blocked';
 END $$;
 
--- As many as one step may have, those first that fell due first; returns whether there is more.
+-- Sweeps one step, the tasks first that fell due first; returns whether there is more.
 CREATE FUNCTION rxlanggraph_sweep(queue_id integer, moment double precision)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -223,7 +223,7 @@ BEGIN
         SELECT seq, state = 'claimed' AND attempts >= max_attempts AS is_used_up
         FROM rxlanggraph_tasks
         WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND due <= moment
-        ORDER BY due LIMIT {at_once}
+        ORDER BY due LIMIT {max_per_step}
         FOR UPDATE SKIP LOCKED
     ), swept AS (
         UPDATE rxlanggraph_tasks AS t SET
@@ -238,7 +238,7 @@ BEGIN
     IF threads IS NOT NULL THEN
         PERFORM rxlanggraph_unblock(queue_id, threads, moment);
     END IF;
-    RETURN count = {at_once};
+    RETURN count = {max_per_step};
 END $$;
 
 CREATE FUNCTION rxlanggraph_sweep_step(space text, queue_name text) RETURNS boolean
@@ -257,14 +257,14 @@ BEGIN
     LOOP
         queue_id := rxlanggraph_queue(space, queue_name);
         IF queue_id IS NULL THEN
-            -- A random number: clients remember it, and no later queue shall have it, not even in
-            -- tables that are made anew under them.
+            -- A random number: clients remember it, and no later queue may have the same, not even
+            -- in tables that are recreated while clients use them.
             INSERT INTO rxlanggraph_queues (id, namespace, name)
             VALUES (floor(random() * 2147483647)::integer, space, queue_name)
             ON CONFLICT DO NOTHING;
         ELSE
             PERFORM rxlanggraph_hold_queue(queue_id);
-            -- Not if it was empty, and its holder has deleted it.
+            -- Repeat if it was deleted meanwhile, as an empty queue.
             EXIT WHEN queue_id = rxlanggraph_queue(space, queue_name);
         END IF;
     END LOOP;
@@ -288,7 +288,7 @@ BEGIN
     );
 END $$;
 
--- Whether another transaction holds what a claim could take: it may leave some of it.
+-- Whether another transaction has locked tasks that a claim could take, and may leave some.
 CREATE FUNCTION rxlanggraph_is_held(queue_id integer, moment double precision) RETURNS boolean
 LANGUAGE sql AS $$
     SELECT EXISTS (SELECT FROM rxlanggraph_tasks WHERE queue = queue_id AND state = 'ready')
@@ -298,9 +298,9 @@ LANGUAGE sql AS $$
         )
 $$;
 
--- One task for each of the claimers, as long as there are any, with the place of the claimer. If
--- there is none for the first, but more to sweep, or what another transaction holds: a row with
--- nothing but `attempts`, 0 or 1.
+-- Claims one task for each of the workers, as far as there are tasks; returns each with the position
+-- of its worker. If there is none, but more has to be swept (0), or another transaction has locked
+-- some (1): a row with that number as its `attempts`, and nothing else.
 CREATE FUNCTION rxlanggraph_tasks_claim(
     space text, queue_name text, claimers text[], leases double precision[]
 ) RETURNS TABLE (
@@ -316,7 +316,7 @@ BEGIN
         SELECT FROM rxlanggraph_tasks
         WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND due <= moment
     ) THEN
-        -- Before any row is locked: it takes the lock of the queue.
+        -- Before any row is locked, as it takes the lock of the queue.
         is_more := rxlanggraph_sweep(queue_id, moment);
     END IF;
     FOR claimer IN 1 .. cardinality(claimers) LOOP
@@ -348,7 +348,7 @@ LANGUAGE sql AS $$
     FROM rxlanggraph_tasks_claim(space, queue_name, ARRAY[claimer], ARRAY[lease])
 $$;
 
--- The queue and the thread of a task, with the queue held as who ends it has to hold it.
+-- Returns queue and thread of a task, and takes the lock of the queue that ending the task needs.
 CREATE FUNCTION rxlanggraph_ending(
     space text, queue_name text, task_id text, OUT queue_id integer, OUT line text
 ) LANGUAGE plpgsql AS $$
@@ -361,7 +361,7 @@ BEGIN
     END IF;
 END $$;
 
--- Whether a claim can still end its task: not if it is over and was the last one.
+-- Whether a token is still current: not if the lease of the last attempt is over.
 CREATE FUNCTION rxlanggraph_is_current(task rxlanggraph_tasks) RETURNS boolean
 LANGUAGE sql AS $$
     SELECT task.state = 'ready' OR task.state = 'claimed'
@@ -420,7 +420,7 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- Puts dead tasks back, in this order. With the queue held.
+-- Puts dead tasks back, in this order. Under the lock of the queue.
 CREATE FUNCTION rxlanggraph_put_back(queue_id integer, seqs bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -446,7 +446,7 @@ DECLARE
     seqs bigint[];
 BEGIN
     PERFORM rxlanggraph_hold_queue(queue_id);
-    -- Each is looked up by its id, and not among all that are dead.
+    -- Each task is looked up by its id, not in the index of dead tasks.
     seqs := ARRAY(
         SELECT t.seq FROM (SELECT DISTINCT unnest(ids) AS id) AS wanted
         CROSS JOIN LATERAL (
@@ -459,8 +459,8 @@ BEGIN
     RETURN cardinality(seqs);
 END $$;
 
--- Some of those that were dead at the first step. What the next step begins with: the last one that
--- was put back, and the last of all; NULL at the end.
+-- Puts back some of the tasks that were dead at the first step. Returns for the next step the last
+-- task that was put back, and the last of all; NULL at the end.
 CREATE FUNCTION rxlanggraph_tasks_requeue_step(
     space text, queue_name text, first bigint, final bigint,
     OUT count integer, OUT last bigint, OUT until bigint
@@ -477,15 +477,15 @@ BEGIN
     seqs := ARRAY(
         SELECT seq FROM rxlanggraph_tasks
         WHERE queue = queue_id AND state = 'dead' AND seq > first AND seq <= until
-        ORDER BY seq LIMIT {at_once}
+        ORDER BY seq LIMIT {max_per_step}
     );
     PERFORM rxlanggraph_put_back(queue_id, seqs);
     count := cardinality(seqs);
-    last := CASE WHEN count = {at_once} THEN seqs[count] END;
+    last := CASE WHEN count = {max_per_step} THEN seqs[count] END;
 END $$;
 
--- Looks at some of the tasks, by their ids, and forgets those in these states. What the next step
--- begins with: as above.
+-- Reads some of the tasks, by their ids, and deletes those in these states. Returns for the next
+-- step the last task that was read, and the last of all; NULL at the end.
 CREATE FUNCTION rxlanggraph_tasks_purge_step(
     space text, queue_name text, states text[], first text, final text,
     OUT count integer, OUT last text, OUT until text
@@ -503,7 +503,7 @@ BEGIN
     SELECT array_agg(t.id ORDER BY t.id), array_agg(t.seq) INTO ids, seqs FROM (
         SELECT id, seq FROM rxlanggraph_tasks
         WHERE queue = queue_id AND id > first AND id <= until
-        ORDER BY id LIMIT {at_once}
+        ORDER BY id LIMIT {max_per_step}
     ) AS t;
     WITH gone AS (
         DELETE FROM rxlanggraph_tasks WHERE seq = ANY (seqs) AND state = ANY (states)
@@ -512,7 +512,7 @@ BEGIN
     SELECT count(*), array_agg(DISTINCT thread) FILTER (WHERE thread IS NOT NULL)
     INTO count, threads FROM gone;
     PERFORM rxlanggraph_unblock(queue_id, threads, rxlanggraph_now());
-    IF cardinality(ids) = {at_once} THEN
+    IF cardinality(ids) = {max_per_step} THEN
         last := ids[cardinality(ids)];
     ELSE
         DELETE FROM rxlanggraph_queues WHERE rxlanggraph_queues.id = queue_id

@@ -19,8 +19,8 @@ __all__ = [
     "task_release",
 ]
 
-# Queues in which something was found the last time.
-_MOST_HOT_QUEUES: Final = 1_000
+# The set is cleared when it is full.
+_MAX_HOT_QUEUES: Final = 1_000
 
 _QUEUE: Final = "(SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?)"
 _OF_QUEUE: Final = f"queue = {_QUEUE}"
@@ -32,20 +32,20 @@ _OVERDUE: Final = (
     "SELECT 1 FROM rxlanggraph_tasks AS t WHERE t.queue = {queue}"
     " AND t.state IN ('delayed', 'claimed') AND t.due <= ?"
 )
-_LOOK: Final = f"SELECT EXISTS ({_READY}) OR EXISTS ({_OVERDUE.format(queue=_QUEUE)})"
-# The first that is ready; but nothing as long as there is something to sweep: which is looked for
-# with the number that its row has, so that the queue is looked up once.
+_HAS_WORK: Final = f"SELECT EXISTS ({_READY}) OR EXISTS ({_OVERDUE.format(queue=_QUEUE)})"
+# Claims the first ready task; with `_CLAIM`, only if there is nothing to sweep, which is checked by
+# the queue number in the row of that task, so that the queue is looked up once.
 _TO_CLAIM: Final = (
     "UPDATE rxlanggraph_tasks SET"  # noqa: S608
     f" state = 'claimed', attempts = attempts + 1, worker = ?, token = {NEXT}, due = ?"
     f" WHERE seq = ({_READY})"
 )
-_GIVE: Final = " RETURNING id, item, key, thread, attempts, token"
+_RETURNING: Final = " RETURNING id, item, key, thread, attempts, token"
 _CLAIM: Final = (
-    f"{_TO_CLAIM} AND NOT EXISTS ({_OVERDUE.format(queue='rxlanggraph_tasks.queue')}){_GIVE}"
+    f"{_TO_CLAIM} AND NOT EXISTS ({_OVERDUE.format(queue='rxlanggraph_tasks.queue')}){_RETURNING}"
 )
-_CLAIM_READY: Final = f"{_TO_CLAIM}{_GIVE}"
-# A claim that can still end its task: not if its lease is over and was the last one.
+_CLAIM_READY: Final = f"{_TO_CLAIM}{_RETURNING}"
+# The condition for a current token: not if the lease of the last attempt is over.
 _CURRENT: Final = (
     "token = ? AND (state = 'ready' OR state = 'claimed' AND (attempts < max_attempts OR due > ?))"
 )
@@ -58,37 +58,39 @@ _COMPLETE: Final = (
 # -- claiming --------------------------------------------------------------------------------------
 
 
-def nothing_to_claim(at: SqliteSession, namespace: str, queue_name: str, *_: Any) -> bool:
-    """Whether there is nothing to claim: a look that does not hold the file."""
-    # Where one was found there is likely to be another, and no need to look first.
-    if (namespace, queue_name) in at.hot_queues:
+def nothing_to_claim(session: SqliteSession, namespace: str, queue_name: str, *_: Any) -> bool:
+    """Whether there is nothing to claim and nothing to sweep. Does not lock the file."""
+    # If the last claim has found a task, another one is likely: the check would be wasted.
+    if (namespace, queue_name) in session.hot_queues:
         return False
-    # One look for both: between two of them another process might make ready what is overdue.
-    ((is_something,),) = at.query(_LOOK, *(namespace, queue_name) * 2, at.transaction_time)
-    return not is_something
+    # One statement for both: between two, another process might make an overdue task ready.
+    ((has_work,),) = session.query(
+        _HAS_WORK, *(namespace, queue_name) * 2, session.transaction_time
+    )
+    return not has_work
 
 
 def task_claim(
-    at: SqliteSession, namespace: str, queue_name: str, worker: str, lease: float
+    session: SqliteSession, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any]:
-    """The row of the task, or none; one of None if there is none, but more to sweep."""
-    claimed = claim_in_one_statement(at, namespace, queue_name, worker, lease)
+    """Return the row of the task, or none; a row of None if more has to be swept."""
+    claimed = claim_in_one_statement(session, namespace, queue_name, worker, lease)
     if claimed:
         return claimed
-    is_more = sweep(at, queue_of(at, namespace, queue_name))
-    claimed = _claimed(at, _CLAIM_READY, namespace, queue_name, worker, lease)
+    is_more = sweep(session, queue_of(session, namespace, queue_name))
+    claimed = _claimed(session, _CLAIM_READY, namespace, queue_name, worker, lease)
     return claimed or ([(None,) * 6] if is_more else [])
 
 
 def claim_in_one_statement(
-    at: SqliteSession, namespace: str, queue_name: str, worker: str, lease: float
+    session: SqliteSession, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any] | None:
-    """The same, if there is nothing to sweep; else None."""
-    return _claimed(at, _CLAIM, namespace, queue_name, worker, lease, at.transaction_time)
+    """Return the row of the task, if there is one and nothing to sweep; otherwise None."""
+    return _claimed(session, _CLAIM, namespace, queue_name, worker, lease, session.transaction_time)
 
 
 def _claimed(  # noqa: PLR0917 - what the statements take
-    at: SqliteSession,
+    session: SqliteSession,
     statement: str,
     namespace: str,
     queue_name: str,
@@ -96,68 +98,72 @@ def _claimed(  # noqa: PLR0917 - what the statements take
     lease: float,
     *now: float,
 ) -> Sequence[Any] | None:
-    claimed = at.query(statement, worker, at.transaction_time + lease, namespace, queue_name, *now)
+    claimed = session.query(
+        statement, worker, session.transaction_time + lease, namespace, queue_name, *now
+    )
     queue = (namespace, queue_name)
     if claimed:
-        if len(at.hot_queues) >= _MOST_HOT_QUEUES:
-            at.hot_queues.clear()
-        at.hot_queues.add(queue)
+        if len(session.hot_queues) >= _MAX_HOT_QUEUES:
+            session.hot_queues.clear()
+        session.hot_queues.add(queue)
     else:
-        at.hot_queues.discard(queue)
+        session.hot_queues.discard(queue)
     return claimed or None
 
 
-# -- what the holder of a token does ---------------------------------------------------------------
+# -- with a token ----------------------------------------------------------------------------------
 
 
-class _Held(NamedTuple):
+class _ClaimedRow(NamedTuple):
     seq: int
     queue: int
     thread: str | None
     is_last: bool  # no attempt is left
 
 
-def _held(
-    at: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int
-) -> _Held | None:
+def _current(
+    session: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int
+) -> _ClaimedRow | None:
     """Return the task, if ``token`` is current."""
-    rows = at.query(
+    rows = session.query(
         "SELECT seq, queue, thread, attempts >= max_attempts FROM rxlanggraph_tasks"  # noqa: S608
         f" WHERE {_OF_QUEUE} AND id = ? AND {_CURRENT}",
-        *(namespace, queue_name, task_id, token, at.transaction_time),
+        *(namespace, queue_name, task_id, token, session.transaction_time),
     )
-    return _Held(*rows[0]) if rows else None
+    return _ClaimedRow(*rows[0]) if rows else None
 
 
 def task_complete(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
-    at: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int, result: str
+    session: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int, result: str
 ) -> Sequence[Any]:
-    """One row: whether it is complete."""
-    task = _held(at, namespace, queue_name, task_id, token)
+    """Return one row: whether the task is complete."""
+    task = _current(session, namespace, queue_name, task_id, token)
     if task is None:
-        return at.query(
+        return session.query(
             "SELECT EXISTS (SELECT 1 FROM rxlanggraph_tasks"
             " WHERE queue = ? AND id = ? AND token = ? AND state = 'completed')",
-            *(queue_of(at, namespace, queue_name), task_id, token),
+            *(queue_of(session, namespace, queue_name), task_id, token),
         )
-    at.query(
+    session.query(
         "UPDATE rxlanggraph_tasks SET state = 'completed', result = ? WHERE seq = ?",
         *(result, task.seq),
     )
-    unblock(at, task.queue, [task.thread])
+    unblock(session, task.queue, [task.thread])
     return [(True,)]
 
 
 def complete_in_one_statement(  # noqa: PLR0917 - as above
-    at: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int, result: str
+    session: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int, result: str
 ) -> Sequence[Any] | None:
-    """The same for a task without a thread, if that is all there is to do; else None."""
-    done = at.query(_COMPLETE, result, namespace, queue_name, task_id, token, at.transaction_time)
+    """Complete a task without a thread, if ``token`` is current; otherwise return None."""
+    done = session.query(
+        _COMPLETE, result, namespace, queue_name, task_id, token, session.transaction_time
+    )
     return done or None
 
 
 def task_fail(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
-    at: SqliteSession,
+    session: SqliteSession,
     namespace: str,
     queue_name: str,
     task_id: str,
@@ -165,31 +171,31 @@ def task_fail(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     error: str,
     retry_in: float | None,
 ) -> Sequence[Any]:
-    """One row: whether the attempt has ended by it."""
-    task = _held(at, namespace, queue_name, task_id, token)
+    """Return one row: whether this has ended the attempt."""
+    task = _current(session, namespace, queue_name, task_id, token)
     if task is None:
         return [(False,)]
     if task.is_last or retry_in is None:
-        state, due = "dead", at.transaction_time
+        state, due = "dead", session.transaction_time
     else:
-        state, due = "delayed" if retry_in > 0 else "ready", at.transaction_time + retry_in
-    at.query(
+        state, due = "delayed" if retry_in > 0 else "ready", session.transaction_time + retry_in
+    session.query(
         "UPDATE rxlanggraph_tasks SET state = ?, error = ?, token = NULL, due = ? WHERE seq = ?",
         *(state, error, due, task.seq),
     )
-    unblock(at, task.queue, [task.thread])
+    unblock(session, task.queue, [task.thread])
     return [(True,)]
 
 
 def task_release(
-    at: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int
+    session: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int
 ) -> Sequence[Any]:
-    """One row: whether it was given back."""
-    task = _held(at, namespace, queue_name, task_id, token)
+    """Return one row: whether the task was given back."""
+    task = _current(session, namespace, queue_name, task_id, token)
     if task is not None:
-        at.query(
+        session.query(
             "UPDATE rxlanggraph_tasks SET"
             " state = 'ready', attempts = attempts - 1, token = NULL, due = ? WHERE seq = ?",
-            *(at.transaction_time, task.seq),
+            *(session.transaction_time, task.seq),
         )
     return [(task is not None,)]

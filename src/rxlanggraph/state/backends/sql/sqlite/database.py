@@ -1,4 +1,4 @@
-"""SQLite through `sqlite3`: statements and procedures there, and what its errors mean."""
+"""SQLite through `sqlite3`: its statements and procedures, and its errors as those of a state."""
 
 from __future__ import annotations
 
@@ -56,11 +56,12 @@ from rxlanggraph.state.retry import TransientError, compensate, retry_transient,
 
 __all__ = ["SESSION", "SqliteDatabase", "open_sqlite"]
 
-# SQLite compares text as bytes, unless told otherwise.
+# SQLite compares text as bytes by default.
 _TYPES: Final = {"name": "text", "counted": "integer", "clustered": " WITHOUT ROWID"}
-# Of SQLite, which comes with Python or with the system: the first that knows RETURNING.
-_OLDEST: Final = (3, 35, 0)
-# Seconds for which the thread waits for another process, before it serves its other calls.
+# The first version of SQLite with RETURNING; the installed one comes with Python or the system.
+_MIN_VERSION: Final = (3, 35, 0)
+# Seconds that the thread waits for a file locked by another process, before it continues with other
+# calls.
 _WAIT_IN_THREAD: Final = 0.05
 
 
@@ -71,9 +72,10 @@ async def open_sqlite(url: str) -> SqliteDatabase:
         InvalidArgumentError: The URL, or the file, cannot be used.
         StateUnavailableError: The file cannot be read or written now.
     """
-    if sqlite3.sqlite_version_info < _OLDEST:
+    if sqlite3.sqlite_version_info < _MIN_VERSION:
         raise InvalidArgumentError(
-            f"SQLite {sqlite3.sqlite_version} is too old for shared state: it takes 3.35 or later"
+            f"SQLite {sqlite3.sqlite_version} is too old for shared state: install 3.35 or later "
+            "(Python's sqlite3 module brings it, or loads the system's)"
         )
     database = SqliteDatabase(path_of(url))
     await database.open()
@@ -83,24 +85,24 @@ async def open_sqlite(url: str) -> SqliteDatabase:
 class SqliteDatabase:
     """A `Database` in a file. Confined to the loop on which it was opened.
 
-    One thread has the connection, and does one thing after the other: SQLite has one writer at a
-    time in any case. Short calls that write, and come at the same time, are one transaction. A call
-    that is cancelled is done all the same, or has not begun.
+    One thread owns the connection, and executes one call after the other: SQLite has one writer at
+    a time in any case. Short concurrent writes are combined into one transaction. A call that is
+    cancelled either has not begun, or is executed nevertheless.
 
     Args:
-        path: Of the file; made, if it is not there.
+        path: The file; created if it does not exist.
     """
 
     def __init__(self, path: str) -> None:
-        self._path = str(Path(path).absolute())  # whatever becomes the working directory
+        self._path = str(Path(path).absolute())  # the working directory may change
         self._thread = SqliteThread(partial(_connect, self._path))
         self._batcher: Batcher[Call, Outcome] = Batcher(self._thread.do)
 
     async def open(self) -> None:
-        """Connect, and make the tables.
+        """Connect, and create the tables if there are none.
 
         Raises:
-            InvalidArgumentError: The file cannot be one, or is none of SQLite's, or has another
+            InvalidArgumentError: The file cannot be created, is not an SQLite file, has another
                 name, or has tables of another version.
             StateUnavailableError: It cannot be read or written now.
         """
@@ -117,21 +119,18 @@ class SqliteDatabase:
             raise
 
     def run(self, statement: str, **values: Any) -> Coroutine[Any, Any, Sequence[Row]]:
-        """Run one of the common statements; return its rows."""
+        """See `Database.run`."""
         how, text = _translated(statement)
         return self.call(how, text, values)
 
     def call(self, procedure: str, *arguments: Any) -> Coroutine[Any, Any, Sequence[Row]]:
-        """Call a procedure; return its rows."""
+        """See `Database.call`."""
         return retry_transient(self._call, Call(procedure, arguments))
 
     async def call_with_compensation(
         self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
     ) -> Sequence[Row]:
-        """Call a procedure; cancelled, it has ``undo`` take back what it did, and then raises.
-
-        So there is no task for a call that is not cancelled.
-        """
+        """See `Database.call_with_compensation`. A call that is not cancelled needs no task."""
         call = Call(procedure, arguments)
         try:
             return await retry_transient(self._call, call)
@@ -141,15 +140,15 @@ class SqliteDatabase:
             raise
 
     async def _undo(self, call: Call, undo: Callable[[Sequence[Row]], Awaitable[object]]) -> None:
-        # The thread does one thing after the other: either it has done the call before it comes to
-        # this, or it finds that it is not wanted any more.
+        # The thread executes this empty job after the call: by then the call has been executed, or
+        # was skipped as not wanted.
         with contextlib.suppress(StateClosedError):
             await self._thread.do([])
             if call.rows:
                 await compensate(undo, call.rows)
 
     def names(self, names: Collection[str]) -> str:
-        """Return names as a JSON array."""
+        """See `Database.names`. A JSON array."""
         return json.dumps(list(names), ensure_ascii=False)
 
     async def close(self) -> None:
@@ -187,7 +186,7 @@ class SqliteDatabase:
 
 
 def _is_final(outcome: Exception) -> bool:
-    """Whether the file refuses this now and later: a value, or a user who may only read it."""
+    """Whether the file refuses the call permanently: for its values, or as it is read-only."""
     if isinstance(outcome, sqlite3.DataError | sqlite3.IntegrityError):
         return True
     is_moved = getattr(outcome, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED
@@ -195,7 +194,7 @@ def _is_final(outcome: Exception) -> bool:
 
 
 def _connect(path: str) -> SqliteSession:
-    """Connect; in the thread."""
+    """Connect. In the thread."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise sqlite3.OperationalError("it is not a regular file")
     check_one_name(Path(path))
@@ -204,49 +203,50 @@ def _connect(path: str) -> SqliteSession:
 
 @cache
 def _translated(statement: str) -> tuple[str, str]:
-    """Return how to run one of the common statements, and its text in SQLite's SQL."""
+    """Return the procedure that runs a shared statement, and its text in SQLite's SQL."""
     how = "read" if statement.lstrip().startswith(("SELECT", "WITH")) else "write"
     return how, statement.replace(" IN :names", " IN (SELECT value FROM json_each(:names))")
 
 
-# -- procedures that are here alone ----------------------------------------------------------------
+# -- procedures that only SQLite has ---------------------------------------------------------------
 
 
-def _statement(at: SqliteSession, statement: str, values: Mapping[str, Any]) -> Sequence[Any]:
-    return at.query(statement, **values)
+def _run_statement(
+    session: SqliteSession, statement: str, values: Mapping[str, Any]
+) -> Sequence[Any]:
+    return session.query(statement, **values)
 
 
-def _prepare(at: SqliteSession) -> Sequence[Any]:
-    """Make what the file does not have yet."""
-    # Of a file that is made now. A transaction here touches a few pages of a few bytes each, and
-    # writes them whole.
-    at.query("PRAGMA page_size = 2048")
-    at.query("PRAGMA journal_mode = WAL")
-    # What was acknowledged outlives a loss of power.
-    at.query("PRAGMA synchronous = FULL")
-    if not _has_tables(at):
-        with at.transaction():
-            if not _has_tables(at):  # by another process, before this one held the file
-                _make_tables(at)
-    rows = at.query("SELECT version FROM rxlanggraph_schema")
+def _prepare(session: SqliteSession) -> Sequence[Any]:
+    """Set the options of the file, and create the tables if there are none."""
+    # For a new file. Transactions change a few bytes on a few pages, and write whole pages.
+    session.query("PRAGMA page_size = 2048")
+    session.query("PRAGMA journal_mode = WAL")
+    # Acknowledged writes survive a power cut.
+    session.query("PRAGMA synchronous = FULL")
+    if not _has_tables(session):
+        with session.transaction():
+            if not _has_tables(session):  # another process may have created them meanwhile
+                _make_tables(session)
+    rows = session.query("SELECT version FROM rxlanggraph_schema")
     check_version(rows[0][0] if rows else 0)
     return []
 
 
-def _has_tables(at: SqliteSession) -> bool:
-    return bool(at.query(HAS_TABLES))
+def _has_tables(session: SqliteSession) -> bool:
+    return bool(session.query(HAS_TABLES))
 
 
-def _make_tables(at: SqliteSession) -> None:
+def _make_tables(session: SqliteSession) -> None:
     for definition in (*definitions(**_TYPES), *COUNTER):
-        at.query(definition)
-    at.query("INSERT INTO rxlanggraph_schema (version) VALUES (?)", VERSION)
+        session.query(definition)
+    session.query("INSERT INTO rxlanggraph_schema (version) VALUES (?)", VERSION)
 
 
 _PROCEDURES: Final[Mapping[str, Procedure]] = {
     "prepare": Procedure(_prepare, single_statement=_prepare, batchable=False),
-    "read": Procedure(_statement, single_statement=_statement, batchable=False),
-    "write": Procedure(_statement, single_statement=_statement),
+    "read": Procedure(_run_statement, single_statement=_run_statement, batchable=False),
+    "write": Procedure(_run_statement, single_statement=_run_statement),
     "commit": Procedure(commit, single_statement=commit_in_one_statement),
     "increment": Procedure(increment, single_statement=increment_in_one_statement),
     "lock_acquire": Procedure(lock_acquire),
@@ -262,4 +262,4 @@ _PROCEDURES: Final[Mapping[str, Procedure]] = {
     "tasks_requeue_step": Procedure(tasks_requeue_step, batchable=False),
     "tasks_purge_step": Procedure(tasks_purge_step, batchable=False),
 }
-SESSION: Final = SqliteSession.knowing(_PROCEDURES)
+SESSION: Final = SqliteSession.with_procedures(_PROCEDURES)

@@ -1,6 +1,6 @@
-"""Which file a URL of SQLite means, and a look at it that changes nothing.
+"""The file of an SQLite URL, and reading it without changing anything.
 
-To open a database as `SqliteDatabase` does makes the file, its tables, and the files beside it.
+Opening it with `SqliteDatabase` would create the file, its tables, and the files beside it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ __all__ = ["HAS_TABLES", "check_one_name", "has_tables", "path_of", "read_only"]
 
 HAS_TABLES: Final = "SELECT 1 FROM sqlite_master WHERE name = 'rxlanggraph_schema'"
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
-# Where Linux tells what is mounted; other systems mount no single files.
+# The mounts of Linux; other systems cannot mount single files.
 MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
 def path_of(url: str) -> str:
-    """Return the file of ``url``, as it is there: ``%20`` is a space.
+    """Return the file of ``url``, unquoted: ``%20`` is a space.
 
     Raises:
-        InvalidArgumentError: It names none, or something else besides.
+        InvalidArgumentError: It has no path, or has options.
     """
     path = unquote(url.partition(":///")[2], errors="surrogateescape")
     if not path or path == ":memory:" or "?" in url or "\0" in path:
         raise InvalidArgumentError(
-            "the URL of an SQLite file is sqlite:///FILE, without anything else (a ? in its name "
-            "is %3F); for shared state in memory there is memory:"
+            "the URL of an SQLite file must be sqlite:///FILE, without options (write a ? in its "
+            "name as %3F); for shared state in memory use memory:"
         )
     return path
 
@@ -41,9 +41,9 @@ def path_of(url: str) -> str:
 def check_one_name(path: Path) -> None:
     """Refuse a file that has, or may have, another name. Blocks.
 
-    SQLite keeps what was written last in a file beside the database, named after it. Opening the
-    database by another name finds another such file: each overwrites what the other has written. A
-    symbolic link is followed, and a folder that is mounted twice has one file beside it.
+    SQLite keeps the latest writes in a file beside the database, named after it. A database that is
+    opened by two names has two such files, and each overwrites what was written through the other.
+    Harmless are a symbolic link, which is followed, and a folder that is mounted twice.
 
     Raises:
         InvalidArgumentError: It has several hard links, or is a mount of its own.
@@ -52,16 +52,16 @@ def check_one_name(path: Path) -> None:
     try:
         links = Path(file).stat().st_nlink
     except OSError:
-        return  # what is not there has no second name
+        return  # a missing file has no second name
     if links > 1:
         raise InvalidArgumentError(
-            f"{file!r} has {links} names (hard links): who opens it by another one loses what "
+            f"{file!r} has {links} names (hard links), and opening it by another one loses what "
             "was written by this one; keep one of them, and copy instead of linking"
         )
     if file in _mount_points():
         raise InvalidArgumentError(
-            f"{file!r} is mounted by itself, as a second name of a file elsewhere: who opens "
-            "it there loses what was written here; mount the folder that it is in"
+            f"{file!r} is mounted by itself, as a second name of a file elsewhere, and opening it "
+            "there loses what was written here; mount the folder that it is in"
         )
 
 
@@ -70,7 +70,7 @@ def _mount_points() -> set[str]:
         lines = os.fsdecode(MOUNTS.read_bytes()).split("\n")
     except OSError:
         return set()
-    # The fifth field; blanks and backslashes in it are three octal digits (proc_pid_mountinfo(5)).
+    # The fifth field, with blanks and backslashes in octal (proc_pid_mountinfo(5)).
     fields = (line.split(" ") for line in lines)
     return {_OCTAL.sub(_character, field[4]) for field in fields if len(field) > 4}
 
@@ -80,21 +80,21 @@ def _character(octal: re.Match[str]) -> str:
 
 
 def read_only(path: Path) -> sqlite3.Connection:
-    """Open a file to read it. Blocks.
+    """Open a file for reading. Blocks.
 
     Raises:
         sqlite3.Error: It cannot be opened.
     """
-    # A file that is not in use has nothing beside it, and nothing has to be made there.
+    # A file that is not in use has no other file beside it, and "immutable" creates none.
     quiet = "" if os.path.exists(f"{path}-wal") else "&immutable=1"
     return sqlite3.connect(f"{path.as_uri()}?mode=ro{quiet}", uri=True)
 
 
 def has_tables(url: str) -> bool:
-    """Whether the file of ``url`` is there, and has the tables. Changes nothing. Blocks.
+    """Whether the file of ``url`` exists and has the tables. Changes nothing. Blocks.
 
     Raises:
-        InvalidArgumentError: It is none of SQLite's, or may not be read, or has another name.
+        InvalidArgumentError: It is not an SQLite file, cannot be read, or has another name.
     """
     path = Path(path_of(url)).absolute()
     if not os.path.isfile(path):

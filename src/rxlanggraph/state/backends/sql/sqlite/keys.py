@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from rxlanggraph.state.backend import FENCE_KEPT
+from rxlanggraph.state.backend import FENCE_RETENTION
 from rxlanggraph.state.backends.sql.sqlite.numbers import NEXT, next_number
 from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 
@@ -19,8 +19,8 @@ __all__ = [
 ]
 
 _INTEGER: Final = re.compile(r"-?[0-9]+")
-# Of characters: more than that is no 64-bit integer, and Python reads thousands of digits slowly.
-_LONGEST: Final = 20
+# A longer text is not a 64-bit integer, and would be slow to parse.
+_MAX_DIGITS: Final = 20
 
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -36,41 +36,43 @@ class _Row(NamedTuple):
         return token is not None and self.fence is not None and self.fence > token
 
     def forget(self, moment: float) -> float | None:
-        """Return when it is not needed any more; None: that is not known yet."""
+        """Return when the row is no longer needed; None: not known yet."""
         gone = moment if self.item is None else self.expires
-        kept = 0.0 if self.fence is None else FENCE_KEPT
+        kept = 0.0 if self.fence is None else FENCE_RETENTION
         return None if gone is None else gone + kept
 
 
-def _look(at: SqliteSession, namespace: str, key: str) -> _Row:
-    """Return what is there; of a key that is gone the fence alone."""
-    rows = at.query(
+def _live_row(session: SqliteSession, namespace: str, key: str) -> _Row:
+    """Return the row of a key; of a key that is gone, the fence only."""
+    rows = session.query(
         "SELECT item, version, expires, fence FROM rxlanggraph_entries"
         " WHERE namespace = ? AND key = ?",
         namespace,
         key,
     )
     row = _Row(*rows[0]) if rows else _Row()
-    is_over = row.expires is not None and row.expires <= at.transaction_time
+    is_over = row.expires is not None and row.expires <= session.transaction_time
     return _Row(fence=row.fence) if row.item is None or is_over else row
 
 
-def _write(at: SqliteSession, namespace: str, key: str, row: _Row) -> None:
+def _write(session: SqliteSession, namespace: str, key: str, row: _Row) -> None:
     if row.item is None and row.fence is None:
-        at.query("DELETE FROM rxlanggraph_entries WHERE namespace = ? AND key = ?", namespace, key)
+        session.query(
+            "DELETE FROM rxlanggraph_entries WHERE namespace = ? AND key = ?", namespace, key
+        )
     else:
-        at.query(
+        session.query(
             "INSERT INTO rxlanggraph_entries"
             " (namespace, key, item, version, expires, fence, forget)"
             " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET item = excluded.item,"
             " version = excluded.version, expires = excluded.expires, fence = excluded.fence,"
             " forget = excluded.forget",
-            *(namespace, key, *row, row.forget(at.transaction_time)),
+            *(namespace, key, *row, row.forget(session.transaction_time)),
         )
 
 
 def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
-    at: SqliteSession,
+    session: SqliteSession,
     namespace: str,
     names: Sequence[str],
     items: Sequence[str | None],
@@ -79,8 +81,8 @@ def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     checked: Sequence[str],
     expected: Sequence[int],
 ) -> Sequence[Any]:
-    """One row: what came of it, the key that was refused, the versions before and after."""
-    found = {key: _look(at, namespace, key) for key in {*names, *checked}}
+    """Return one row: the outcome, the key that was refused, the versions before and after."""
+    found = {key: _live_row(session, namespace, key) for key in {*names, *checked}}
     for key, token in zip(names, tokens, strict=True):
         if found[key].refuses(token):
             return [("stale", key, None, None)]
@@ -90,20 +92,20 @@ def commit(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     befores, afters = [], []
     for key, item, ttl, token in zip(names, items, ttls, tokens, strict=True):
         before = found[key]
-        version = 0 if item is None else next_number(at)
-        expires = None if ttl is None else at.transaction_time + ttl
+        version = 0 if item is None else next_number(session)
+        expires = None if ttl is None else session.transaction_time + ttl
         fence = before.fence if token is None else token
-        _write(at, namespace, key, _Row(item, version, expires, fence))
+        _write(session, namespace, key, _Row(item, version, expires, fence))
         befores.append(before.version)
         afters.append(version)
-    passing = sum(item is None or ttl is not None for item, ttl in zip(items, ttls, strict=True))
-    if passing:
-        _clear(at, passing)
+    expiring = sum(item is None or ttl is not None for item, ttl in zip(items, ttls, strict=True))
+    if expiring:
+        _delete_forgotten(session, expiring)
     return [("done", None, befores, afters)]
 
 
 def commit_in_one_statement(  # noqa: PLR0917 - as above
-    at: SqliteSession,
+    session: SqliteSession,
     namespace: str,
     names: Sequence[str],
     items: Sequence[str | None],
@@ -112,11 +114,13 @@ def commit_in_one_statement(  # noqa: PLR0917 - as above
     checked: Sequence[str],
     expected: Sequence[int],
 ) -> Sequence[Any] | None:
-    """The same, where one value takes the place of another one for good; None if there is more."""
+    """Commit the replacement of one value, without a time to live; None for any other commit."""
     if len(names) != 1 or checked != names or items == [None] or ttls != [None] or expected == [0]:
         return None
     ((key,), (item,), (token,), (version,)) = names, items, tokens, expected
-    written = at.query(_REPLACE, item, token, namespace, key, version, at.transaction_time, token)
+    written = session.query(
+        _REPLACE, item, token, namespace, key, version, session.transaction_time, token
+    )
     return [("done", None, [version], [written[0][0]])] if written else None
 
 
@@ -128,30 +132,30 @@ _REPLACE: Final = (
 )
 
 
-def _clear(at: SqliteSession, count: int) -> None:
-    """Delete twice as many entries that are not needed: so they do not pile up."""
-    at.query(
+def _delete_forgotten(session: SqliteSession, count: int) -> None:
+    """Delete up to twice ``count`` rows that are no longer needed, so that they do not pile up."""
+    session.query(
         "DELETE FROM rxlanggraph_entries WHERE (namespace, key) IN ("
         "SELECT namespace, key FROM rxlanggraph_entries"
         " WHERE forget IS NOT NULL AND forget <= ? LIMIT ?)",
-        *(at.transaction_time, 2 * count),
+        *(session.transaction_time, 2 * count),
     )
 
 
 def increment(
-    at: SqliteSession, namespace: str, key: str, by: int, token: int | None
+    session: SqliteSession, namespace: str, key: str, by: int, token: int | None
 ) -> Sequence[Any]:
-    """One row: what came of it, and the sum."""
-    return increment_in_one_statement(at, namespace, key, by, token) or _increment(
-        at, namespace, key, by, token
+    """Return one row: the outcome, and the sum."""
+    return increment_in_one_statement(session, namespace, key, by, token) or _increment(
+        session, namespace, key, by, token
     )
 
 
 def increment_in_one_statement(
-    at: SqliteSession, namespace: str, key: str, by: int, token: int | None
+    session: SqliteSession, namespace: str, key: str, by: int, token: int | None
 ) -> Sequence[Any] | None:
-    """What most increments come to; None where there is more to say."""
-    counted = at.query(_COUNT, by, token, namespace, key, token, by)
+    """Increment a counter that exists and does not expire; None in any other case."""
+    counted = session.query(_COUNT, by, token, namespace, key, token, by)
     return [("done", counted[0][0])] if counted else None
 
 
@@ -165,20 +169,20 @@ _COUNT: Final = (
 
 
 def _increment(
-    at: SqliteSession, namespace: str, key: str, by: int, token: int | None
+    session: SqliteSession, namespace: str, key: str, by: int, token: int | None
 ) -> Sequence[Any]:
-    old = _look(at, namespace, key)
+    old = _live_row(session, namespace, key)
     if old.refuses(token):
         return [("stale", None)]
     text = old.item or "0"
     if not _INTEGER.fullmatch(text):
         return [("type", None)]
-    if len(text) > _LONGEST or not _fits(int(text)) or not _fits(int(text) + by):
+    if len(text) > _MAX_DIGITS or not _fits(int(text)) or not _fits(int(text) + by):
         return [("range", None)]
     total = int(text) + by
     fence = old.fence if token is None else token
-    version = next_number(at)
-    _write(at, namespace, key, _Row(str(total), version, old.expires, fence))
+    version = next_number(session)
+    _write(session, namespace, key, _Row(str(total), version, old.expires, fence))
     return [("done", total)]
 
 
@@ -190,26 +194,26 @@ def _fits(number: int) -> bool:
 
 
 def lock_acquire(
-    at: SqliteSession, namespace: str, key: str, owner: str, ttl: float
+    session: SqliteSession, namespace: str, key: str, owner: str, ttl: float
 ) -> Sequence[Any]:
-    """One row: the token, or None."""
-    rows = at.query(
+    """Return one row: the token, or None."""
+    rows = session.query(
         "SELECT owner, token FROM rxlanggraph_locks"
         " WHERE namespace = ? AND key = ? AND expires > ?",
         namespace,
         key,
-        at.transaction_time,
+        session.transaction_time,
     )
     if rows and rows[0][0] != owner:
         return [(None,)]
-    token = rows[0][1] if rows else next_number(at)
-    # Each lock that is taken clears away two whose holders have died: so they do not pile up.
-    at.query(
+    token = rows[0][1] if rows else next_number(session)
+    # Each acquisition deletes two expired locks, so that they do not pile up.
+    session.query(
         "DELETE FROM rxlanggraph_locks WHERE (namespace, key) IN ("
         "SELECT namespace, key FROM rxlanggraph_locks WHERE expires <= ? LIMIT 2)",
-        at.transaction_time,
+        session.transaction_time,
     )
-    at.query(
+    session.query(
         "INSERT INTO rxlanggraph_locks (namespace, key, owner, token, expires)"
         " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET owner = excluded.owner,"
         " token = excluded.token, expires = excluded.expires",
@@ -217,6 +221,6 @@ def lock_acquire(
         key,
         owner,
         token,
-        at.transaction_time + ttl,
+        session.transaction_time + ttl,
     )
     return [(token,)]

@@ -1,7 +1,7 @@
 """The counter of versions and tokens in an SQLite file (rule 3 of the contract).
 
-The database keeps it by itself: whatever statement writes a number notes it, by a trigger. So a
-number is drawn by the statement that needs it, and there is nothing else to do.
+Triggers keep it up to date, whatever statement writes a number. So a statement draws the number
+that it needs, and no other statement is necessary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _trigger(name: str, event: str, number: str) -> str:
     )
 
 
-# The statements that make it.
+# The statements that create it.
 COUNTER: Final = (
     "CREATE TABLE rxlanggraph_counter (value INTEGER NOT NULL)",
     "INSERT INTO rxlanggraph_counter VALUES (0)",
@@ -34,7 +34,7 @@ COUNTER: Final = (
 )
 
 
-def next_number(at: SqliteSession) -> int:
-    """Return what the next version or token is, for a statement that writes it."""
-    ((number,),) = at.query(f"SELECT {NEXT}")
+def next_number(session: SqliteSession) -> int:
+    """Return the next version or token; drawn once a statement writes it."""
+    ((number,),) = session.query(f"SELECT {NEXT}")
     return int(number)

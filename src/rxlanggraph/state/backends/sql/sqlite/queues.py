@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from rxlanggraph.state.backend import MOST_AT_ONCE
+from rxlanggraph.state.backend import MAX_PER_STEP
 from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 
 __all__ = [
@@ -21,20 +21,20 @@ __all__ = [
 ]
 
 
-# -- what claims need, too -------------------------------------------------------------------------
+# -- used by claims too ----------------------------------------------------------------------------
 
 
-def queue_of(at: SqliteSession, namespace: str, queue_name: str) -> int | None:
+def queue_of(session: SqliteSession, namespace: str, queue_name: str) -> int | None:
     """Return the number of a queue; None if nothing was ever added to it."""
-    rows = at.query(
+    rows = session.query(
         "SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?", namespace, queue_name
     )
     return rows[0][0] if rows else None
 
 
-def sweep(at: SqliteSession, queue: int | None) -> bool:
-    """Sweep a queue, as the contract says, and let go what is due now; return if there is more."""
-    swept = at.query(
+def sweep(session: SqliteSession, queue: int | None) -> bool:
+    """Sweep one step of a queue, and make due tasks ready; return whether there is more."""
+    swept = session.query(
         "UPDATE rxlanggraph_tasks SET"
         " state = iif(state = 'claimed' AND attempts >= max_attempts, 'dead', 'ready'),"
         " token = iif(state = 'claimed' AND attempts >= max_attempts, NULL, token),"
@@ -42,27 +42,27 @@ def sweep(at: SqliteSession, queue: int | None) -> bool:
         " WHERE seq IN (SELECT seq FROM rxlanggraph_tasks"
         " WHERE queue = ? AND state IN ('delayed', 'claimed') AND due <= ? ORDER BY due LIMIT ?)"
         " RETURNING thread, state",
-        *(queue, at.transaction_time, MOST_AT_ONCE),
+        *(queue, session.transaction_time, MAX_PER_STEP),
     )
-    unblock(at, queue, {thread for thread, state in swept if state == "dead"})
-    return len(swept) == MOST_AT_ONCE
+    unblock(session, queue, {thread for thread, state in swept if state == "dead"})
+    return len(swept) == MAX_PER_STEP
 
 
-def sweep_step(at: SqliteSession, namespace: str, queue_name: str) -> Sequence[Any]:
-    """One row: whether there is more to sweep."""
-    return [(sweep(at, queue_of(at, namespace, queue_name)),)]
+def sweep_step(session: SqliteSession, namespace: str, queue_name: str) -> Sequence[Any]:
+    """Return one row: whether there is more to sweep."""
+    return [(sweep(session, queue_of(session, namespace, queue_name)),)]
 
 
-def unblock(at: SqliteSession, queue: int | None, threads: Iterable[str | None]) -> None:
-    """Let the first unfinished task of each thread go, if it does not yet."""
+def unblock(session: SqliteSession, queue: int | None, threads: Iterable[str | None]) -> None:
+    """Unblock the first unfinished task of each thread, if it is blocked."""
     for thread in threads:
         if thread is not None:
-            at.query(
+            session.query(
                 "UPDATE rxlanggraph_tasks SET state = iif(due > ?, 'delayed', 'ready')"
                 " WHERE state = 'blocked' AND seq = (SELECT seq FROM rxlanggraph_tasks"
                 " WHERE queue = ? AND thread = ? AND state NOT IN ('completed', 'dead')"
                 " ORDER BY seq LIMIT 1)",
-                at.transaction_time,
+                session.transaction_time,
                 queue,
                 thread,
             )
@@ -72,7 +72,7 @@ def unblock(at: SqliteSession, queue: int | None, threads: Iterable[str | None])
 
 
 def tasks_add(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
-    at: SqliteSession,
+    session: SqliteSession,
     namespace: str,
     queue_name: str,
     ids: Sequence[str],
@@ -83,31 +83,41 @@ def tasks_add(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     threads: Sequence[str | None],
     caps: Sequence[int],
 ) -> Sequence[Any]:
-    """One row: the ids."""
-    at.query(
+    """Return one row: the ids."""
+    session.query(
         "INSERT INTO rxlanggraph_queues (namespace, name) VALUES (?, ?) ON CONFLICT DO NOTHING",
         namespace,
         queue_name,
     )
-    queue = queue_of(at, namespace, queue_name)
+    queue = queue_of(session, namespace, queue_name)
     added = []
     for row in zip(ids, items, keys, priorities, delays, threads, caps, strict=True):
         task_id, item, key, priority, delay, thread, cap = row
         state = "blocked" if thread is not None else "delayed" if delay > 0 else "ready"
-        new = at.query(
+        new = session.query(
             "INSERT INTO rxlanggraph_tasks"
             " (queue, id, key, thread, priority, state, due, attempts, max_attempts, item)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
-            *(queue, task_id, key, thread, priority, state, at.transaction_time + delay, cap, item),
+            *(
+                queue,
+                task_id,
+                key,
+                thread,
+                priority,
+                state,
+                session.transaction_time + delay,
+                cap,
+                item,
+            ),
         )
-        added.append(task_id if new else _known(at, queue, task_id, key))
-    unblock(at, queue, set(threads))
+        added.append(task_id if new else _known(session, queue, task_id, key))
+    unblock(session, queue, set(threads))
     return [(added,)]
 
 
-def _known(at: SqliteSession, queue: int | None, task_id: str, key: str | None) -> str:
-    """Return the id of what has this id, or this key."""
-    ((known,),) = at.query(
+def _known(session: SqliteSession, queue: int | None, task_id: str, key: str | None) -> str:
+    """Return the id of the task that has this id, or this key."""
+    ((known,),) = session.query(
         "SELECT id FROM rxlanggraph_tasks WHERE queue = ? AND (id = ? OR key = ?)"
         " ORDER BY id = ? DESC LIMIT 1",
         *(queue, task_id, key, task_id),
@@ -115,10 +125,10 @@ def _known(at: SqliteSession, queue: int | None, task_id: str, key: str | None) 
     return str(known)
 
 
-# -- clearing up -----------------------------------------------------------------------------------
+# -- requeueing and purging ------------------------------------------------------------------------
 
 
-# With the plus sign: each is looked up by its id, and not among all that are dead.
+# The plus sign keeps SQLite from using the index of dead tasks: each task is looked up by its id.
 _DEAD_NAMED: Final = (
     "SELECT seq FROM rxlanggraph_tasks WHERE queue = ? AND +state = 'dead'"
     " AND id IN (SELECT value FROM json_each(?)) ORDER BY seq"
@@ -138,61 +148,61 @@ _PUT_BACK: Final = (
 
 
 def tasks_requeue(
-    at: SqliteSession, namespace: str, queue_name: str, ids: Sequence[str]
+    session: SqliteSession, namespace: str, queue_name: str, ids: Sequence[str]
 ) -> Sequence[Any]:
-    """One row: how many were put back."""
-    queue = queue_of(at, namespace, queue_name)
-    dead = [seq for (seq,) in at.query(_DEAD_NAMED, queue, json.dumps(ids))]
-    _put_back(at, queue, dead)
+    """Return one row: how many were put back."""
+    queue = queue_of(session, namespace, queue_name)
+    dead = [seq for (seq,) in session.query(_DEAD_NAMED, queue, json.dumps(ids))]
+    _put_back(session, queue, dead)
     return [(len(dead),)]
 
 
 def tasks_requeue_step(
-    at: SqliteSession, namespace: str, queue_name: str, last: int, until: int | None
+    session: SqliteSession, namespace: str, queue_name: str, last: int, until: int | None
 ) -> Sequence[Any]:
-    """One row: how many were put back, and the last one of them and of all; None at the end."""
-    queue = queue_of(at, namespace, queue_name)
+    """Return one row: how many were put back, the last one of them, and of all; None at the end."""
+    queue = queue_of(session, namespace, queue_name)
     if until is None:
         highest = "SELECT max(seq) FROM rxlanggraph_tasks WHERE queue = ? AND state = 'dead'"
-        ((until,),) = at.query(highest, queue)
-    dead = [seq for (seq,) in at.query(_DEAD_AFTER, queue, last, until, MOST_AT_ONCE)]
-    _put_back(at, queue, dead)
-    if len(dead) < MOST_AT_ONCE:
+        ((until,),) = session.query(highest, queue)
+    dead = [seq for (seq,) in session.query(_DEAD_AFTER, queue, last, until, MAX_PER_STEP)]
+    _put_back(session, queue, dead)
+    if len(dead) < MAX_PER_STEP:
         return [(len(dead), None, None)]
     return [(len(dead), dead[-1], until)]
 
 
-def _put_back(at: SqliteSession, queue: int | None, dead: Sequence[int]) -> None:
-    """Put these tasks to the end, in this order."""
-    back = at.query(_PUT_BACK, at.transaction_time, json.dumps(dead))
-    unblock(at, queue, {thread for (thread,) in back})
+def _put_back(session: SqliteSession, queue: int | None, dead: Sequence[int]) -> None:
+    """Move these tasks to the end of the queue, in this order."""
+    back = session.query(_PUT_BACK, session.transaction_time, json.dumps(dead))
+    unblock(session, queue, {thread for (thread,) in back})
 
 
 def tasks_purge_step(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
-    at: SqliteSession,
+    session: SqliteSession,
     namespace: str,
     queue_name: str,
     states: Sequence[str],
     last: str,
     until: str | None,
 ) -> Sequence[Any]:
-    """One row: how many were forgotten, and the last one looked at and of all; None at the end."""
-    queue = queue_of(at, namespace, queue_name)
+    """Return one row: how many were deleted, the last one read, and of all; None at the end."""
+    queue = queue_of(session, namespace, queue_name)
     if until is None:
-        ((until,),) = at.query("SELECT max(id) FROM rxlanggraph_tasks WHERE queue = ?", queue)
-    rows = at.query(
+        ((until,),) = session.query("SELECT max(id) FROM rxlanggraph_tasks WHERE queue = ?", queue)
+    rows = session.query(
         "SELECT id, seq, state, thread FROM rxlanggraph_tasks"
         " WHERE queue = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?",
-        *(queue, last, until, MOST_AT_ONCE),
+        *(queue, last, until, MAX_PER_STEP),
     )
     gone = {seq: thread for _, seq, state, thread in rows if state in states}
-    at.query(
+    session.query(
         "DELETE FROM rxlanggraph_tasks WHERE seq IN (SELECT value FROM json_each(?))",
         json.dumps([*gone]),
     )
-    unblock(at, queue, set(gone.values()))
-    if len(rows) < MOST_AT_ONCE:
-        at.query(
+    unblock(session, queue, set(gone.values()))
+    if len(rows) < MAX_PER_STEP:
+        session.query(
             "DELETE FROM rxlanggraph_queues WHERE id = ?"
             " AND NOT EXISTS (SELECT 1 FROM rxlanggraph_tasks WHERE queue = ?)",
             *(queue, queue),

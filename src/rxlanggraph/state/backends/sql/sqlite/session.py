@@ -1,9 +1,8 @@
 """One connection to an SQLite file, and the transactions on it.
 
-Confined to the thread that made it. Procedures are functions over a `SqliteSession`: in that
-thread they run from beginning to end, so a call is one hop to it and back, and one that is
-cancelled meanwhile is whole, or did not begin. Calls that come together are one transaction: the
-disk is waited for once.
+Confined to the thread that made it. Procedures are functions of a `SqliteSession`. They run in that
+thread from beginning to end: so a call is one hop there and back, and a cancelled call is executed
+as a whole or not at all. Concurrent calls share one transaction, which waits for the disk once.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ __all__ = [
 
 
 class Call:
-    """What is to be done: a procedure, by its name, and its arguments.
+    """A call of a procedure.
 
-    Passed to the thread, and back, through queues; between the two the thread has it, all but
+    Passed to the thread, and back, through queues; in between it belongs to the thread, except
     ``is_wanted``.
 
     Attributes:
-        procedure: The name.
-        arguments: The arguments.
-        is_wanted: Whether it is still to be done. Set by the loop, at any time; so the thread may
-            look too early, but not if it is sent anything after.
-        rows: What it has returned, once it is done.
+        procedure: The name of the procedure.
+        arguments: Its arguments.
+        is_wanted: Whether to execute it. The loop may clear it at any time; the thread may read it
+            just before that, but has done so for good when it executes a later job.
+        rows: The result, once it has been executed.
     """
 
     __slots__ = ("arguments", "is_wanted", "procedure", "rows")
@@ -50,20 +49,21 @@ class Call:
         self.rows: Sequence[Any] = ()
 
 
-# The rows that a call returns, or what it has raised.
+# The rows that a call returned, or the exception that it raised.
 Outcome: TypeAlias = "Sequence[Any] | Exception"
 
 
 class Procedure(NamedTuple):
-    """What a session can be asked for.
+    """A procedure of a session.
 
     Attributes:
-        body: Is given the session and the arguments; returns rows. Runs in a transaction, as the
-            only writer of the file, also with others in the same one.
-        is_noop: A look that does not hold the file: whether there is nothing to do, and no row.
-        single_statement: What is tried first where a call comes alone: one statement, which is a
-            transaction by itself. None instead of rows if it has done nothing.
-        batchable: Whether it may share a transaction: none that may take long.
+        body: Takes the session and the arguments; returns rows. Runs in a transaction, as the only
+            writer of the file; other calls may share the transaction.
+        is_noop: Whether there is nothing to do, so that the call returns no rows. Reads only, and
+            does not lock the file.
+        single_statement: Tried first for a call that is alone: one statement, which is a
+            transaction by itself. Returns None instead of rows if it has done nothing.
+        batchable: Whether it may share a transaction; False if it may take long.
     """
 
     body: Callable[..., Sequence[Any]]
@@ -76,32 +76,32 @@ _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class CommitError(Exception):
-    """The file could not be written to the end; what of it is on the disk is unknown."""
+    """Writing the file failed at the commit; whether the transaction is on the disk is unknown."""
 
 
 class FileReplacedError(Exception):
-    """The file is no longer at its path: who opens that reads and writes another one."""
+    """The file is no longer at its path; other processes may use another file there."""
 
 
 def is_busy(error: BaseException | None) -> bool:
-    """Whether another process has the file, and nothing was done. Any thread; never blocks."""
+    """Whether another process has locked the file; nothing was done. Any thread; never blocks."""
     return error_code(error) in _BUSY
 
 
 def error_code(error: BaseException | None) -> int:
-    """Return the code of an error of SQLite, without its finer distinctions; 0 of any other."""
+    """Return the primary result code of an SQLite error; 0 for any other exception."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 class SqliteSession(sqlite3.Connection):
-    """A connection that knows procedures.
+    """A connection with procedures.
 
     Attributes:
-        procedures: By their names; of the class that is made by `knowing`.
-        transaction_time: The clock of the database (rule 2 of the contract): stands still in a
+        procedures: The procedures by name; set by `with_procedures`.
+        transaction_time: The clock of the database (rule 2 of the contract); constant within a
             transaction.
-        hot_queues: Those in which the last claim found a task; claims there look for no others
-            first. Of no consequence for what they answer.
+        hot_queues: The queues in which the last claim found a task: there, a claim skips the check
+            for work. An optimization only.
     """
 
     procedures: Mapping[str, Procedure]
@@ -117,8 +117,8 @@ class SqliteSession(sqlite3.Connection):
         )
 
     @classmethod
-    def knowing(cls, procedures: Mapping[str, Procedure]) -> type[SqliteSession]:
-        """Return a class of sessions that know ``procedures``."""
+    def with_procedures(cls, procedures: Mapping[str, Procedure]) -> type[SqliteSession]:
+        """Return a subclass with these procedures."""
         return type("SqliteSession", (cls,), {"procedures": procedures})
 
     def query(self, statement: str, *values: Any, **named: Any) -> list[Any]:
@@ -126,24 +126,24 @@ class SqliteSession(sqlite3.Connection):
         return self.execute(statement, named or values).fetchall()
 
     def do(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Do ``calls``; return what becomes of each."""
+        """Execute ``calls``; return the outcome of each."""
         try:
-            done = self._done(calls)
+            done = self._execute(calls)
         except Exception as error:
             if len(calls) == 1 or is_busy(error) or isinstance(error, CommitError):
                 return [error] * len(calls)
-            # Nothing was done; and the others shall not suffer from what is wrong with one.
+            # All were rolled back: execute each alone, so that the error of one affects no other.
             return [outcome for call in calls for outcome in self.do([call])]
         for call, rows in zip(calls, done, strict=True):
             call.rows = rows
         return [*done]
 
-    def _done(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
-        """Do what may be done together, as a whole; return the rows of each."""
+    def _execute(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
+        """Execute the calls in one transaction; return the rows of each."""
         self.transaction_time = time.time()
         self.check_path()
         if len(calls) == 1:
-            done = self._in_one_statement(calls[0])
+            done = self._try_single_statement(calls[0])
             if done is not None:
                 return [done]
         rows: list[Sequence[Any]] = [[] for _ in calls]
@@ -160,7 +160,7 @@ class SqliteSession(sqlite3.Connection):
         is_noop = self.procedures[call.procedure].is_noop
         return is_noop is not None and is_noop(self, *call.arguments)
 
-    def _in_one_statement(self, call: Call) -> Sequence[Any] | None:
+    def _try_single_statement(self, call: Call) -> Sequence[Any] | None:
         single_statement = self.procedures[call.procedure].single_statement
         if single_statement is None:
             return None
@@ -169,28 +169,28 @@ class SqliteSession(sqlite3.Connection):
         try:
             return single_statement(self, *call.arguments)
         except sqlite3.OperationalError as error:
-            # It may have been committing: a statement alone is a transaction.
+            # A statement outside of a transaction commits itself, and may have failed in that.
             if error_code(error) == sqlite3.SQLITE_IOERR:
                 raise CommitError(str(error)) from error
             raise
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Hold the file as its only writer, and do all of the block or nothing.
+        """Run the block in a transaction, as the only writer of the file.
 
         Raises:
             FileReplacedError: The file is no longer where it was opened; nothing was done.
-            CommitError: Whether it was done is unknown.
+            CommitError: Whether it was committed is unknown.
         """
         self.query("BEGIN IMMEDIATE")
         try:
-            # Others may have been writing for some time.
+            # Again, as it may have waited for another writer.
             self.transaction_time = time.time()
             self.check_path()
             yield
             self._commit()
         except BaseException:
-            # Of some errors SQLite rolls back by itself.
+            # After some errors SQLite has rolled back by itself.
             if self.in_transaction:
                 self.query("ROLLBACK")
             raise
@@ -199,13 +199,13 @@ class SqliteSession(sqlite3.Connection):
         try:
             self.query("COMMIT")
         except sqlite3.Error as error:
-            # For want of room the end of the transaction, which makes it one, was not written.
+            # On a full disk the commit record was not written: the transaction is not in doubt.
             if error_code(error) == sqlite3.SQLITE_FULL:
                 raise
             raise CommitError(str(error)) from error
 
     def check_path(self) -> None:
-        """Refuse a file that is not the one at its path; for reads, too.
+        """Refuse a file that is no longer at its path; before reads, too.
 
         Raises:
             FileReplacedError: The file is no longer where it was opened.
@@ -213,8 +213,9 @@ class SqliteSession(sqlite3.Connection):
         try:
             if os.path.samestat(os.stat(self._path), self._file):  # noqa: PTH116 - as above
                 return
-        except OSError:  # there is none, or none that we may see
+        except OSError:  # missing, or not accessible
             pass
         raise FileReplacedError(
-            "it was moved, deleted or replaced while it was open; close the state, and open it anew"
+            "it was moved, deleted or replaced while it was open; close the state, and open it "
+            "again"
         )

@@ -1,9 +1,9 @@
-"""The thread that has the connection to an SQLite file, and does one job after the other.
+"""The thread that owns the connection to an SQLite file, and executes one job after the other.
 
-The connection is made, used and closed in that thread alone. Jobs come through a queue, and their
-outcomes go back to the loop: one hop there and one back. While it has nothing to do, the thread
-refers neither to its `SqliteThread` nor to the loop: one that is dropped unclosed is collected, and
-that ends the thread.
+The connection is made, used and closed in that thread only. Jobs come through a queue, and their
+outcomes go back to the loop: one hop there and one back. While idle, the thread refers neither to
+its `SqliteThread` nor to the loop: so a `SqliteThread` that is dropped unclosed is collected, and
+its finalizer ends the thread.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ __all__ = ["SqliteThread"]
 
 _logger = logging.getLogger(__name__)
 
-# Calls that are one job, and the future of their outcomes. Without calls: the end, and its future.
+# The calls of a job, and the future of their outcomes. None instead of calls ends the thread, and
+# resolves the future if there is one.
 _Job: TypeAlias = "tuple[Sequence[Call] | None, asyncio.Future[list[Outcome]] | None]"
 
-# Seconds to wait for the end of the thread, which a disk may hold up forever.
-_PATIENCE: Final = 10.0
+# Seconds to wait for the end of the thread, which a failing disk may block forever.
+_CLOSE_TIMEOUT: Final = 10.0
 
 
 class SqliteThread:
     """A thread with a connection to one file. Confined to the loop on which it is made.
 
-    It is a daemon: left open, it keeps no process from ending.
+    It is a daemon: left open, it does not keep the process from exiting.
 
     Args:
-        connect: Makes the connection; called in the thread, which keeps it.
+        connect: Makes the connection; called in the thread.
     """
 
     def __init__(self, connect: Callable[[], SqliteSession]) -> None:
@@ -51,10 +52,10 @@ class SqliteThread:
         )
 
     async def start(self) -> None:
-        """Start the thread, and connect. Cancelled, it ends the thread before it raises.
+        """Start the thread, and connect. If cancelled, it ends the thread before it raises.
 
         Raises:
-            Exception: What ``connect`` has raised; the thread has ended.
+            Exception: Whatever ``connect`` raised; the thread has ended.
         """
         start_detached(self._thread)
         self._is_open = True
@@ -65,12 +66,12 @@ class SqliteThread:
             raise
 
     def do(self, calls: Sequence[Call]) -> asyncio.Future[list[Outcome]]:
-        """Have the thread do ``calls``, after all before; return the future of their outcomes.
+        """Queue ``calls`` for the thread; return the future of their outcomes.
 
-        Cancelling that future does not change what the thread does.
+        Cancelling that future does not cancel the calls.
 
         Raises:
-            StateClosedError: The thread was told to end.
+            StateClosedError: `close` was called.
         """
         if not self._is_open:
             raise StateClosedError("the state was closed while the call was under way")
@@ -79,10 +80,10 @@ class SqliteThread:
         return done
 
     async def close(self) -> None:
-        """Have the thread do what it was sent, close the file and end. Idempotent.
+        """Let the thread execute all queued jobs, close the file and end. Idempotent.
 
-        Waits for that, also if cancelled; but not forever: a disk that does not answer is left to
-        the thread.
+        Waits for that even if cancelled, but not forever: if the disk does not answer, it logs a
+        warning, and leaves the file to the thread.
         """
         if not self._is_open:
             return
@@ -90,16 +91,16 @@ class SqliteThread:
         ended: asyncio.Future[list[Outcome]] = self._loop.create_future()
         self._jobs.put((None, ended))
         cancelled: asyncio.CancelledError | None = None
-        until = self._loop.time() + _PATIENCE
+        until = self._loop.time() + _CLOSE_TIMEOUT
         while not ended.done() and (left := until - self._loop.time()) > 0:
             try:
                 await asyncio.wait([ended], timeout=left)
             except asyncio.CancelledError as error:
                 cancelled = error
         if ended.done():
-            self._thread.join()  # it has nothing left to do
+            self._thread.join()  # its last action was to resolve `ended`
         else:
-            _logger.warning("an SQLite file is still not closed after %g seconds", _PATIENCE)
+            _logger.warning("an SQLite file is still not closed after %g seconds", _CLOSE_TIMEOUT)
         if cancelled is not None:
             raise cancelled
 
@@ -114,34 +115,40 @@ class SqliteThread:
 
 
 def _serve(connect: Callable[[], SqliteSession], jobs: SimpleQueue[_Job]) -> None:
-    """Connect, do jobs until the end, and disconnect."""
+    """Connect, execute jobs until the end, and disconnect."""
     with ExitStack() as stack:
         session = failure = None
         try:
             session = stack.enter_context(closing(connect()))
         except Exception as error:
             failure = error
-        ended = _do_jobs(session, failure, jobs)
+        ended = _execute_jobs(session, failure, jobs)
     if ended is not None:
-        _tell(ended, [])
+        _resolve_on_loop(ended, [])
 
 
-def _do_jobs(
+def _execute_jobs(
     session: SqliteSession | None, failure: Exception | None, jobs: SimpleQueue[_Job]
 ) -> asyncio.Future[list[Outcome]] | None:
-    """Do jobs, or fail each; return the future of the end, if there is one to be told of it."""
+    """Execute jobs, or fail each with ``failure``; return the future of the end, if any."""
     while True:
         calls, done = jobs.get()
         if calls is None or done is None:
             return done
-        is_told = _tell(done, session.do(calls)) if session else _tell(done, error=failure)
-        if not is_told:
+        resolved = (
+            _resolve_on_loop(done, session.do(calls))
+            if session
+            else _resolve_on_loop(done, error=failure)
+        )
+        if not resolved:
             return None
-        del calls, done  # which refer to the loop
+        del calls, done  # as they refer to the loop
 
 
-def _tell(future: asyncio.Future[Any], result: Any = None, error: Exception | None = None) -> bool:
-    """Resolve ``future``; return False if its loop was closed: then no caller can use the file."""
+def _resolve_on_loop(
+    future: asyncio.Future[Any], result: Any = None, error: Exception | None = None
+) -> bool:
+    """Resolve ``future`` on its loop; False if that is closed: the file has no user left."""
     try:
         future.get_loop().call_soon_threadsafe(_resolve, future, result, error)
     except RuntimeError:
