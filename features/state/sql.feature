@@ -61,14 +61,14 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
       | somewhere                    | more                                | why            |
       | in a database that it hasn't | &dbname=nosuch                      | does not exist |
       | as a user it does not know   | &user=nobody                        | does not exist |
-      | in a schema that it hasn't   | &options=-c%20search_path%3Dnosuch  | cannot be made |
+      | in a schema that it hasn't   | &options=-c%20search_path%3Dnosuch  | cannot be created |
 
   @postgresql
   Scenario: A user without permission to create the tables is refused
     Given an empty store in PostgreSQL
     And a user there who may not make tables
     When a state is opened at {url}
-    Then InvalidArgumentError is raised, which says "cannot be made"
+    Then InvalidArgumentError is raised, which says "cannot be created"
 
   @postgresql
   Scenario: A read-only user is refused at the first write

@@ -1,16 +1,16 @@
-"""LeakCheck: what a pipeline left behind, for the tests of pipelines built with this package.
+"""LeakCheck: finds what a pipeline left behind, for the tests of pipelines built with this package.
 
     with LeakCheck():
         with RxPyLangGraphBridge() as bridge:
             ...
 
-Found, as far as it appeared after the check began: threads, child processes, unfinished asyncio
+It finds, if they appeared after the check began: threads, child processes, unfinished asyncio
 tasks, coroutines that were never awaited, entries of any `TaskRegistry`, and errors that were only
 printed (by a thread, by a finalizer, by asyncio's logger).
 
-Tasks, coroutines and registries are found by walking the garbage collector's list of objects:
-``asyncio.all_tasks`` needs the loops, and a leaked loop is one that the test has no reference to.
-The walk takes time for each object; ``gc.freeze()`` once everything is imported makes it free.
+Tasks, coroutines and registries are found in the garbage collector's list of objects:
+``asyncio.all_tasks`` needs the loops, and the test has no reference to a leaked loop. Its cost
+grows with the number of objects; ``gc.freeze()`` after all imports excludes those.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ LeakKind = Literal["thread", "process", "task", "coroutine", "registry entry", "
 
 IGNORED: tuple[str, ...] = (
     "*(tqdm.*",  # its one monitor thread serves every later progress bar
-    "*_tracing_*thread_func*",  # a LangSmith client's, for as long as that client lives
+    "*_tracing_*thread_func*",  # lives as long as its LangSmith client
     "langsmith-*",
-    "*(threading._DummyThread)",  # not started by Python: cannot be ended or joined here
+    "*(threading._DummyThread)",  # not started by Python, so it cannot be ended or joined
     "*multiprocessing.resource_tracker*",  # one per process, made to outlive its users
     "*multiprocessing.forkserver*",
 )
-"""What no check reports: helpers of other libraries that live as long as the process."""
+"""Names that no check reports: of threads and processes that other libraries keep for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """One thing that was left behind.
+    """A thread, process, task or the like that was left behind.
 
     Attributes:
-        kind: What it is.
-        name: What it is called; the patterns of `LeakCheck` are compared with this.
-        detail: Where it is or came from: a stack, a state, a traceback. May be empty.
+        kind: Its kind.
+        name: Its name, which is matched with the patterns of `LeakCheck`.
+        detail: Its stack, state or traceback. May be empty.
     """
 
     kind: LeakKind
@@ -68,16 +68,16 @@ class Leak:
     detail: str = ""
 
     def __str__(self) -> str:
-        """Kind and name in one line, the detail indented below."""
+        """Return kind and name in one line, and the detail indented below."""
         lines = [f"{self.kind}: {self.name}", *self.detail.splitlines()]
         return "\n    ".join(lines)
 
 
 class LeakError(RxLangGraphError, AssertionError):
-    """Something was left behind; an ``AssertionError``, so that test runners call it a failure.
+    """A check has found leaks; an ``AssertionError``, so that test runners report a failure.
 
     Attributes:
-        leaks: What was found.
+        leaks: The leaks.
     """
 
     def __init__(self, leaks: tuple[Leak, ...]) -> None:
@@ -85,18 +85,18 @@ class LeakError(RxLangGraphError, AssertionError):
         self.leaks = leaks
         found = "\n".join(f"- {leak}" for leak in leaks)
         super().__init__(
-            f"{len(leaks)} left behind; close, join or await each, or name it in "
+            f"{len(leaks)} left behind; close, join or await each, or add its name to "
             f"LeakCheck(ignore=...):\n{found}"
         )
 
 
 class LeakCheck:
-    """What appears between `start` and `verify` and does not end; also as a context manager.
+    """Finds what appears between `start` and `verify` and does not end; also a context manager.
 
-    One check at a time per process, or nested: it borrows ``sys.unraisablehook``,
-    ``threading.excepthook`` and a handler of asyncio's logger, and passes on what they get.
-    The first check makes "coroutine ... was never awaited" an error for the rest of the process,
-    whatever the warning filters say: else Python shows it once per line of code only.
+    One check at a time per process, or nested: meanwhile it replaces ``sys.unraisablehook`` and
+    ``threading.excepthook``, and adds a handler to asyncio's logger; the original ones are still
+    called. The first check makes "coroutine ... was never awaited" an error for the rest of the
+    process, whatever the warning filters: by default Python shows it only once per line of code.
 
     If the body of the ``with`` block raises, that error propagates, with the leaks as a note.
     """
@@ -105,33 +105,33 @@ class LeakCheck:
         """Make a check that has not started. Any thread; never blocks.
 
         Args:
-            timeout: Seconds that `verify` gives, all in all, to what is just ending.
-            ignore: Shell patterns (``fnmatch``) of names that are not leaks, besides `IGNORED`. A
-                thread is called by its name and, if it has a class of its own, that class:
-                ``"Thread-3 (tqdm._monitor.TMonitor)"``. A process is called by its command line.
+            timeout: Seconds that `verify` waits, altogether, for what is about to end.
+            ignore: Shell patterns (``fnmatch``) of names that are not leaks, besides `IGNORED`. The
+                name of a thread of a subclass includes that class:
+                ``"Thread-3 (tqdm._monitor.TMonitor)"``. The name of a process is its command line.
         """
         self._timeout = timeout
         self._ignore = (*IGNORED, *ignore)
-        # Confined to the thread that starts and verifies, all but the last.
+        # All but the last field are confined to the thread that starts and verifies.
         self._threads: set[threading.Thread] = set()
         self._processes: set[int] = set()
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._coroutines: weakref.WeakSet[types.CoroutineType[Any, Any, Any]] = weakref.WeakSet()
         self._entries: dict[TaskRegistry, set[int]] = {}
         self._release: Callable[[], None] | None = None
-        # Appended to by any thread, even inside a finalizer: list.append is atomic by itself, on
-        # free-threaded CPython too.
+        # Any thread appends to it, even in a finalizer: list.append is atomic, on free-threaded
+        # CPython too.
         self._unhandled: list[Leak] = []
 
     def start(self) -> Self:
-        """Remember what exists now: it is not a leak. Any thread; never blocks.
+        """Record what exists now, which is not reported as a leak. Any thread; never blocks.
 
         Raises:
             UsageError: It has started already.
         """
         if self._release is not None:
             raise UsageError("this LeakCheck has started already; make one for each test")
-        gc.collect()  # what the past left unawaited is reported to the past
+        gc.collect()  # coroutines that earlier code left unawaited are reported before the check
         self._threads = set(threading.enumerate())
         self._processes = set(pids())
         self._tasks.update(_alive(asyncio.Task))
@@ -143,13 +143,13 @@ class LeakCheck:
         return self
 
     def verify(self) -> None:
-        """End the check; give what is just ending its time; complain about the rest.
+        """End the check, wait for what is about to end, and raise an error about the rest.
 
-        Any thread. Blocks for up to ``timeout`` seconds, and not at all if all has ended. Called on
-        an event loop's own thread, it does not wait for the tasks of that loop.
+        Any thread. Blocks for up to ``timeout`` seconds, and not at all if all
+        has ended. On the thread of an event loop, it does not wait for the tasks of that loop.
 
         Raises:
-            LeakError: Something is left, and is not ignored. The error lists all of it.
+            LeakError: There are leaks that are not ignored. The error lists them all.
             UsageError: `start` was not called, or this was called already.
         """
         if leaks := self.find():
@@ -164,11 +164,11 @@ class LeakCheck:
         if self._release is None:
             raise UsageError("this LeakCheck is not running; call start() before verify()")
         deadline = monotonic() + self._timeout
-        gc.collect()  # a pool that only a cycle keeps alive tells its threads to end now
+        gc.collect()  # a pool that only a cycle keeps alive now ends its threads
         leaks = [*self._left_threads(deadline), *self._left_processes()]
         leaks += self._left_tasks(deadline)
         leaks += self._left_entries(deadline)
-        gc.collect()  # what the ended threads dropped: it may complain
+        gc.collect()  # objects that the ended threads dropped may report errors
         leaks += self._left_coroutines()
         self._release()
         self._release = None
@@ -176,7 +176,7 @@ class LeakCheck:
         return tuple(leak for leak in leaks if not self._ignored(leak.name))
 
     def __enter__(self) -> Self:
-        """As `start`."""
+        """Call `start`."""
         return self.start()
 
     def __exit__(
@@ -185,7 +185,7 @@ class LeakCheck:
         error: BaseException | None,
         traceback: types.TracebackType | None,
     ) -> None:
-        """As `verify`, but an error of the block comes first."""
+        """Call `verify`; if the block has raised, add the leaks to that error as a note."""
         if error is None:
             self.verify()
         elif leaks := self.find():
@@ -230,7 +230,7 @@ class LeakCheck:
                 yield Leak("registry entry", info.name or str(info.id), repr(info))
 
     def _left_coroutines(self) -> Iterator[Leak]:
-        # A task that has not begun holds such a coroutine too; the task is what is reported.
+        # The coroutine of a task that has not begun looks the same; the task is reported instead.
         owned = {task.get_coro() for task in _alive(asyncio.Task) if not task.done()}
         for coroutine in _alive(types.CoroutineType):
             unawaited = inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
@@ -239,8 +239,8 @@ class LeakCheck:
 
 
 def _alive(kind: type[_T]) -> list[_T]:
-    # By type() and not by isinstance(), which would ask proxies for a __class__ and wake them up.
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
+    # type() and not isinstance(), which would read the __class__ of proxies and so initialize them.
+    return [each for each in gc.get_objects() if issubclass(type(each), kind)]
 
 
 def _name_of(thread: threading.Thread) -> str:
@@ -255,13 +255,13 @@ def _wait_for_task(task: asyncio.Task[Any], deadline: float) -> None:
     if not loop.is_running() or loop is asyncio._get_running_loop():
         return
     ended = threading.Event()
-    with contextlib.suppress(RuntimeError):  # closed since we asked: the task stays as it is
+    with contextlib.suppress(RuntimeError):  # the loop was closed just now: the task cannot end
         loop.call_soon_threadsafe(task.add_done_callback, lambda _: ended.set())
         ended.wait(max(0.0, deadline - monotonic()))
 
 
 class _Listener(logging.Handler):
-    """What asyncio logs as an error: exceptions never retrieved, tasks destroyed while pending."""
+    """Reports the errors that asyncio logs: exceptions never retrieved, pending tasks destroyed."""
 
     def __init__(self, report: Callable[[Leak], object]) -> None:
         super().__init__(logging.ERROR)
@@ -273,14 +273,14 @@ class _Listener(logging.Handler):
 
 
 def _listen(report: Callable[[Leak], object]) -> Callable[[], None]:
-    """Report what is printed and not raised, until the returned function is called."""
+    """Report errors that are printed and not raised, until the returned function is called."""
     warnings.filterwarnings("error", "coroutine .* was never awaited", RuntimeWarning)
-    # Only text is kept: the objects would live on, and the hooks' documentation forbids it.
+    # Only text is stored, as the documentation of the hooks requires: objects would be resurrected.
     unraisable, in_thread = sys.unraisablehook, threading.excepthook
 
     def on_unraisable(args: sys.UnraisableHookArgs) -> None:
         where = args.err_msg or "Exception ignored in"
-        if args.object is not None:  # from Python 3.14 on the message may say it
+        if args.object is not None:  # from Python 3.14 on, the message may include it instead
             where += f": {args.object!r}"
         report(Leak("unhandled error", repr(args.exc_value), where))
         unraisable(args)

@@ -1,14 +1,14 @@
-"""Whether a backend keeps the contract of shared state: a suite to run against your own.
+"""A conformance suite for backends of shared state, to be run against your own.
 
     @pytest.mark.parametrize("check", conformance_checks(), ids=str)
     async def test_my_backend(check):
         await check(functools.partial(open_state, "mydb://localhost"))
 
-A backend without a URL of ours is opened by any function that takes a ``namespace`` and returns an
-async context manager of a `State`: each call another one, all on the same data. ``python -m
-rxlanggraph.testing.state_conformance URL`` runs them all, and reports the failures.
+A backend that `open_state` cannot open needs a function that takes a ``namespace`` and returns an
+async context manager of a new `State`, on the same data each time. ``python -m
+rxlanggraph.testing.state_conformance URL`` runs all checks, and reports the failures.
 
-Each check makes a namespace of its own, ``conformance-...``, and leaves it behind.
+Each check uses a namespace of its own, ``conformance-...``, and leaves it behind.
 """
 
 from __future__ import annotations

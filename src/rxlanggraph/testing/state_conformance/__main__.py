@@ -16,14 +16,14 @@ __all__ = ["check", "main"]
 
 
 async def check(url: str, word: str = "") -> int:
-    """Run the checks whose name has ``word``, one after another; return how many failed.
+    """Run the checks whose names contain ``word``, one after another; return how many failed.
 
     Raises:
-        RxLangGraphError: The store cannot be opened at all, or no check has the word.
+        RxLangGraphError: The store cannot be opened, or no name contains the word.
     """
     checks = [each for each in conformance_checks() if word in str(each)]
     if not checks:
-        raise InvalidArgumentError(f"no check has {word!r} in its name; leave it out to run all")
+        raise InvalidArgumentError(f"no check has {word!r} in its name; omit it to run all checks")
     if url == "memory:":
         url = "memory:conformance"  # a check opens several states on the same data
     async with open_state(url):
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("url", help="as for rxlanggraph.state.open_state; the checks write to it")
     parser.add_argument(
-        "word", nargs="?", default="", help="run only the checks whose title contains it"
+        "word", nargs="?", default="", help="run only the checks whose names contain it"
     )
     given = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""Checks: locks, their tokens, and writes that are fenced by them."""
+"""Checks: locks, their tokens, and fenced writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rxlanggraph.testing.state_conformance.harness import (
 __all__ = ["CHECKS"]
 
 CHECKS: list[Check] = []
-# Seconds. Longer than a call takes, on a busy machine too.
+# Seconds: longer than a call takes, even on a busy machine.
 BRIEF = 2.0
 
 
@@ -45,7 +45,7 @@ async def _one_holder(store: Store) -> None:
         expect((await states[0].get("n")).value, 12, "what was counted under the lock")
 
 
-@check("locks", "The token grows from holder to holder, with any owner", CHECKS)
+@check("locks", "Each holder of a lock gets a larger token than the one before", CHECKS)
 async def _tokens(store: Store) -> None:
     tokens = []
     async with store.open() as kept:
@@ -57,7 +57,7 @@ async def _tokens(store: Store) -> None:
         expect(tokens, sorted(set(tokens)), "the tokens in the order of holding")
 
 
-@check("locks", "A lock that is held is not free", CHECKS)
+@check("locks", "A lock that is held cannot be acquired", CHECKS)
 async def _not_free(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         async with state.lock("l"):
@@ -71,7 +71,7 @@ async def _not_free(store: Store) -> None:
             pass
 
 
-@check("locks", "Taking a lock again with the same owner gives the same token", CHECKS)
+@check("locks", "Acquiring a lock again for the same owner returns the same token", CHECKS)
 async def _same_owner(store: Store) -> None:
     async with store.open() as state:
         backend = state.backend
@@ -84,7 +84,7 @@ async def _same_owner(store: Store) -> None:
         expect(await backend.lock_acquire("brief", "you", 60), None, "once the first lease is over")
 
 
-@check("locks", "A lease that is renewed lasts, one that is not ends", CHECKS)
+@check("locks", "A renewed lease lasts, and a lease that is not renewed expires", CHECKS)
 async def _renewal(store: Store) -> None:
     async with store.open() as state:
         backend = state.backend
@@ -136,7 +136,7 @@ async def _fence(store: Store) -> None:
         expect((await state.get("beside")).version, 0, "the other key of the transaction")
 
 
-@check("fencing", "The same token, a newer one and none are not refused", CHECKS)
+@check("fencing", "A write with the same token, a newer one or none is accepted", CHECKS)
 async def _no_fence(store: Store) -> None:
     async with store.open() as state:
         old, new = await _two_tokens(state)
@@ -151,7 +151,7 @@ async def _no_fence(store: Store) -> None:
             await state.set("compared", 1, token=old)
 
 
-@check("fencing", "A key remembers the highest token when it is deleted, or its time is up", CHECKS)
+@check("fencing", "A key that was deleted or has expired remembers the highest token", CHECKS)
 async def _fence_stays(store: Store) -> None:
     async with store.open() as state:
         old, new = await _two_tokens(state)

@@ -1,4 +1,4 @@
-"""What a conformance check is, and what it is given."""
+"""The conformance checks as objects, and helpers for them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-# Seconds. Nothing that a check waits for takes a fraction of it.
+# Seconds that a check may take: far more than it needs on a slow machine.
 _LIMIT = 60.0
+# Seconds between two polls.
 _PAUSE = 0.02
 _SHORT = partial(textwrap.shorten, width=1000)
 
 
 class OpenState(Protocol):
-    """How a state is opened: ``functools.partial(open_state, url)`` is one."""
+    """A function that opens a state, such as ``functools.partial(open_state, url)``."""
 
     def __call__(self, *, namespace: str) -> AbstractAsyncContextManager[BaseState]:
-        """Open a state. Each call opens another one, on the same data."""
+        """Open a new state, on the same data at each call."""
 
 
 class Store:
@@ -64,12 +65,12 @@ class Store:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that every backend has to do.
+    """A check of one property of a backend.
 
     Attributes:
-        group: What it is about.
-        name: The claim, in words.
-        body: What tries it.
+        group: The subject; the same for several checks.
+        name: The property, as a sentence.
+        body: The test.
     """
 
     group: str
@@ -77,17 +78,17 @@ class Check:
     body: Callable[[Store], Awaitable[None]]
 
     async def __call__(self, open_state: OpenState) -> None:
-        """Try it, in a namespace of its own, which is left as it is.
+        """Run the check, in a namespace of its own, which is left behind.
 
         Raises:
-            AssertionError: The backend does not do it; the message says what it did.
+            AssertionError: The backend lacks the property; the message describes what it did.
             TimeoutError: It took longer than a minute.
         """
         async with asyncio.timeout(_LIMIT):
             await self.body(Store(open_state))
 
     def __str__(self) -> str:
-        """Group and name."""
+        """Return group and name."""
         return f"{self.group}: {self.name}"
 
 
@@ -95,7 +96,7 @@ _Body = Callable[[Store], Awaitable[None]]
 
 
 def check(group: str, name: str, checks: list[Check]) -> Callable[[_Body], _Body]:
-    """Put the decorated function into ``checks``."""
+    """Add the decorated function to ``checks``."""
 
     def decorate(body: _Body) -> _Body:
         checks.append(Check(group, name, body))
@@ -105,7 +106,7 @@ def check(group: str, name: str, checks: list[Check]) -> Callable[[_Body], _Body
 
 
 def expect(actual: object, expected: object, what: str) -> None:
-    """Compare, types of numbers included.
+    """Compare by value and by ``repr``, which distinguishes 1, 1.0 and True.
 
     Raises:
         AssertionError: They differ.
@@ -126,7 +127,7 @@ def raises(kind: type[Exception], what: str) -> Iterator[None]:
 
 
 async def gather(calls: Iterable[Awaitable[_T]]) -> list[_T]:
-    """Await all at once; the first error cancels the others."""
+    """Await all concurrently; the first error cancels the others."""
 
     async def one(call: Awaitable[_T]) -> _T:
         return await call
@@ -136,22 +137,22 @@ async def gather(calls: Iterable[Awaitable[_T]]) -> list[_T]:
     return [task.result() for task in tasks]
 
 
-async def until(look: Callable[[], Awaitable[_T]]) -> _T:
-    """Poll until there is a true value; return it."""
-    while not (seen := await look()):  # noqa: ASYNC110 - the clock is the server's
+async def until(poll: Callable[[], Awaitable[_T]]) -> _T:
+    """Await ``poll()`` repeatedly until it returns a true value; return that."""
+    while not (seen := await poll()):  # noqa: ASYNC110 - the server sends no event
         await asyncio.sleep(_PAUSE)
     return seen
 
 
 async def every_step(call: Callable[[], Awaitable[Any]], steps: int = 25) -> int:
-    """Cancel ``call`` after each number of loop iterations; return how often it ended before."""
-    return sum([not await cancelled_after(turns, call) for turns in range(steps)])
+    """Cancel ``call`` after 0, 1, ... iterations of the loop; return how often it ended before."""
+    return sum([not await cancelled_after(count, call) for count in range(steps)])
 
 
-async def cancelled_after(turns: int, call: Callable[[], Awaitable[Any]]) -> bool:
-    """Cancel ``call`` after so many iterations of the loop; False if it had ended before."""
+async def cancelled_after(iterations: int, call: Callable[[], Awaitable[Any]]) -> bool:
+    """Cancel ``call`` after that many iterations of the loop; False if it had ended before."""
     task = asyncio.ensure_future(call())
-    for _ in range(turns):
+    for _ in range(iterations):
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
@@ -161,7 +162,7 @@ async def cancelled_after(turns: int, call: Callable[[], Awaitable[Any]]) -> boo
 
 
 async def locks_expired(backend: Backend, ttl: float) -> None:
-    """Wait until every lock that was taken before, for at most ``ttl`` seconds, has expired."""
+    """Wait until every lock acquired before, for at most ``ttl`` seconds, has expired."""
     name = uuid7().hex
     await backend.lock_acquire(name, "first", ttl)
     await until(lambda: backend.lock_acquire(name, "second", ttl))

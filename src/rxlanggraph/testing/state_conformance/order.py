@@ -1,4 +1,4 @@
-"""Checks: items of one thread, one at a time and in order."""
+"""Checks: the items of a thread are processed one at a time, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["CHECKS"]
 CHECKS: list[Check] = []
 
 
-@check("order", "One item of a thread is in work at a time, other threads beside it", CHECKS)
+@check("order", "One item of a thread is processed at a time, other threads concurrently", CHECKS)
 async def _one_at_a_time(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks(
@@ -32,7 +32,7 @@ async def _one_at_a_time(store: Store) -> None:
         await take(state, "a3")
 
 
-@check("order", "Within a thread neither priority nor delay change the order", CHECKS)
+@check("order", "Within a thread neither priority nor delay changes the order", CHECKS)
 async def _no_overtaking(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks(
@@ -65,7 +65,7 @@ async def _failing(store: Store) -> None:
         await (await take(state, 0)).complete()
 
 
-@check("order", "What is purged does not hold up its thread", CHECKS)
+@check("order", "A purged item does not hold up its thread", CHECKS)
 async def _purge(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", [Task(n, thread_id="t") for n in range(2)])
@@ -74,7 +74,7 @@ async def _purge(store: Store) -> None:
         await (await take(state, 1)).complete()
 
 
-@check("order", "Workers that claim at once keep the order of every thread", CHECKS)
+@check("order", "Workers that claim concurrently keep the order of every thread", CHECKS)
 async def _at_once(store: Store) -> None:
     async with store.open_many(4) as states:
         threads = [f"t{number}" for number in range(5)]

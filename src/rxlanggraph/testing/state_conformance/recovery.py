@@ -1,4 +1,4 @@
-"""Checks: workers that die, that are slow, and calls that are cancelled."""
+"""Checks: dead workers, slow workers, and cancelled calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHECKS: list[Check] = []
 
 
 async def _claim(state: BaseState, lease: float = 0.05) -> ClaimedTask:
-    """Claim as a worker does that does not get round to its heartbeats."""
+    """Claim without heartbeats, as a worker that is suspended."""
     task = await state.backend.task_claim("q", "slow", lease)
     assert task is not None, "there was nothing to claim"
     return task
@@ -45,7 +45,7 @@ async def _death(store: Store) -> None:
         expect(await state.results("q"), {claim.id: "done"}, "the results")
 
 
-@check("recovery", "A slow worker that has lost the item is refused; the new worker is not", CHECKS)
+@check("recovery", "A slow worker that has lost its item is refused; the new worker is not", CHECKS)
 async def _slow(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", ["item"])
@@ -57,7 +57,7 @@ async def _slow(store: Store) -> None:
         expect(await state.results("q"), {slow.id: "mine"}, "the results")
 
 
-@check("recovery", "A slow worker whose item was not taken may go on, or finish", CHECKS)
+@check("recovery", "A slow worker whose item was not claimed again may still end its claim", CHECKS)
 async def _slow_but_alone(store: Store) -> None:
     async with store.open() as state:
         backend = state.backend
@@ -84,7 +84,7 @@ async def _slow_but_alone(store: Store) -> None:
         expect(await state.stats("q"), QueueStats(completed=3), "the stats")
 
 
-@check("recovery", "Completing again by the same claim changes nothing, and is not refused", CHECKS)
+@check("recovery", "Completing a task twice by the same claim is accepted, without effect", CHECKS)
 async def _twice(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", ["item"])
@@ -118,21 +118,24 @@ async def _expired_to_death(store: Store) -> None:
         await take(state, "next")
 
 
-@check("recovery", "The last attempt ends with its lease, also before it is looked at", CHECKS)
+@check("recovery", "The last attempt ends with its lease, even before a sweep", CHECKS)
 async def _last_lease(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", ["item"], max_attempts=1)
         await state.add_tasks("other", ["item"])
         last = await _claim(state)
-        # There is no call for its own queue; there are some for another one, whose lease ends
-        # later.
+        # No call sweeps its queue: the wait uses another queue, with a lease that ends later.
         await state.backend.task_claim("other", "slow", 0.05)
         await until(lambda: _waiting(state, "other"))
         await refused(state, last, "the last attempt")
         expect(await state.stats("q"), QueueStats(dead=1, expired=1), "the stats")
 
 
-@check("recovery", "What is dead is not claimed: claim, purge and requeue know it too", CHECKS)
+@check(
+    "recovery",
+    "A task is dead once its last lease is over: for claim, purge and requeue",
+    CHECKS,
+)
 async def _dead_for_all(store: Store) -> None:
     async with store.open() as state:
         for look in ("claim", "purge", "requeue"):
@@ -149,7 +152,7 @@ async def _dead_for_all(store: Store) -> None:
         await take(state, "requeue")
 
 
-@check("recovery", "Adding again what was added in doubt adds nothing", CHECKS)
+@check("recovery", "Repeating a call of tasks_add that is in doubt adds nothing", CHECKS)
 async def _added_again(store: Store) -> None:
     async with store.open() as state:
         sent = []
@@ -166,7 +169,7 @@ async def _added_again(store: Store) -> None:
         expect((await state.stats("q")).waiting, 2, "how many wait")
 
 
-@check("cancelling", "A claim that is cancelled, at whatever step, leaves nothing claimed", CHECKS)
+@check("cancelling", "A claim cancelled at any step leaves nothing claimed", CHECKS)
 async def _cancelled_claims(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", range(30), max_attempts=1)
@@ -176,7 +179,9 @@ async def _cancelled_claims(store: Store) -> None:
 
 
 @check(
-    "cancelling", "A claim whose end is cancelled, at whatever step, is over or still open", CHECKS
+    "cancelling",
+    "A claim whose completion is cancelled at any step is completed or open",
+    CHECKS,
 )
 async def _cancelled_ends(store: Store) -> None:
     async with store.open() as state:
@@ -194,7 +199,7 @@ async def _cancelled_ends(store: Store) -> None:
         expect(await state.stats("q"), QueueStats(completed=25), "the stats")
 
 
-@check("cancelling", "A requeue that is cancelled, at whatever step, repeats nothing", CHECKS)
+@check("cancelling", "A requeue cancelled at any step requeues nothing twice", CHECKS)
 async def _cancelled_requeues(store: Store) -> None:
     async with store.open() as state:
         for turns in range(25):
@@ -208,7 +213,7 @@ async def _cancelled_requeues(store: Store) -> None:
             await (await take(state, turns)).complete()
 
 
-@check("cancelling", "A lock whose taking is cancelled, at whatever step, is free", CHECKS)
+@check("cancelling", "A lock whose acquisition is cancelled at any step is free", CHECKS)
 async def _cancelled_locks(store: Store) -> None:
     async with store.open() as state, store.open() as other:
 
@@ -223,9 +228,7 @@ async def _cancelled_locks(store: Store) -> None:
             pass
 
 
-@check(
-    "cancelling", "A write that is cancelled, at whatever step, is whole or was not made", CHECKS
-)
+@check("cancelling", "A write cancelled at any step takes effect as a whole or not at all", CHECKS)
 async def _cancelled_writes(store: Store) -> None:
     async with store.open() as state, store.open() as other:
 
@@ -253,7 +256,7 @@ async def _cancelled_writes(store: Store) -> None:
             await each.add_tasks("q", [1])
 
 
-@check("cancelling", "A state that is closed refuses calls, and may be closed again", CHECKS)
+@check("cancelling", "A closed state refuses calls, and may be closed again", CHECKS)
 async def _closed(store: Store) -> None:
     async with store.open() as state:
         await state.set("k", 1)

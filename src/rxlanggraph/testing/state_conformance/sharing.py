@@ -1,4 +1,4 @@
-"""Checks: what many share, from one loop and from several, under whatever names."""
+"""Checks: data shared between states, on one loop and on several, under any names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rxlanggraph.testing.state_conformance.harness import (
 __all__ = ["CHECKS"]
 
 CHECKS: list[Check] = []
-# Each differs from every other one by something that a server may overlook.
+# Names whose differences a server may ignore.
 NAMES = [
     *("a", "A", "a ", " a", "á", "a\u0301", "a%", "a_", "a*", "a[b]", "{a}", "a:b", "a:", ":a"),
     *("a\nb", "'\"\\", "x" * 512, "x" * 511, "\U0001f600" * 512, "\U0001f600" * 511),
@@ -69,13 +69,13 @@ async def _tasks(store: Store) -> None:
         for name in NAMES:
             claim = await state.claim_task("q", worker=name)
             assert claim is not None, f"the thread of {name[:20]!r} is taken for another"
-            told = (claim.item, claim.key, claim.thread_id)
-            expect(told, (name, name, name), "item, key and thread")
+            described = (claim.item, claim.key, claim.thread_id)
+            expect(described, (name, name, name), "item, key and thread")
         workers = sorted((await state.stats("q")).by_worker.items())
         expect(workers, [(name, 1) for name in sorted(NAMES)], "by worker")
 
 
-@check("sharing", "Many may open a namespace at once", CHECKS)
+@check("sharing", "Several states may open a namespace at the same moment", CHECKS)
 async def _opening(store: Store) -> None:
     opened = asyncio.Barrier(8)
 
@@ -89,7 +89,7 @@ async def _opening(store: Store) -> None:
     await gather([count() for _ in range(8)])
 
 
-@check("sharing", "Two namespaces do not see each other", CHECKS)
+@check("sharing", "Two namespaces are independent", CHECKS)
 async def _namespaces(store: Store) -> None:
     async with store.open() as state, store.open(f"{store.namespace}-2") as other:
         await state.set("n", 1)
@@ -99,9 +99,7 @@ async def _namespaces(store: Store) -> None:
             expect(await other.claim_task("n"), None, "the other's task")
 
 
-@check(
-    "sharing", "A key, a lock and a queue of one name have nothing to do with each other", CHECKS
-)
+@check("sharing", "A key, a lock and a queue of the same name are independent", CHECKS)
 async def _spaces(store: Store) -> None:
     async with store.open() as state:
         async with state.lock("n"):
@@ -131,7 +129,7 @@ async def _one_counter(store: Store) -> None:
         expect(grows, True, f"whether they grow: {numbers}")
 
 
-@check("sharing", "States on loops of other threads share what is there", CHECKS)
+@check("sharing", "States on loops of several threads share their data", CHECKS)
 async def _other_loops(store: Store) -> None:
     async def work() -> int:
         worked = 0
@@ -160,18 +158,18 @@ async def _watching(store: Store) -> None:
         subscription = state.watch("k", interval=0.01).subscribe(seen.append)
         for number in range(1, 4):
             last = await other.set("k", number)
-            await until(lambda number=number: _told(seen, number))  # type: ignore[misc]  # not inferred
+            await until(lambda number=number: _has_seen(seen, number))  # type: ignore[misc]  # not inferred
         subscription.dispose()
         versions = [version for _, version in seen]
-        expect(versions, sorted(set(versions)), "the versions that were told")
+        expect(versions, sorted(set(versions)), "the versions that were seen")
         expect(seen[-1], Versioned(3, last), "the last one")
 
 
-async def _told(seen: list[Versioned], number: int) -> bool:
+async def _has_seen(seen: list[Versioned], number: int) -> bool:
     return bool(seen) and seen[-1].value == number
 
 
-@check("sharing", "Keys that are read at once are of one moment, in the order of asking", CHECKS)
+@check("sharing", "Keys read in one call are a snapshot, in the order of the request", CHECKS)
 async def _one_moment(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         done = False
@@ -200,7 +198,7 @@ async def _one_moment(store: Store) -> None:
         await gather([write(), read()])
 
 
-@check("sharing", "Stats are of one moment, whatever is claimed and completed meanwhile", CHECKS)
+@check("sharing", "Stats are a snapshot, while tasks are claimed and completed", CHECKS)
 async def _stats(store: Store) -> None:
     async with store.open_many(3) as states:
         await states[0].add_tasks("q", range(40))

@@ -1,4 +1,4 @@
-"""Checks of what concerns any number of tasks: in steps and pages, each of them short (rule 9)."""
+"""Checks: operations on any number of tasks, in short steps and pages (rule 9)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["CHECKS"]
 
 CHECKS: list[Check] = []
 
-# More than two steps have room for.
+# Too many for two steps.
 _MANY = 2 * MAX_PER_STEP + 100
-# Seconds. Long for a server, which the tasks' leases and delays go by.
+# Seconds, for leases and delays: longer than a call takes, and short enough to wait for.
 _SOON = 0.05
 
 
@@ -39,7 +39,7 @@ async def _claim(state: BaseState, queue: str, count: int, lease: float) -> list
 
 
 async def _die(state: BaseState, queue: str, count: int) -> None:
-    """Claim so many tasks, and let them fail for good."""
+    """Claim ``count`` tasks, and fail each finally."""
     claimed = await _claim(state, queue, count, 60.0)
     fail = state.backend.task_fail
     await gather(fail(queue, task.id, task.token, '"no"', None) for task in claimed)
@@ -56,7 +56,7 @@ def _expect_bounded(counts: Sequence[int], total: int, what: str) -> None:
     expect(max(counts) <= MAX_PER_STEP, True, f"whether no step {what} more than {MAX_PER_STEP}")
 
 
-@check("steps", "However many are dead, they are put back in short steps, in their order", CHECKS)
+@check("steps", "Any number of dead tasks is requeued in short steps, in order", CHECKS)
 async def _requeue(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         ids = await _add(state, "q", _MANY)
@@ -77,7 +77,7 @@ async def _requeue(store: Store) -> None:
             expect(task and task.id, ids[number], "what is claimed then")
 
 
-@check("steps", "A call repeated after a crash requeues the rest, and nothing twice", CHECKS)
+@check("steps", "A requeue repeated after a crash requeues the rest, and nothing twice", CHECKS)
 async def _requeue_again(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         ids = await _add(state, "q", MAX_PER_STEP + 2)
@@ -98,7 +98,7 @@ async def _requeue_again(store: Store) -> None:
         expect((await state.stats("q")).completed, len(ids), "how many are complete")
 
 
-@check("steps", "A step that comes twice puts back nothing twice", CHECKS)
+@check("steps", "A repeated step of a requeue requeues nothing twice", CHECKS)
 async def _step_again(store: Store) -> None:
     async with store.open() as state:
         count = MAX_PER_STEP + 2
@@ -117,7 +117,7 @@ async def _step_again(store: Store) -> None:
         expect((stats.waiting, stats.dead), (count - 1, 1), "waiting, and dead again")
 
 
-@check("steps", "What is named is put back and purged, however much else there is", CHECKS)
+@check("steps", "Tasks named by id are requeued, however many others are dead", CHECKS)
 async def _named(store: Store) -> None:
     async with store.open() as state:
         ids = await _add(state, "q", _MANY)
@@ -150,7 +150,7 @@ async def _dead_pages(store: Store) -> None:
         expect([one async for one in state.iter_dead_letters("none")], [], "those of no queue")
 
 
-@check("steps", "Results are read in pages, each once, whatever becomes of others", CHECKS)
+@check("steps", "Results are read in pages, each once, while other tasks complete", CHECKS)
 async def _result_pages(store: Store) -> None:
     async with store.open() as state:
         await _add(state, "q", 30)
@@ -171,7 +171,7 @@ async def _result_pages(store: Store) -> None:
         expect(sorted(every.values()), [*range(25)], "what they are")
 
 
-@check("steps", "However many are purged, it is done in short steps, and ends", CHECKS)
+@check("steps", "Any number of tasks is purged in short steps, while others are added", CHECKS)
 async def _purge(store: Store) -> None:
     async with store.open() as state:
         await _add(state, "q", _MANY)
@@ -186,9 +186,7 @@ async def _purge(store: Store) -> None:
         expect((stats.waiting, stats.completed), (len(counts), 3), "waiting, and complete")
 
 
-@check(
-    "steps", "However many fall due at one moment, each claim gets one, and all are claimed", CHECKS
-)
+@check("steps", "Any number of tasks due at one moment is claimed, one by each claim", CHECKS)
 async def _due_at_once(store: Store) -> None:
     async with store.open() as state:
         await _add(state, "q", _MANY, delay=_SOON)
@@ -199,7 +197,7 @@ async def _due_at_once(store: Store) -> None:
         expect(await state.claim_task("q"), None, "a claim of nothing")
 
 
-@check("steps", "However many leases are over, what waits behind them is claimed", CHECKS)
+@check("steps", "A task is claimed, however many expired leases are swept before", CHECKS)
 async def _expired_at_once(store: Store) -> None:
     async with store.open() as state:
         await _add(state, "q", MAX_PER_STEP + 1)
@@ -209,11 +207,11 @@ async def _expired_at_once(store: Store) -> None:
         claim = await state.claim_task("q")
         expect(claim and claim.item, "behind", "what is claimed")
         stats = await state.stats("q")
-        told = (stats.claimed, stats.dead, stats.expired)
-        expect(told, (1, MAX_PER_STEP + 1, MAX_PER_STEP + 1), "claimed, dead, and expired")
+        counts = (stats.claimed, stats.dead, stats.expired)
+        expect(counts, (1, MAX_PER_STEP + 1, MAX_PER_STEP + 1), "claimed, dead, and expired")
 
 
-@check("steps", "What is added while a queue is emptied is not lost", CHECKS)
+@check("steps", "Tasks added while a queue is purged are not lost", CHECKS)
 async def _added_and_emptied(store: Store) -> None:
     async with store.open_many(4) as states:
         worked: list[int] = []

@@ -30,14 +30,14 @@ VALUES: list[Any] = [
 ]
 
 
-@check("values", "A key that is not there has no value, and the version 0", CHECKS)
+@check("values", "A missing key has the value None, and the version 0", CHECKS)
 async def _missing(store: Store) -> None:
     async with store.open() as state:
         expect(await state.get("k"), Versioned(None, 0), "get of a missing key")
         expect(await state.delete("k"), False, "delete of a missing key")
 
 
-@check("values", "Every JSON value comes back as it was", CHECKS)
+@check("values", "Every JSON value is read as it was written", CHECKS)
 async def _values(store: Store) -> None:
     async with store.open() as state:
         for number, value in enumerate(VALUES):
@@ -46,7 +46,7 @@ async def _values(store: Store) -> None:
             expect((await state.get(f"k{number}")).value, value, f"value {number}")
 
 
-@check("values", "A key with the value null is there", CHECKS)
+@check("values", "A key with the value null exists", CHECKS)
 async def _null(store: Store) -> None:
     async with store.open() as state:
         version = await state.set("k", None)
@@ -72,7 +72,7 @@ async def _versions(store: Store) -> None:
         expect(_growing(versions), True, f"whether the versions grow: {versions}")
 
 
-@check("values", "A key that is made again never gets an old version", CHECKS)
+@check("values", "A key that is created again never gets an old version", CHECKS)
 async def _no_aba(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         versions = [await state.set("k", 1)]
@@ -97,7 +97,7 @@ async def _compare(store: Store) -> None:
         expect((await state.get("k")).value, 2, "the value")
 
 
-@check("values", "Of many that compare_and_set at once, one succeeds", CHECKS)
+@check("values", "Of many concurrent calls of compare_and_set, one succeeds", CHECKS)
 async def _compare_at_once(store: Store) -> None:
     async with store.open_many(4) as states:
         for expected in (0, await states[0].set("k", "first")):
@@ -109,7 +109,7 @@ async def _compare_at_once(store: Store) -> None:
             expect((await states[0].get(key)).value, done.index(True), "whose value it is")
 
 
-@check("values", "Of many that set_if_not_exists at once, one succeeds", CHECKS)
+@check("values", "Of many concurrent calls of set_if_not_exists, one succeeds", CHECKS)
 async def _once(store: Store) -> None:
     async with store.open_many(4) as states:
         done = await gather([states[i % 4].set_if_not_exists("k", i) for i in range(20)])
@@ -117,7 +117,7 @@ async def _once(store: Store) -> None:
         expect((await states[0].get("k")).value, done.index(True), "whose value it is")
 
 
-@check("values", "A hundred increments at once count to a hundred", CHECKS)
+@check("values", "A hundred concurrent increments count to a hundred", CHECKS)
 async def _counter(store: Store) -> None:
     async with store.open_many(4) as states:
         sums = await gather([states[i % 4].increment_counter("n") for i in range(100)])
@@ -125,7 +125,7 @@ async def _counter(store: Store) -> None:
         expect((await states[0].get("n")).value, 100, "the counter")
 
 
-@check("values", "A counter is exact up to 64 bits, and refuses to leave them", CHECKS)
+@check("values", "A counter is exact up to 64 bits, and refuses to exceed them", CHECKS)
 async def _large_counter(store: Store) -> None:
     async with store.open() as state:
         await state.set("n", 2**63 - 3)
@@ -152,12 +152,12 @@ async def _no_counter(store: Store) -> None:
             expect(await state.get("k"), Versioned(value, version), "the key after that")
 
 
-@check("values", "A key is gone after its time, and stays if it is written without one", CHECKS)
+@check("values", "A key expires after its time to live, and stays if written without one", CHECKS)
 async def _expiry(store: Store) -> None:
     async with store.open() as state:
         await state.set("kept", 1, ttl=0.2)
         await state.set("kept", 2)
-        for made in (_replaced, _counted):  # again, where the time was up before the second call
+        for made in (_replaced, _counted):  # repeated if the key expired before the second call
             await until(lambda made=made: made(state))  # type: ignore[misc]  # not inferred
         await state.compare_and_set("compared", 1, 0, ttl=0.2)
         await state.set_if_not_exists("once", 1, 0.2)
@@ -171,7 +171,7 @@ async def _expiry(store: Store) -> None:
             expect((await state.get(key)).value, 2, f"the key that was {key}, without a time")
 
 
-@check("values", "A transaction is whole: what it read is still so, and all is written", CHECKS)
+@check("values", "A transaction writes all or, if a key that it read has changed, nothing", CHECKS)
 async def _transaction(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         await state.set("gone", 1)
@@ -200,7 +200,7 @@ async def _transaction(store: Store) -> None:
             expect((await state.get("written")).version, 0, "whether something was written")
 
 
-@check("values", "A commit may only check, and may only write", CHECKS)
+@check("values", "A commit may consist of checks alone, or of writes alone", CHECKS)
 async def _commits(store: Store) -> None:
     async with store.open() as state:
         backend = state.backend
@@ -215,14 +215,14 @@ async def _commits(store: Store) -> None:
         expect((await backend.commit({"k": Write(None)}, {}) or {})["k"].after, 0, "once deleted")
 
 
-@check("values", "Money that is moved by transactions at once is neither made nor lost", CHECKS)
+@check("values", "Concurrent transfers between accounts keep the sum", CHECKS)
 async def _transfers(store: Store) -> None:
     async with store.open_many(3) as states:
         for account in range(4):
             await states[0].set(f"account{account}", 100)
 
         async def transfer(number: int) -> None:
-            # All pairs: in closed ones, what is lost on one side is lost on the other.
+            # All pairs of accounts, as a lost update between two fixed ones could cancel out.
             giver, taker = f"account{number % 4}", f"account{(number + 1 + number // 4 % 3) % 4}"
 
             async def move(transaction: Transaction) -> None:
@@ -239,7 +239,7 @@ async def _transfers(store: Store) -> None:
         expect(sum(int(entry.text or 0) for entry in entries), 400, "the sum of all accounts")
 
 
-@check("values", "safe_update loses nothing, however many update at once", CHECKS)
+@check("values", "Concurrent calls of safe_update lose no update", CHECKS)
 async def _updates(store: Store) -> None:
     async with store.open_many(4) as states:
 

@@ -1,4 +1,4 @@
-"""Checks: queues of work, as long as no worker dies."""
+"""Checks: queues of work, without workers that die."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ async def _life(store: Store) -> None:
         (task_id,) = await state.add_tasks("q", [Task({"a": [1]}, key="k", thread_id="t")])
         claim = await state.claim_task("q", worker="w")
         assert claim is not None
-        told = (claim.id, claim.queue, claim.item, claim.key, claim.thread_id, claim.attempt)
-        expect(told, (task_id, "q", {"a": [1]}, "k", "t", 1), "what the claim tells")
+        described = (claim.id, claim.queue, claim.item, claim.key, claim.thread_id, claim.attempt)
+        expect(described, (task_id, "q", {"a": [1]}, "k", "t", 1), "the attributes of the claim")
         expect(claim.worker, "w", "the worker")
         expect(await state.claim_task("q"), None, "a claim of what is claimed")
         await claim.complete({"answer": 42})
@@ -72,7 +72,7 @@ async def _order(store: Store) -> None:
             await (await take(state, item)).complete()
 
 
-@check("work", "Many items that are added in one step come in their order", CHECKS)
+@check("work", "Many items added in one call are claimed in order", CHECKS)
 async def _many(store: Store) -> None:
     async with store.open() as state:
         ids = await state.add_tasks("q", range(1200))
@@ -83,7 +83,11 @@ async def _many(store: Store) -> None:
             expect(claim.id, ids[item], "the id of the claim")
 
 
-@check("work", "A key is known in every state, and is not added again", CHECKS)
+@check(
+    "work",
+    "A task with a known key is not added again, in whatever state",
+    CHECKS,
+)
 async def _keys(store: Store) -> None:
     async with store.open() as state:
         ids = await state.add_tasks("q", [Task(1, key="a"), Task(2, key="b"), Task(3, key="a")])
@@ -113,7 +117,7 @@ async def _keys(store: Store) -> None:
         expect(len(await state.add_tasks("other", [Task(1, key="a")])), 1, "a key elsewhere")
 
 
-@check("work", "Of many that add the same keys at once, each key is added once", CHECKS)
+@check("work", "Keys added concurrently by several callers are added once each", CHECKS)
 async def _keys_at_once(store: Store) -> None:
     async with store.open_many(4) as states:
 
@@ -127,7 +131,7 @@ async def _keys_at_once(store: Store) -> None:
         expect((await states[0].stats("q")).waiting, 10, "how many wait")
 
 
-@check("work", "Each item is claimed by one worker, however many claim at once", CHECKS)
+@check("work", "Each item is claimed by one worker, however many claim concurrently", CHECKS)
 async def _once(store: Store) -> None:
     async with store.open_many(4) as states:
         await states[0].add_tasks("q", range(100))
@@ -145,7 +149,7 @@ async def _once(store: Store) -> None:
         expect(sorted((await states[0].results("q")).values()), sorted(worked), "the results")
 
 
-@check("work", "What is added while others add and claim is not lost", CHECKS)
+@check("work", "No item is lost while some callers add and others claim", CHECKS)
 async def _adding_and_claiming(store: Store) -> None:
     async with store.open_many(4) as states:
         worked: Counter[str] = Counter()
@@ -168,7 +172,7 @@ async def _adding_and_claiming(store: Store) -> None:
         expect((await states[0].stats("q")).completed, 60, "how many are complete")
 
 
-@check("work", "What is delayed is not claimed before its time", CHECKS)
+@check("work", "A delayed task is not claimed before it is due", CHECKS)
 async def _delays(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", [Task("late", delay=600), Task("soon", delay=0.1), "now"])
@@ -187,7 +191,7 @@ async def _waiting(store: Store) -> None:
         await (await waiting).complete()
 
 
-@check("work", "What failed comes again, at its place, until its attempts are used up", CHECKS)
+@check("work", "A failed task is retried, at its place, until its attempts are used up", CHECKS)
 async def _failing(store: Store) -> None:
     async with store.open() as state:
         ids = await state.add_tasks("q", ["first", "second"], max_attempts=3)
@@ -198,12 +202,12 @@ async def _failing(store: Store) -> None:
             await refused(state, claim, "a claim that has failed")
             await until(lambda: _none_delayed(state))
         (dead,) = await state.dead_letters("q")
-        told = (dead.id, dead.queue, dead.item, dead.attempts, dead.worker, dead.error)
-        expect(told, (ids[0], "q", "first", 3, "w3", {"reason": 3}), "the dead letter")
+        described = (dead.id, dead.queue, dead.item, dead.attempts, dead.worker, dead.error)
+        expect(described, (ids[0], "q", "first", 3, "w3", {"reason": 3}), "the dead letter")
         expect(await state.stats("q"), QueueStats(waiting=1, dead=1), "the stats")
 
 
-@check("work", "What failed and is delayed lets others go first", CHECKS)
+@check("work", "A failed task that is delayed does not hold up other tasks", CHECKS)
 async def _retry_later(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", ["first", "second"])
@@ -213,7 +217,7 @@ async def _retry_later(store: Store) -> None:
         expect(await state.claim_task("q"), None, "a claim of what is not due")
 
 
-@check("work", "What is released comes again, and the attempt does not count", CHECKS)
+@check("work", "A released task is claimed again, and the attempt does not count", CHECKS)
 async def _releasing(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", ["first", "second"], max_attempts=1)
@@ -225,7 +229,7 @@ async def _releasing(store: Store) -> None:
         expect(await state.dead_letters("q"), [], "dead letters")
 
 
-@check("work", "A failure that is final is the last, and lets the next of its thread go", CHECKS)
+@check("work", "A final failure ends the task, and unblocks the next one of its thread", CHECKS)
 async def _final(store: Store) -> None:
     async with store.open() as state:
         items = [Task("a", key="a", thread_id="t"), Task("b", thread_id="t")]
@@ -234,14 +238,14 @@ async def _final(store: Store) -> None:
         await claim.fail({"answer": "none"}, final=True)
         await refused(state, claim, "a claim that has failed for good")
         (dead,) = await state.dead_letters("q")
-        told = (dead.id, dead.attempts, dead.worker, dead.error)
-        expect(told, (ids[0], 1, "w", {"answer": "none"}), "the dead letter")
+        described = (dead.id, dead.attempts, dead.worker, dead.error)
+        expect(described, (ids[0], 1, "w", {"answer": "none"}), "the dead letter")
         await (await take(state, "b")).complete()
         expect(await state.requeue("q"), 1, "how many were put back")
         expect((await take(state, "a")).attempt, 1, "the attempt")
 
 
-@check("work", "Dead letters can be asked for by key", CHECKS)
+@check("work", "Dead letters can be read by key", CHECKS)
 async def _dead_by_key(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", [Task(n, key=f"k{n}") for n in range(5)] + ["no key"])
@@ -257,7 +261,7 @@ async def _dead_by_key(store: Store) -> None:
         expect([dead.key for dead in asked], ["k3"], "those that are dead still")
 
 
-@check("work", "Dead letters are put back at the end of the queue, with new attempts", CHECKS)
+@check("work", "Dead letters are requeued at the end of the queue, with new attempts", CHECKS)
 async def _requeue(store: Store) -> None:
     async with store.open() as state:
         ids = await state.add_tasks("q", [Task(n, key=f"k{n}") for n in range(4)], max_attempts=1)
@@ -281,7 +285,7 @@ async def _requeue(store: Store) -> None:
         expect(await state.dead_letters("q"), [], "the dead letters in the end")
 
 
-@check("work", "Statistics count the states, and the claims of each worker", CHECKS)
+@check("work", "Stats count the tasks by state, and the claims by worker", CHECKS)
 async def _stats(store: Store) -> None:
     async with store.open() as state:
         await state.add_tasks("q", [*range(6), Task(6, delay=600)])
@@ -294,7 +298,7 @@ async def _stats(store: Store) -> None:
         expect(dict(sorted(stats.by_worker.items())), {"a": 2, "b": 1}, "by worker")
 
 
-@check("work", "What is purged is forgotten, its key and its result too", CHECKS)
+@check("work", "A purged task is deleted, with its key and its result", CHECKS)
 async def _purge(store: Store) -> None:
     async with store.open() as state:
         tasks = [Task(n, key=f"k{n}") for n in range(4)]
