@@ -38,7 +38,7 @@ A Message That Hangs, One That Fails And One That Is Empty Are Answered With An 
     legacy    stdio
     legacy    http
 
-An Answer That Cannot Be Encoded Is An Error Of That Call, And The Server Lives On
+An Answer That Cannot Be Encoded Is An Error Of That Call, And The Server Continues
     [Template]    A Call Goes Wrong Beside Another
     auto      stdio    half         the answer cannot be encoded
     auto      http     half         the answer cannot be encoded

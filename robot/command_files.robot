@@ -126,7 +126,7 @@ A Failed Message Is Tried Again With --retries
     ${records}=    Records Of    out.jsonl
     Account Of    ${records}    lines=5
 
---halt Stops After N Failures, And Says Where
+--halt Stops After N Failures, And Reports Where
     File Holds    in.jsonl    @{{['{"n": 0}'] * 1000}}
     ${status}=    Run The Command    picky    -i    in.jsonl    -o    out.jsonl    --halt    3
     ...    -j    2
@@ -146,7 +146,7 @@ Output That A Graph Prints Is Not Among The Records
 
 # -- files and graphs that are wrong
 
-A Graph That Is Not There Is Named With A Remedy, And No File Is Touched
+A Missing Graph Is Named With A Remedy, And No File Is Touched
     [Template]    Command Refuses
     ${GRAPHS}:dubble    has no 'dubble'    did you mean double
     ${GRAPHS}    does not name a graph    MODULE_OR_FILE:GRAPH

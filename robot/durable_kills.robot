@@ -13,19 +13,19 @@ ${MEASURED}         ${False}
 
 
 *** Test Cases ***
-Killed At Many Moments, One After Another, It Loses Nothing And Doubles Nothing
+A Run Killed At Many Moments Loses Nothing And Doubles Nothing
     [Template]    Killed Again And Again, Each Line Is Answered Once
     SQLite
     PostgreSQL
     Valkey
 
-Killed At Many Moments, --ordered Keeps The Order
+A Run Killed At Many Moments Keeps The Order With --ordered
     [Template]    Killed Again And Again, Each Line Is Answered Once
     SQLite        --ordered
     PostgreSQL    --ordered
     Valkey        --ordered
 
-Killed Before It Has Begun, While It Begins, And Just After
+A Run May Be Killed Before It Has Begun, While It Begins, And Just After
     [Documentation]    From the first moment at which it can be killed to the first answer.
     Make A Folder And A Journal    SQLite
     File Holds Numbers    in.jsonl    50
@@ -39,13 +39,13 @@ Killed Before It Has Begun, While It Begins, And Just After
     It Ends With Status    0
     Each Line Has Its Record    50
 
-Of Two That Work Together, One Is Killed, And The Other Ends It
+Of Two Processes On One Run, One Is Killed, And The Other Completes The Run
     [Template]    One Is Killed, And The Others End It
     SQLite        2
     PostgreSQL    2
     Valkey        2
 
-Of Three That Work Together, One Is Killed, And The Others End It
+Of Three Processes On One Run, One Is Killed, And The Others Complete The Run
     [Template]    One Is Killed, And The Others End It
     SQLite        3    --ordered
     PostgreSQL    3    --ordered

@@ -106,7 +106,7 @@ Another Input Is Refused, And Nothing Is Touched
     It Complained Of Nothing
     Each Line Has Its Record    5
 
-Standard Output Gets The Whole, And Is Refused Behind What It May Have Got
+Standard Output Gets All Results, And Is Refused If It May Have Some Already
     File Holds Numbers    in.jsonl    5
     Start Shell    rxlanggraph run ${GRAPHS}:announced -i in.jsonl --journal ${JOURNAL} >> out.jsonl
     It Ends With Status    0

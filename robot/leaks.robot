@@ -15,7 +15,7 @@ Runs That End By Themselves Leave Nothing Behind
     Should Be Equal As Integers    ${left}[succeeded]    1600
     Should Be Equal As Integers    ${left}[answers]    800
 
-A Cleanup In The Middle Ends Everything That Was Handed In Before
+A Cleanup In The Middle Ends Everything That Was Submitted Before
     ${left}=    Weather The Storm    cleaned_up
     Should Be Equal As Integers    ${left}[handed_in_before]    800
     Should Be Equal As Integers    ${left}[unresolved_of_those]    0

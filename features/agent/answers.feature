@@ -42,7 +42,7 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
       | A graph of messages            | a graph of messages            |
       | A graph with a checkpointer    | a graph with a checkpointer    |
 
-  Scenario: A chain that ends in a number answers with it, and the memory has the request alone
+  Scenario: A chain that ends in a number answers with it, and the memory has only the request
     Given a runnable agent with a chain that ends in a number
     When it is asked "hello"
     Then the answer is 5, it is IDLE, and its memory is
@@ -60,12 +60,12 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
     When it is run with the state of the counter at 41
     Then the answer is the state of the counter at 42, and its memory is empty
 
-  Scenario: The second request is answered with the first turn in mind
+  Scenario: The second request is sent to the model with the first turn
     Given a runnable agent with a chat model that says how many messages it was given
     When it is run twice, with "one" and "two"
     Then the answers are "1" and "3"
 
-  Scenario: Of a graph whose checkpointer remembers more than the agent, the new reply alone is added
+  Scenario: Only the new reply is added, though the graph's checkpointer remembers more than the agent
     Given a runnable agent with a graph with a checkpointer
     When it is run with "before", forgets, and is run with "hello"
     Then the answer is "olleh", it is IDLE, and its memory is
@@ -78,7 +78,7 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
     When it is asked to answer
     Then the step was called 4 times, the answer is None, and a warning was logged
 
-  Scenario Outline: <what> is refused, and named
+  Scenario Outline: <what> is refused, and the error names it
     When an agent is made with <what>
     Then <error> is raised, which says "<text>"
 
@@ -98,7 +98,7 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
 
   # -- what is no text ---------------------------------------------------------------------------
 
-  Scenario Outline: A chain that ends in <a value> answers with it, and the memory has the request alone
+  Scenario Outline: A chain that ends in <a value> answers with it, and the memory has only the request
     Given a runnable agent whose chain ends in <a value>
     When it is asked "hello"
     Then the answer is that very <a value>, and its memory is
@@ -114,7 +114,7 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
       | a mapping with no known role  |
       | None                          |
 
-  Scenario Outline: The answer of <an agent> is the structured response that it was told to give
+  Scenario Outline: The answer of <an agent> is the structured response of its own run
     Given an agent over LangChain's own that answers by <an agent>
     When it is asked twice for the weather
     Then each answer is the structured response of its own run, and the memory has the messages

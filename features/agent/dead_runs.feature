@@ -61,7 +61,7 @@ Feature: Leftovers of an ended run do not reach later callers
     Then each has what it asked for, and nothing else
     And nothing is left in the agent's output
 
-  Scenario Outline: A stream of one's own run ends as the run does: <how>
+  Scenario Outline: The stream of a single run ends as the run does: <how>
     Given an agent that puts out what it is asked
     When a caller iterates over the stream of a request, and the run <how>
     Then the stream gives "<items>", and ends with <end>
@@ -73,7 +73,7 @@ Feature: Leftovers of an ended run do not reach later callers
       | times out           | asked  | RunTimeoutError |
       | finds another one in |       | AgentBusyError  |
 
-  Scenario Outline: A stream of one's own run that is <let go of> cancels its run
+  Scenario Outline: The stream of a single run that is <let go of> cancels that run
     Given an agent that puts out what it is asked
     When a caller takes one item of a run that hangs, and the stream is <let go of>
     Then the run is cancelled, and the agent answers the next request
@@ -84,17 +84,17 @@ Feature: Leftovers of an ended run do not reach later callers
       | left by its block    |
       | dropped              |
 
-  Scenario: A step of a stream of one's own may be cancelled, and the run continues
+  Scenario: Cancelling a step of the stream of a single run does not cancel the run
     Given an agent that puts out what it is asked
     When a caller's step in a stream of its own is cancelled, and it takes another
     Then the stream gives "asked", and ends with nothing
 
-  Scenario: A stream of one's own is delayed neither by a bounded output nor by other readers
+  Scenario: The stream of a single run is delayed neither by a bounded output nor by other readers
     Given an agent whose output has room for one, which is full
     When a caller iterates over the stream of a request, and the run ends well
     Then the stream gives "asked", and ends with nothing
 
-  Scenario Outline: <what> with a stream is refused, and named
+  Scenario Outline: <what> with a stream is refused, and the error names it
     Given an agent that puts out what it is asked
     When a stream is asked for with <what>
     Then InvalidArgumentError is raised, which says "<text>"

@@ -17,7 +17,7 @@ Feature: The thread of an agent's graph has the messages of the agent's memory
     When a caller asks "one", the user adds "by the way", the caller asks in vain, and then "two"
     Then the model sees "by the way" once, before "two", and so does its thread
 
-  Scenario: Added messages reach the graph of an agent that another process has made anew
+  Scenario: Added messages reach the graph of an agent that another process has created again
     Given a pool of agents over a graph with a checkpointer, which keeps in the same checkpointer
     When a caller asks "one", the user adds "by the way" during that run, and then asks another pool "two"
     Then the model sees "by the way" once, before "two", and so does its thread
@@ -27,7 +27,7 @@ Feature: The thread of an agent's graph has the messages of the agent's memory
     When a caller asks "one", "two" and "three"
     Then the model sees each request once
 
-  Scenario Outline: A memory that is <changed> has the thread begin anew with what it holds
+  Scenario Outline: A memory that is <changed> restarts the thread with its contents
     Given an agent over a graph with a checkpointer, which shows what its model sees
     When a caller asks "one" and "two", its memory is <changed>, and the caller asks "three"
     Then the model sees <seen>, and so does its thread
@@ -39,7 +39,7 @@ Feature: The thread of an agent's graph has the messages of the agent's memory
       | loaded with "else" | else, three   |
       | another one        | three         |
 
-  Scenario Outline: A run that clears the memory has the thread begin anew, also for another agent: <how>
+  Scenario Outline: A run that clears the memory restarts the thread, also for another agent: <how>
     Given a pool of one agent over a graph with a checkpointer, which clears its memory <how>
     When "one" is asked, "clear it" once others had the place, and "two" once they had it again
     Then the model sees two, and so does its thread
@@ -49,12 +49,12 @@ Feature: The thread of an agent's graph has the messages of the agent's memory
       | without asking the graph      |
       | once the graph has answered   |
 
-  Scenario: A run that has cleared the memory, and fails to be kept, leaves memory and thread as one
+  Scenario: A run that clears the memory, and then cannot be saved, leaves memory and thread consistent
     Given a pool of one agent over a graph with a checkpointer, which clears its memory once the graph has answered
     When "one" is asked, "clear it" while the store fails, and "two"
     Then the model sees two, and so does its thread
 
-  Scenario Outline: A request that is tried again is there once: <retried>
+  Scenario Outline: A retried request is in the thread once: <retried>
     Given an agent over a graph with a checkpointer, whose model fails at first
     When a caller asks by means of <retried>
     Then its memory and its thread have the request once, and its answer

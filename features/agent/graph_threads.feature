@@ -83,7 +83,7 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
     When it is asked with that very message
     Then it is answered, and the message is there once
 
-  Scenario: An agent that a node of another graph asks uses its own thread and checkpointer
+  Scenario: An agent called by a node of another graph uses its own thread and checkpointer
     Given a graph with a checkpointer, whose node asks an agent over a graph with another one
     When it is asked twice
     Then both answers are right, and the agent's thread is in its own checkpointer alone
@@ -98,7 +98,7 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
       | a subgraph                     |
       | a subgraph that its node calls |
 
-  Scenario: A subgraph that is first asked in a run that fails remembers nothing
+  Scenario: A subgraph that is first called in a failed run remembers nothing
     Given an agent over a graph with a subgraph that remembers on the same thread, for each saver
     When in its first run its tool raises
     Then the next request is answered, and the subgraph's model sees that request alone

@@ -52,13 +52,13 @@ Feature: A pool keeps memories between runs, and writes what has changed
     When a thread is sent 5 requests
     Then another pool finds the requests 0 to 4 with their answers
 
-  Scenario: A thread that was deleted from the checkpointer goes on with what its agent remembers
+  Scenario: A thread that was deleted from the checkpointer continues with the memory of its agent
     Given a pool that keeps memories of at most 4 messages in a checkpointer which counts
     And a thread was sent 3 requests
     When the thread is deleted from the checkpointer, and is sent another request
     Then another pool finds what the agent remembered
 
-  Scenario: Deleting a thread from the checkpointer deletes what the agent said
+  Scenario: Deleting a thread from the checkpointer deletes the messages of the agent
     Given a pool that keeps memories in a checkpointer which counts
     And a thread was sent 3 requests
     When the thread is deleted from the checkpointer

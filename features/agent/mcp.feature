@@ -34,7 +34,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
       | text beside nothing and blanks              | hello                     |
       | fifteen lists around a string               | hello                     |
 
-  Scenario Outline: An MCP message of <form> is refused, and the sender learns what would be read
+  Scenario Outline: An MCP message of <form> is refused, and the error describes what would be accepted
     When the text is taken out of <form>
     Then the sender has an AgentMessageError that says "<why>", and what would be read
 
@@ -243,7 +243,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
     Then the log says that it goes on
     And the client may call the others
 
-  Scenario: A run that does not end at its deadline either is left behind, and its caller has an answer
+  Scenario: A run that ignores its deadline is left behind, and its caller has an answer
     Given a client of 2026 at an MCP server of agents, one of which will not be cancelled
     When the client calls that one, which has a twentieth of a second
     Then the call fails with "did not end within 0.05 s"
@@ -288,7 +288,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
     When serve_http is called with a port that is in use
     Then OSError is raised, which says "in use"
 
-  Scenario: Without the SDK the import says which extra to install
+  Scenario: Without the SDK the error of the import names the extra to install
     When the MCP part is imported where the SDK is not installed
     Then MissingExtraError is raised, which says "pip install 'rxlanggraph[mcp]'"
 

@@ -65,7 +65,7 @@ Feature: An MCP client's messages stay in its conversation: other clients have c
     When a client says "tea" and "fail" in this process, and asks what was said
     Then it was told "tea" and its own question alone
 
-  Scenario Outline: Clients share a conversation with <whom> where the server was told to share it
+  Scenario Outline: With share_conversation=True, clients share a conversation with <whom>
     Given <whom>, served over MCP with one conversation for all
     When a client says "tea" <how>, and another asks what was said
     Then it was told "tea" and its own question alone
@@ -91,7 +91,7 @@ Feature: An MCP client's messages stay in its conversation: other clients have c
       | an agent with a checkpointed graph |
       | a pool of agents                   |
 
-  Scenario: An unknown conversation is an error of the tool, which says how to begin one
+  Scenario: An unknown conversation is an error of the tool, whose text explains how to begin one
     Given an agent with a model, served over MCP
     When a client asks in a conversation that there is not
     Then the call fails with "there is no such conversation"
@@ -163,7 +163,7 @@ Feature: An MCP client's messages stay in its conversation: other clients have c
     Then the call fails with "too many conversations"
     And the first call is answered
 
-  Scenario: A call whose loop is gone leaves its conversation, and no orphaned one
+  Scenario: A call whose loop is closed leaves no conversation behind
     Given a call that has begun a conversation
     When its loop is gone, and a collector closes its coroutine
     Then there is no conversation, and the collector had no error

@@ -50,7 +50,7 @@ Feature: An agent's output is shared fairly, loses nothing, and ends
       | the queue                             |
       | a queue that serves the first request |
 
-  Scenario Outline: A consumer that comes to <the queue>, which another empties without a pause, is served next
+  Scenario Outline: A new consumer of <the queue> is served next, though another one empties it without a pause
     Given <the queue>
     When a consumer comes while another is taking 1000 items
     Then it was served before the other had 2 more
@@ -64,7 +64,7 @@ Feature: An agent's output is shared fairly, loses nothing, and ends
       | the queue        |
       | an asyncio.Queue |
 
-  Scenario Outline: Emptying <the queue> leaves the other tasks of the loop their turns
+  Scenario Outline: Emptying <the queue> does not starve the other tasks of the loop
     Given <the queue>
     When 100 items are got in a row beside a task that counts its turns
     Then that task has had 100 turns or more
@@ -96,7 +96,7 @@ Feature: An agent's output is shared fairly, loses nothing, and ends
     When one asks again and again, and before each of its turns 3 come new
     Then it has its turn after those 3 at the latest, each time
 
-  Scenario Outline: A consumer that <is gone> is not waited for
+  Scenario Outline: A consumer that <is gone> does not delay the others
     Given an output queue
     When two consumers had an item each, and one of them <is gone>
     Then the other gets the next two without a wait
@@ -207,7 +207,7 @@ Feature: An agent's output is shared fairly, loses nothing, and ends
       | the queue                   | when               |
       | a queue that hands items over | as the item is put |
 
-  Scenario: A getter that is cancelled after any number of turns has its item, or has not taken it
+  Scenario: A getter cancelled after any number of loop iterations has its item, or has not taken it
     Given an output queue
     When getters are cancelled after 0 to 20 turns each, with an item put in each of those turns
     Then all items were got, each once, or are there
@@ -236,7 +236,7 @@ Feature: An agent's output is shared fairly, loses nothing, and ends
       | 0        | 0        |
       | 0.001    | 0.001    |
 
-  Scenario: A step of a stream that timed out or was cancelled took nothing: the stream goes on
+  Scenario: A step of a stream that timed out or was cancelled takes no item, and the stream continues
     Given an output queue
     When a stream times out, is cancelled, and is read on
     Then it gives every item, and ends with the run
@@ -246,12 +246,12 @@ Feature: An agent's output is shared fairly, loses nothing, and ends
     When a getter is closed in a thread that reads a broadcast, while another thread puts
     Then both go on
 
-  Scenario: A loop that is closed loses nothing: its item is the next one's, its putters are forgotten
+  Scenario: A closed loop loses no item: the next getter receives it, and waiting putters are dropped
     Given a bounded output queue
     When a loop is closed on which one waits for an item, and another waits to put
     Then another consumer gets the item that is put, and putters have room
 
-  Scenario Outline: A storm of putting, getting, giving up, cancelling and closing loses nothing, number <seed>
+  Scenario Outline: Random puts, gets, timeouts, cancellations and closed loops lose no item: seed <seed>
     When threads and loops put, get, give up, are cancelled and closed, as chance <seed> will have it
     Then what was put was got, each once, and nothing is left
     And observers and broadcasts have all of it, in the same order

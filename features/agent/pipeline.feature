@@ -114,7 +114,7 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
       | {"configurable": {"thread_id": 7}}                     | InvalidTypeError is raised, which says "convert it with str()" |
       | {"thread_id": "a", "configurable": {"thread_id": "b"}} | InvalidArgumentError is raised, which says "given twice"     |
 
-  Scenario Outline: <what> is refused, and named
+  Scenario Outline: <what> is refused, and the error names it
     When a pool is made with <what>
     Then <error> is raised, which says "<text>"
 

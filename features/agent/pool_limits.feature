@@ -2,7 +2,7 @@ Feature: A pool is bounded in time and in what it keeps
 
   # -- deadlines ---------------------------------------------------------------------------------
 
-  Scenario Outline: A store that hangs in <what> costs a call its own time alone
+  Scenario Outline: A store that hangs in <what> delays no call beyond its own timeout
     Given a pool of agents with 0.05 s, whose store hangs in <what> for the thread "stuck"
     When the threads "stuck", "stuck" and "other" are asked at once
     Then the calls on "stuck" are out of time, and "other" is answered
@@ -32,7 +32,7 @@ Feature: A pool is bounded in time and in what it keeps
 
   # -- forgetting --------------------------------------------------------------------------------
 
-  Scenario Outline: A thread that is forgotten begins anew, and is listed no more: kept in <place>
+  Scenario Outline: A forgotten thread starts empty, and is no longer listed: kept in <place>
     Given a pool whose agents tell what they know, kept in <place>
     When the threads "a", "b" and "c" are sent requests, and "b" is forgotten
     Then the threads "a" and "c" are listed
@@ -49,7 +49,7 @@ Feature: A pool is bounded in time and in what it keeps
     When the threads "a", "b" and "c" are sent requests, and "b" is forgotten
     Then the checkpointer of the graph knows "a" and "c" alone
 
-  Scenario: A thread is forgotten when its run has ended, and those behind begin anew
+  Scenario: A thread is forgotten when its run has ended, and the runs behind it start empty
     Given a pool whose agents answer when the gate opens
     When a thread is asked, forgotten, and asked again, all at once
     Then both are answered, and the second one had no memory of the first
@@ -71,7 +71,7 @@ Feature: A pool is bounded in time and in what it keeps
 
   # -- whose agent -------------------------------------------------------------------------------
 
-  Scenario: A factory that returns one agent for two threads is refused, and named
+  Scenario: A factory that returns one agent for two threads is refused, and the error names it
     Given a pool whose factory returns one agent for all threads
     When the threads "a", "b" and "a" are asked
     Then "a" is answered twice, and "b" is refused with InvalidArgumentError
@@ -84,6 +84,6 @@ Feature: A pool is bounded in time and in what it keeps
     Then the threads "c", "a" and "d" are listed
     And "b" knows nothing of what was said, and "a" does
 
-  Scenario: A bound for memories that are kept elsewhere is refused, and named
+  Scenario: A bound for memories that are kept elsewhere is refused, and the error names it
     When a pool is made that keeps 3 memories in a store
     Then InvalidArgumentError is raised, which says "max_memories"

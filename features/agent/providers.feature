@@ -34,7 +34,7 @@ Feature: A bounded memory shows what providers accept
     When it is asked 20 times, and uses its tool each second time
     Then it is answered each time
 
-  Scenario: A result that comes when its call was forgotten is forgotten, too
+  Scenario: The result of a tool call that was dropped is dropped, too
     Given a memory of at most 4 messages
     When these are added
       | role      | content | calls | answers |

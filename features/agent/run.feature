@@ -32,7 +32,7 @@ Feature: An agent runs one request at a time
       | loops   |
       | threads |
 
-  Scenario: Callers that enqueue are answered in the order in which they came
+  Scenario: Callers that enqueue are answered in the order of their calls
     Given a runnable agent that answers with the request
     When 20 callers enqueue one after another behind a run
     Then they are answered in that order
@@ -48,7 +48,7 @@ Feature: An agent runs one request at a time
     And the agent's gate opens
     Then the run before it and a run after it are answered
 
-  Scenario Outline: An agent that is asked by its own run, <how>, refuses at once to wait for itself
+  Scenario Outline: A call of an agent by its own run, <how>, is refused at once instead of waiting for itself
     Given a runnable agent that asks itself <how>
     When it is asked to answer
     Then AgentBusyError is raised, which says "by its own run"
@@ -65,7 +65,7 @@ Feature: An agent runs one request at a time
     When a task that its run has started asks it after the end of that run
     Then that task has its answer
 
-  Scenario: run_sync answers in a thread, and is refused in a loop's own
+  Scenario: run_sync answers in a thread, and is refused in the thread of a loop
     Given a runnable agent that answers with the request
     When 8 threads call run_sync with on_busy="enqueue"
     Then each has its own answer

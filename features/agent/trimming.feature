@@ -99,7 +99,7 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
     When 100 calls are added without results
     Then it never showed more than 10, the newest ones
 
-  Scenario: Two turns with the same ids are told apart
+  Scenario: Two turns with the same ids are distinguished
     Given a memory of at most 3 messages
     When these are added
       | role      | content | calls | answers |

@@ -45,7 +45,7 @@ Feature: A turn's messages come into a memory all at once or not at all
     When in a turn of it a turn of another memory adds to both
     Then each message is in its own memory
 
-  Scenario: Two turns at once come one after the other, each in one piece
+  Scenario: Two concurrent turns are stored one after the other, each in one piece
     Given a memory
     When 8 threads commit 50 turns of 3 messages each at once
     Then every turn is in one piece, and nothing is missing

@@ -66,7 +66,7 @@ Feature: In a forked child, a bridge of the parent raises at once and never hang
     When this program forks: in a node
     Then it ends by itself, and prints "WrongProcessError WrongProcessError"
 
-  Scenario: The parent's runs do not notice that a child closed its copy of the bridge
+  Scenario: A child that closes its copy of the bridge does not affect the parent's runs
     When this program forks: the parent goes on
     Then it ends by itself, and prints "9900"
 

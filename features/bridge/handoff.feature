@@ -46,7 +46,7 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
       | the bridge        |
       | a batching bridge |
 
-  Scenario: Each run sees the context variables of its submitter, alone
+  Scenario: Each run sees the context variables of its submitter, without batching
     Given a RxPyLangGraphBridge
     When 4 threads hand over 25 messages each
     Then each message was answered once

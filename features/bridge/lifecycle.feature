@@ -35,7 +35,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
       | An unknown overflow        | Bridge(overflow='drop')                       | InvalidArgumentError | overflow must be 'block', not 'drop'    |
       | A loop that is none        | Bridge('loop')                                | InvalidTypeError     | must be an asyncio event loop or None, not 'loop' |
 
-  Scenario Outline: A loop that is <state> cannot be adopted, and the error says so
+  Scenario Outline: A loop that is <state> cannot be adopted, and the error gives that reason
     When a message is sent through a bridge that adopts a loop which is <state>
     Then LoopUnavailableError is raised, which says "is <state>; adopt a running one, or let the bridge own its loop"
     And closing that bridge works
@@ -76,7 +76,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     Then every run has ended, and 1 was cancelled
     And it has no thread
 
-  Scenario Outline: Unless told otherwise <method> gives runs 5 s to end, and 5 s more when they are cancelled
+  Scenario Outline: By default <method> gives runs 5 s to end, and 5 s more when they are cancelled
     Then <method> has timeout=5.0 and cancel_timeout=5.0
 
     Examples:
@@ -180,7 +180,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     When a signal handler closes it, 20 times over, while the main thread is sending
     Then each time the main thread was refused, every future is done, and the registry is empty
 
-  Scenario: A signal handler may clean up while the main thread is sending, which goes on
+  Scenario: A signal handler may clean up while the main thread is sending, which continues
     Given an open bridge on its own loop
     When a signal handler cleans up, 20 times over, while the main thread is sending
     Then each cleanup returned, and the bridge answers the next message

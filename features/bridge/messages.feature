@@ -14,7 +14,7 @@ Feature: A StreamMessage never changes
     When 8 threads make 1000 messages each
     Then all ids differ, and each thread's are in order
 
-  Scenario: A message is equal to one with the same fields alone, and hashes by its id
+  Scenario: Messages are equal if all their fields are equal, and hash by id
     Then messages with equal fields are equal and hash alike, others are not equal
 
   Scenario Outline: A result survives <way> with every field

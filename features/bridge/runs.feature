@@ -116,7 +116,7 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | its own    | a graph with a blocking sync node | a graph with a sync node   |
       | an adopted | a graph with a blocking sync node | a graph with a sync node   |
 
-  Scenario: A queue of runs that end in their first step is processed, and the loop gets its turns in between
+  Scenario: Queued runs that end in their first step do not starve the loop
     Given an open bridge on its own loop with max_concurrency=1
     When 200 messages that are answered in the first step wait behind a run, and that ends
     Then every future has a result
@@ -231,7 +231,7 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
     And that run is cancelled
     Then the registry is idle, and it began 1 time
 
-  Scenario: A config reaches the graph, and the thread_id comes into it
+  Scenario: A config reaches the graph, with the thread_id added
     Given an open bridge on its own loop
     When a message on the thread "t" goes to a graph that answers with its config, with a config
     Then the answer has the thread "t" and that config, which is unchanged itself

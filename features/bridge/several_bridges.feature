@@ -2,7 +2,7 @@ Feature: Any number of bridges share a loop, and its default executor stays the 
 
   # -- whose threads
 
-  Scenario Outline: Sync nodes are executed in the threads of their own bridge, whichever came last: <kind> loop
+  Scenario Outline: Sync nodes are executed in the threads of their own bridge, whichever was opened last: <kind> loop
     Given a running loop of <kind>, whose default executor is named "host"
     And 3 bridges that adopt it
     When each bridge runs a graph with a sync node
@@ -13,7 +13,7 @@ Feature: Any number of bridges share a loop, and its default executor stays the 
       | asyncio |
       | uvloop  |
 
-  Scenario Outline: A thread_id is not worked on twice because another bridge came later: <kind> loop
+  Scenario Outline: Runs on one thread_id do not overlap though another bridge was opened later: <kind> loop
     Given a running loop of <kind>, whose default executor is named "host"
     And 2 bridges that adopt it, with max_concurrency=1
     When 4 messages on one thread_id go through the first to a blocking sync node, each with a timeout
@@ -24,7 +24,7 @@ Feature: Any number of bridges share a loop, and its default executor stays the 
       | asyncio |
       | uvloop  |
 
-  Scenario Outline: A bridge opened in a run of another one has its own threads, and leaves the other's alone: <home>
+  Scenario Outline: A bridge opened in a run of another one has its own threads, and does not affect the other's: <home>
     Given an outer bridge on <home>
     When a run of it opens a second bridge on the running loop, uses it, and closes it
     Then sync code of the outer run was executed in the outer bridge's threads before, during and after

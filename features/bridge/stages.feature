@@ -74,7 +74,7 @@ Feature: A result whose status is not ok passes through later stages, and runs n
     When a failed result follows a message that still runs on its thread, into the same invoke
     Then the result is emitted after that run's, once the gate opens
 
-  Scenario: A thread_id function is not asked about a failed result
+  Scenario: A thread_id function is not called for a failed result
     Given an open bridge on its own loop
     When a failed result goes through invoke with a thread_id function of the content
     Then the function was asked about the others alone, and the result kept its thread

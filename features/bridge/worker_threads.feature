@@ -2,7 +2,7 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
 
   # -- the bound
 
-  Scenario: A run that fans out to 1,500 sync nodes has 32 threads for them unless told otherwise
+  Scenario: A run that fans out to 1,500 sync nodes has 32 threads for them by default
     Given an open bridge on its own loop with max_concurrency=1
     When a run fans out to 1500 sync nodes
     Then all 1500 were executed, by 32 threads at most

@@ -107,7 +107,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     When I run "rxlanggraph run graphs.py:double -i many.jsonl -o out.jsonl --journal j", and what is looked for is noted
     Then "out.jsonl" has each of the 300 lines once
 
-  Scenario Outline: Results of other processes are written while the run goes on, with <option>
+  Scenario Outline: Results of other processes are written while the run is in progress, with <option>
     Given the writer is not told what is answered here
     When I run "rxlanggraph run graphs.py:attentive -i good.jsonl -o out.jsonl <option> --journal j"
     Then the exit status is 0
@@ -183,13 +183,13 @@ Feature: A run with a journal survives being killed: every line is answered exac
   # -- killed --------------------------------------------------------------------------------
 
   @once
-  Scenario: Killed at each single step of its work, it answers each line once after --resume
+  Scenario: A run killed at each single step of its work answers each line once after --resume
     When a run over 3 lines is killed at each step in turn, and resumed each time
     Then it was killed more than 30 times
     And each time every line was answered once, in a whole record
 
   @once
-  Scenario: Killed at each single step, --ordered keeps the order
+  Scenario: A run killed at each single step keeps the order with --ordered
     When a run over 3 lines with "--ordered" is killed at each step in turn, and resumed each time
     Then it was killed more than 30 times
     And each time every line was answered once, in a whole record
@@ -275,7 +275,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | a line of no number      | -j 1      |
       | a gap before             | --ordered |
 
-  Scenario: An output that is lost comes again from the journal, whatever its name
+  Scenario: A lost output is written again from the journal, whatever its name
     Given "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j" has run
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o other.jsonl --ordered --journal j --resume"
     Then the lines of "other.jsonl" are "1, 2, 3, 4" in this order
@@ -323,7 +323,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then the output's records have the lines "1, 2, 3, 4"
     And the graph ran 4 times
 
-  Scenario: A process that finds the output locked by another writes when that is gone
+  Scenario: A process that finds the output locked by another one writes it once that has ended
     Given another process writes "out.jsonl"
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j", and the other goes when all is answered
     Then the exit status is 0
@@ -583,7 +583,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then the exit status is 0
     And the lines of "out.jsonl" are "1, 2, 3, 4" in any order
 
-  Scenario Outline: The end of a run is seen soon, although a look at it <what>
+  Scenario Outline: The end of a run is noticed soon, although a poll of it <what>
     When a look at the journal <what>, and the run ends behind it
     Then the end is seen within <seconds> seconds
 
@@ -731,7 +731,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     When I run "rxlanggraph status j"
     Then it printed a line with "worker" and "in flight"
 
-  Scenario: status shows twenty failures, and says how many more there are
+  Scenario: status shows twenty failures, and the number of the others
     Given 60 lines in "half.jsonl", of which each second fails with "divide"
     And "rxlanggraph run graphs.py:divide -i half.jsonl -o out.jsonl --journal j" has run
     When I run "rxlanggraph status j"

@@ -188,7 +188,7 @@ Feature: A journal is where its name says, and a file that is not a journal is l
       | unix://u:SECRET                                         |
       | sqlite:///journal?password=SECRET                       |
 
-  Scenario: A file may be named like a server: its path says that it is a file
+  Scenario: A file may be named like a server, as its path shows that it is a file
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal redis:a@b"
     Then the exit status is 2
     And standard error says "name of a file, write ./"
@@ -218,7 +218,7 @@ Feature: A journal is where its name says, and a file that is not a journal is l
       | postgresql://host/db?password=x  | postgresql://host/db?password=x                  |
 
   @valkey
-  Scenario Outline: The password of a server may come from <where>, and is not in the list of processes then
+  Scenario Outline: The password of a server may come from <where>, and is then not in the list of processes
     Given a server with a user whose password is "p@ss/w#rd%?&"
     And the password is in <where>
     When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal <journal>"
@@ -268,12 +268,12 @@ Feature: A journal is where its name says, and a file that is not a journal is l
     And standard error says "no pq wrapper"
     And standard error says "pip install 'rxlanggraph[postgresql]'"
 
-  Scenario: A conformance check that fails is told by the exit status
+  Scenario: The exit status shows that a conformance check has failed
     Given a conformance check that fails
     When the conformance checks are run with "memory:"
     Then they end with status 1, and say ""
 
-  Scenario Outline: The conformance checks say what is wrong with "<arguments>"
+  Scenario Outline: The conformance checks report what is wrong with "<arguments>"
     When the conformance checks are run with "<arguments>"
     Then they end with status 2, and say "<remedy>"
 

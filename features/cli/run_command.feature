@@ -73,7 +73,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
 
   # -- what comes out --------------------------------------------------------------------------
 
-  Scenario: Each line of JSON has a record that says what became of it
+  Scenario: Each line of JSON has a record of its outcome
     Given the file "in.jsonl"
       """
       {"n": 1}
@@ -274,7 +274,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | in.csv   |       |
       | in.csv   | n\n   |
 
-  Scenario: A message whose thread cannot be told is an invalid line
+  Scenario: A message whose thread cannot be determined is an invalid line
     Given the file "in.jsonl"
       """
       {"n": 1, "t": "a"}
@@ -312,7 +312,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
 
   # -- how the runs go ---------------------------------------------------------------------------
 
-  Scenario: A run that takes longer than --timeout has failed, and the others go on
+  Scenario: A run that takes longer than --timeout has failed, and the others continue
     Given the file "in.jsonl"
       """
       {"n": 1}
@@ -331,7 +331,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     Then the exit status is 0
     And the summary says "read 2: 2 ok" and "0 failed"
 
-  Scenario: --halt ends the run after N failures, and says so
+  Scenario: --halt ends the run after N failures, and reports it
     Given 1000 lines in "in.jsonl", of which each second fails with "divide"
     When I run "rxlanggraph run graphs.py:divide --input in.jsonl -o out.jsonl --halt 3 -j 1"
     Then the exit status is 3
@@ -532,7 +532,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     Then OutputError is raised, which says "no room left for the output"
     And it has two whole lines
 
-  Scenario: A pipe that breaks within a line cannot remove it, and the error says why it broke
+  Scenario: A pipe that breaks within a line cannot remove it, and the error gives the reason
     Given a pipe that breaks after 10 bytes
     When three lines of 4 bytes are written to it
     Then OutputError is raised, which says "the reader of the output has gone"

@@ -1,10 +1,10 @@
 @once
 Feature: The package keeps to its map
 
-  Scenario: Imports point one way, as the maps in the packages' docstrings say
+  Scenario: Imports point one way, as in the maps of the packages' docstrings
     Then no module imports, directly or through others, one below it on the map
 
-  Scenario: No circle of imports exists, also where they are for types alone
+  Scenario: There are no circular imports, not even for types alone
     Then the modules can be put in an order in which each imports only earlier ones
 
   Scenario Outline: The check of the map detects <what>
@@ -20,14 +20,14 @@ Feature: The package keeps to its map
   Scenario: Every layer of the map exists
     Then each name on the map is a module or a package
 
-  Scenario: The registry and its parts import the standard library and the errors alone
+  Scenario: The registry and its parts import only the standard library and the errors
     Then registry.py and the modules of concurrency that it imports import nothing but these and each other
 
   Scenario: Importing the package imports neither LangGraph, LangChain nor the command
     When a new interpreter imports rxlanggraph
     Then none of langgraph, langchain_core, click, rich or rxlanggraph.cli is imported with it
 
-  Scenario: The front door has these names and no others
+  Scenario: The package exports these names and no others
     Then the package's __all__ is exactly
       """
       BlockingCallError BridgeClosedError CleanupReport LoopUnavailableError RegistryClosedError

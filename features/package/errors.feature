@@ -20,7 +20,7 @@ Feature: Errors form one tree, and each says what to do
       | LoopUnavailableError | RuntimeError |
       | RunTimeoutError      | TimeoutError |
 
-  Scenario: Misuse, closed by you and broken elsewhere are told apart
+  Scenario: Misuse, closed objects, lost loops and failed runs have separate base classes
     Then no error is two of UsageError, ClosedError, LoopUnavailableError and RunError
 
   Scenario: Every error can be pickled, so that it may cross to another process

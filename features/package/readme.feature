@@ -1,7 +1,7 @@
 @once
 Feature: The README's examples run as printed
 
-  Scenario: The quick start runs as printed, and prints what the README says
+  Scenario: The quick start runs as printed, and its output is that in the README
     When the example of README.md runs in a process of its own
     Then it succeeds
     And its line is the one that the README promises

@@ -30,7 +30,7 @@ Feature: What each method of TaskRegistry promises
     Then the registry holds 1 task
     And 1 tasks came: 0 succeeded, 0 failed, 0 cancelled
 
-  Scenario: Discarding takes a task out at once, and counts a pending one as submitted alone
+  Scenario: Discarding removes a task at once, and a pending one counts only as submitted
     Given a TaskRegistry with the pending tasks "a, b"
     When "a" is discarded, twice, and later succeeds
     Then the registry holds 1 task
@@ -65,7 +65,7 @@ Feature: What each method of TaskRegistry promises
     Then the registry gets empty
     And 1 tasks came: 0 succeeded, 0 failed, 1 cancelled
 
-  Scenario: Cancelling everything does not mind a loop that is closed
+  Scenario: Cancelling everything tolerates a loop that is closed
     Given a TaskRegistry with a future of a loop that is closed
     When everything in it is cancelled
     Then no error is raised

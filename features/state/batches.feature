@@ -5,7 +5,7 @@ Feature: Concurrent calls on a database are batched, and no call suffers from th
 
   # -- who goes with whom --------------------------------------------------------------------------
 
-  Scenario: Calls that arrive while one is on its way are the next batch
+  Scenario: Calls that arrive while one is in flight are the next batch
     Given a database that answers when it is told to
     When 1 call is made, and then 9 more
     And it answers as long as there is something to answer
@@ -29,7 +29,7 @@ Feature: Concurrent calls on a database are batched, and no call suffers from th
 
   # -- cancelled -----------------------------------------------------------------------------------
 
-  Scenario: A call that is cancelled before its batch has gone is not sent
+  Scenario: A call that is cancelled before its batch is sent is not sent
     Given a database that answers when it is told to
     When 1 call is made, and then 9 more
     And call 3 is cancelled
@@ -37,7 +37,7 @@ Feature: Concurrent calls on a database are batched, and no call suffers from th
     Then it was sent 1 call, and then 8
     And all callers but 3 have the answer to their own call
 
-  Scenario: A call that is cancelled on its way leaves the others of its batch alone
+  Scenario: A call that is cancelled in flight does not affect the others of its batch
     Given a database that answers when it is told to
     When 1 call is made, and then 9 more
     And it answers once
@@ -57,7 +57,7 @@ Feature: Concurrent calls on a database are batched, and no call suffers from th
     Then it was sent 1 call, then 3, and then 2
     And callers 4 and 5 have the answer to their own call
 
-  Scenario: A call that goes alone and is cancelled lets the next ones go
+  Scenario: A call that is sent alone and cancelled does not block the next ones
     Given a database that answers when it is told to
     When 1 call is made, and then 9 more
     And call 0 is cancelled

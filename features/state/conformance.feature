@@ -183,7 +183,7 @@ Feature: Every backend keeps the contract of shared state
       | backend |
       | Valkey  |
 
-  Scenario Outline: However many tasks there are in <backend>, it deals with them in short steps
+  Scenario Outline: Any number of tasks in <backend> is processed in short steps
     Given a store in <backend>
     When it is checked for steps
     Then it keeps the contract

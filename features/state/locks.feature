@@ -62,7 +62,7 @@ Feature: A lock has one holder, which learns when it is lost, and can then do no
     Then the lease was never lost
     And no other caller could have it
 
-  Scenario: A server that is away for longer than the lease may have given it away
+  Scenario: A server that is away for longer than the lease may have granted the lock to another holder
     Given a lock with a time to live of 3 seconds
     When the server is away for 4 seconds while it is held
     Then the lease was lost after 3 seconds

@@ -10,7 +10,7 @@ Feature: A state is opened by its URL, on the loop that uses it
       | memory:some-name  | shared in a process  | is seen     |
       | sqlite:///FILE    | a file               | is seen     |
 
-  Scenario: A named store in memory is gone when the last one has closed it
+  Scenario: A named store in memory is gone when the last state has closed it
     When memory:some-name is opened, written to and closed, and opened again
     Then nothing is there
 

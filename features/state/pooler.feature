@@ -45,7 +45,7 @@ Feature: Shared state works behind a PostgreSQL connection pooler, or names the 
     When a state is opened there with &options=-c%20work_mem%3D8MB
     Then InvalidArgumentError is raised, which says "unsupported startup parameter: options"
 
-  Scenario: If transactions are stricter by default than the state expects, the error says how to change that
+  Scenario: If transactions are stricter by default than the state expects, the error gives the remedy
     Given a PostgreSQL server behind a pooler in transaction mode
     And the transactions there are serializable by default
     When a state is opened there

@@ -241,7 +241,7 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
 
   # -- what a server must be -----------------------------------------------------------------------
 
-  Scenario Outline: A server that drops keys by <policy> when its memory is full is refused at opening
+  Scenario Outline: A server that evicts keys by <policy> when its memory is full is refused at opening
     Given a Valkey server of its own whose maxmemory-policy is <policy>
     When the state at redis://127.0.0.1:{port} is opened
     Then InvalidArgumentError is raised, which says "maxmemory-policy <policy>"
@@ -378,7 +378,7 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
 
   # -- clusters ------------------------------------------------------------------------------------
 
-  Scenario: On a cluster, a state is found from any node, and counts on while it moves to another
+  Scenario: On a cluster, a state is found from any node, and keeps counting while it moves to another
     Given a cluster of two Valkey servers
     When a state is opened at the node that does not have it, and counts while it moves there
     Then each increment that was answered is in the counter, and no other

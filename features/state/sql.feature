@@ -22,7 +22,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
       | database            | backend    |
       | PostgreSQL database | PostgreSQL |
 
-  Scenario Outline: A state <somewhere> cannot be opened, and the error says why, but no password
+  Scenario Outline: A state <somewhere> cannot be opened, and the error gives the reason, but no password
     When a state is opened at <url>
     Then <an error> is raised, which says "<why>"
     And neither the error nor its causes show sesame
@@ -58,10 +58,10 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     Then InvalidArgumentError is raised, which says "<why>"
 
     Examples:
-      | somewhere                    | more                                | why            |
-      | in a database that it hasn't | &dbname=nosuch                      | does not exist |
-      | as a user it does not know   | &user=nobody                        | does not exist |
-      | in a schema that it hasn't   | &options=-c%20search_path%3Dnosuch  | cannot be created |
+      | somewhere             | more                               | why               |
+      | in a missing database | &dbname=nosuch                     | does not exist    |
+      | as an unknown user    | &user=nobody                       | does not exist    |
+      | in a missing schema   | &options=-c%20search_path%3Dnosuch | cannot be created |
 
   @postgresql
   Scenario: A user without permission to create the tables is refused
@@ -206,7 +206,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     Then the reads were answered while the write waited
     And the counter is 2
 
-  Scenario: A file locked for good by another process delays calls for a limited time
+  Scenario: A file that stays locked by another process delays calls for a limited time
     Given an empty store in SQLite
     When another connection has the file for good, and a write is made
     Then StateUnavailableError is raised, which says "locked"
@@ -347,35 +347,35 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
       | of one that does not skip | one that does not skip |
 
   @postgresql
-  Scenario: A claim does not step over the leases of all that was completed before
+  Scenario: A claim does not step over the leases of all completed tasks
     Given an empty store in PostgreSQL
     When 5000 tasks were completed, and their leases are long over
     Then a claim that looks for what fell due reads at least 5 times as many pages if it looks at all of them
 
   @postgresql
-  Scenario: Beside a transaction that stays open a claim need not step over all that was claimed
+  Scenario: With a transaction that stays open, a claim need not step over all claimed tasks
     Given an empty store in PostgreSQL
     When 3000 tasks were claimed while another client's transaction is open
     Then a claim from the first task on reads at least 5 times as many pages as one behind them
 
   @postgresql
-  Scenario: If full looks are slow, a task that came back before the last claim is found by the next one
+  Scenario: If full searches are slow, a task that came back before the last claim is found by the next full search
     Given an empty store in PostgreSQL
     And full looks count as slow
     When "a" was claimed, then one task with a full look, "a" is given back, and claims go on
     Then what was claimed is "b", "c", after the next full look "a", "d", "e", and nothing
 
-  Scenario: A task that fell due long ago, and was not visible until now, is claimed after the next full look
+  Scenario: A task that fell due long ago, and was not visible until now, is claimed after the next full search
     Given an empty store in PostgreSQL
     When a task turns up that fell due an hour ago, before all others, right after a full look
     Then claims return another one at first, and this one after a quarter of a second
 
-  Scenario: Claims that come together find what a single one finds
+  Scenario: Concurrent claims find the same tasks as a single one
     Given an empty store in PostgreSQL
     When 4 workers claim 2 tasks and one that fell due an hour ago, and was not seen by the last full look
     Then each of the 3 was claimed once
 
-  Scenario: Claimed tasks are handed out, though the look for more gets no answer
+  Scenario: Claimed tasks are handed out, though the search for more gets no answer
     Given an empty store in PostgreSQL
     When 4 workers claim 2 tasks at the same time, and the server does not answer to the look for more
     Then 2 have a task each, and 2 are told that the server is away

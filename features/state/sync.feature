@@ -92,7 +92,7 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     And the loop runs again
     Then LoopUnavailableError is raised
 
-  Scenario: A blocking call ends when Ctrl-C comes in its first step on the loop, which runs on
+  Scenario: A blocking call ends when Ctrl-C comes in its first step on the loop, which continues
     Given a state on a loop in another thread
     When a thread calls sync.get while it is interrupted on the loop
     Then KeyboardInterrupt is raised

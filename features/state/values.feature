@@ -120,15 +120,15 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When an update waits for its turn, and another state writes after the one before
     Then its function was called with both values, and nothing was lost
 
-  Scenario: An update that comes while the one before is being written reads for itself
+  Scenario: An update that begins while the previous one is being written reads the value itself
     When an update comes between what the one before has written and the answer to it
     Then its function was called with what another state wrote before that update began
 
-  Scenario: An update that stopped waiting leaves nothing: the ones still waiting read for themselves
+  Scenario: An update that stopped waiting hands nothing over: those still waiting read the value themselves
     When an update goes ahead of one that stands still, and then another state writes
     Then the update that has waited all the time was called with what was written last
 
-  Scenario: An update that stopped waiting while the one before was being written begins from no such guess
+  Scenario: An update that stopped waiting while the previous one was being written does not begin from its value
     When an update loses patience during the write of the one before, and is overtaken once more
     Then it has read both times, and needed 2 attempts
 
@@ -146,7 +146,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When the function of an update with 2 attempts updates the same key
     Then the update has ended with ContentionError, and that within it was made twice
 
-  Scenario: An update that is cancelled while it waits for its turn lets the others go
+  Scenario: An update that is cancelled while it waits for its turn blocks no other
     When 3 updates of a key wait for a fourth, and the second of them is cancelled
     Then the others were made, one after the other
 
@@ -404,7 +404,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     Then late writers are refused for a week
     And after a week the store is as if it was new
 
-  Scenario: A key that was deleted, and counts anew, keeps its fence for as long as it is there
+  Scenario: A deleted key that is counted again keeps its fence for as long as it exists
     Given memory with a clock of its own
     When a key is written under a token and deleted, and counts again
     Then late writers of it are refused after a week, too

@@ -159,7 +159,7 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
     When the dead letters are put back
     Then it is attempt 1 again
 
-  Scenario: An item can be failed for good
+  Scenario: An item that is failed finally gets no further attempt
     Given an item in a queue, with 3 attempts
     When its first attempt fails for good
     Then it is a dead letter, after 1 attempt
@@ -226,7 +226,7 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
       | within 0.3 seconds  | due                 | that was delayed falls due      |
       | at once             | put back here       | is put back by the same process |
 
-  Scenario: A worker that waits in vain for an item gets None
+  Scenario: A worker gets None if there is no item until its timeout
     Given an empty queue
     When a worker waits 20 seconds
     Then it got None after 20 seconds
@@ -242,7 +242,7 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
     Given a queue with items in every state
     Then its stats, its results and a claim tell so
 
-  Scenario Outline: However much there is to <do>, other tasks of the loop get their turns meanwhile
+  Scenario Outline: Other tasks of the loop run meanwhile, however much there is to <do>
     Given a queue with 1,200 dead tasks and 1,200 completed ones
     When a task counts its turns while state.<call> is carried out
     Then he has had 2 at least
