@@ -207,6 +207,11 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
       | once          |
       | twice         |
 
+  Scenario: A claim whose completion is cancelled before its first step is open, and can be completed
+    Given an item in a queue
+    When all tasks of a loop that starts none eagerly are cancelled as its worker completes it
+    Then the claim is open, and can be completed
+
   # -- order, waiting ------------------------------------------------------------------------------
 
   Scenario: Priorities, due times and threads decide what is claimed next

@@ -168,6 +168,34 @@ def step_its_worker_is_cancelled_how_often_while_the_server(
     world(context).run(work())
 
 
+@when("all tasks of a loop that starts none eagerly are cancelled as its worker completes it")
+def step_all_tasks_of_a_loop_that_starts_none_eagerly_are_cancelled(context: Context) -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        claim = context.claim = await claimed(context.state)
+        loop.set_task_factory(lambda loop, call, **more: asyncio.Task(call, loop=loop, **more))
+        try:
+            completing = asyncio.ensure_future(claim.complete("done"))
+            await asyncio.sleep(0)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.wait([completing])
+        finally:
+            loop.set_task_factory(None)
+        assert completing.cancelled(), completing
+
+    world(context).run(work())
+
+
+@then("the claim is open, and can be completed")
+def step_the_claim_is_open_and_can_be_completed(context: Context) -> None:
+    async def complete() -> list[Any]:
+        await context.claim.complete("done")
+        return list((await context.other.results("q")).values())
+
+    assert world(context).run(complete()) == ["done"]
+
+
 @then("it is complete, or can be completed")
 def step_it_is_complete_or_can_be_completed(context: Context) -> None:
     async def complete() -> list[Any]:

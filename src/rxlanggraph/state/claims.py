@@ -70,6 +70,7 @@ class Claim:
         self.token = task.token
         self._client = client
         self._end: str | None = None
+        self._end_began = False
         self._heartbeat = Heartbeat(client, self, lease, began)
 
     def __repr__(self) -> str:
@@ -200,10 +201,16 @@ class Claim:
         self._check_open(end)
         # Set before the first await: of two tasks that end the claim concurrently, the second gets
         # an error.
-        self._end = end
-        await run_shielded(self._end_it(end, call))
+        self._end, self._end_began = end, False
+        try:
+            await run_shielded(self._end_it(end, call))
+        finally:
+            # If all tasks of the loop were cancelled, the shielded one may not have begun.
+            if not self._end_began:
+                self._end = None
 
     async def _end_it(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
+        self._end_began = True
         try:
             # Before the call: a renewal after it would be refused, and the claim taken for lost.
             await self._heartbeat.stop()

@@ -60,7 +60,7 @@ class BackendClient:
             if self._in_child:
                 raise wrong_process(*_WRONG_PROCESS)
             self._check_loop()
-            raise StateClosedError("this state is closed; open_state(...) opens it anew")
+            raise StateClosedError("this state is closed; open_state(...) opens it again")
 
     def _check_loop(self) -> None:
         if asyncio._get_running_loop() is not self.loop:

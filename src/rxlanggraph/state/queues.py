@@ -183,7 +183,7 @@ class QueueOperations:
         return Paged(self._client, read, partial(_dead_letter, queue))
 
     async def requeue(self, queue: str, ids: Collection[str] | None = None) -> int:
-        """Put dead tasks back at the end of ``queue``, due at once, attempts counted anew.
+        """Put dead tasks back at the end of ``queue``, due at once, with attempts counted from 0.
 
         In steps of 500, with other calls in between. If cancelled, or after an error, some tasks
         were requeued, the first ones first; calling it again continues with the rest.

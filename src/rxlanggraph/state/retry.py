@@ -220,6 +220,7 @@ async def run_shielded(
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait([task])
+        call.close()  # if its task was cancelled before the first step, it was never awaited
         # Retrieve the exception, as asyncio logs those that are never retrieved.
         failed = task.cancelled() or task.exception() is not None
         if undo is not None and not failed:

@@ -81,7 +81,7 @@ class _Watcher:
             self._observer.on_error(
                 StateClosedError(
                     f"{self._key!r} cannot be watched, as the state is closed; open_state(...) "
-                    "opens it anew"
+                    "opens it again"
                 )
             )
         else:

@@ -50,7 +50,7 @@ IGNORED: tuple[str, ...] = (
     "*multiprocessing.resource_tracker*",  # one per process, made to outlive its users
     "*multiprocessing.forkserver*",
 )
-"""Names that no check reports: of threads and processes that other libraries keep for good."""
+"""Names that no check reports: of threads and processes that other libraries keep running."""
 
 
 @dataclass(frozen=True, slots=True)

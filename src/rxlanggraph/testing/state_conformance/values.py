@@ -165,8 +165,8 @@ async def _expiry(store: Store) -> None:
             await until(lambda key=key: _gone(state, key))  # type: ignore[misc]  # not inferred
             expect(await state.get(key), Versioned(None, 0), f"{key} after its time")
             expect(await state.delete(key), False, f"delete of {key} after its time")
-        expect(await state.increment_counter("counted"), 1, "counting anew")
-        expect(await state.set_if_not_exists("once", 2), True, "set_if_not_exists anew")
+        expect(await state.increment_counter("counted"), 1, "counting again")
+        expect(await state.set_if_not_exists("once", 2), True, "set_if_not_exists again")
         for key in ("kept", "replaced"):
             expect((await state.get(key)).value, 2, f"the key that was {key}, without a time")
 

@@ -236,7 +236,7 @@ async def _final(store: Store) -> None:
         ids = await state.add_tasks("q", items, max_attempts=3)
         claim = await take(state, "a", worker="w")
         await claim.fail({"answer": "none"}, final=True)
-        await refused(state, claim, "a claim that has failed for good")
+        await refused(state, claim, "a claim that has failed finally")
         (dead,) = await state.dead_letters("q")
         described = (dead.id, dead.attempts, dead.worker, dead.error)
         expect(described, (ids[0], 1, "w", {"answer": "none"}), "the dead letter")

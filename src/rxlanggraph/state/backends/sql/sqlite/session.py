@@ -36,7 +36,7 @@ class Call:
         procedure: The name of the procedure.
         arguments: Its arguments.
         is_wanted: Whether to execute it. The loop may clear it at any time; the thread may read it
-            just before that, but has done so for good when it executes a later job.
+            just before that, but not after it has begun a later job.
         rows: The result, once it has been executed.
     """
 
