@@ -1,15 +1,15 @@
-"""OutputQueue: the output of an agent, and which consumer gets it.
+"""OutputQueue: the output of an agent, shared fairly among its consumers.
 
 What breaks without it: an ``asyncio.Queue`` belongs to one loop, and a consumer of a filled one
 never waits, so it takes everything; a getter that is cancelled just as it is handed an item loses
 the item; code that checks whether the run is over, and then waits for an item, may wait forever.
 
-This is not culsans (0.11, based on aiologic 0.17), which crosses loops well but serves the first
-request: of three equal consumers of a filled queue on one loop, the first gets everything, and on
-three loops they end thousands of items apart (benchmarks/agent_output.py).
+culsans is not used: it crosses loops well, but serves the first request. Of equal consumers of a
+filled queue on one loop the first would get everything, and on several loops their shares would
+differ widely (benchmarks/agent_output.py).
 
 1. An item leaves the queue in the step in which its getter returns it, not before (`Reservations`).
-2. Consumers are served in turn, whatever loops they are on (`RoundRobin`).
+2. Consumers on any loops are served in turn (`RoundRobin`).
 3. Checking whether the run is over and queueing a getter are one critical section, and all queued
    getters are woken when the run ends.
 4. No lock is held while a waiter is woken or an observer is called.
@@ -51,15 +51,15 @@ class OutputQueue(Generic[_T]):
 
     A run begins and ends: `end` ends the waits of getters once the items are taken, even if the
     next run begins at once. Items put between two runs belong to the first of them, items put
-    before any run to the first run. What a run leaves is kept for its readers. If there is none
-    when the next run begins, it is dropped: that is, if no task that has called `get` is alive, no
-    competing stream is open, and `get_nowait` was not called since the last run began.
+    before any run to the first run. Items that a run leaves are retained for its readers. They are
+    dropped at the beginning of the next run if there is no reader: no task that has called `get` is
+    alive, no competing stream is open, and `get_nowait` was not called since the last run began.
 
-    What a failed run leaves, which `abort` ends, is reserved to consumers that were reading before
-    its end, until another consumer comes to read, or the next run begins.
+    Items that a failed run leaves, ended by `abort`, are for consumers that were reading before its
+    end, until another consumer comes to read or the next run begins.
 
     Args:
-        maxsize: How many items it holds; 0 for no limit.
+        maxsize: The maximum number of items; 0 for no limit.
         fairness_timeout: Seconds for which a consumer that was served is expected to request again
             before any is served twice, if it was that fast last time. One that stops, or becomes
             slow, costs the others one such wait. 0 disables the wait.
@@ -87,14 +87,14 @@ class OutputQueue(Generic[_T]):
         # `branch_of`. It guards the next three, what they contain, and the observers of the
         # subject.
         self._lock = fork_safe_rlock() if lock is None else lock
-        self._wakes: WakeupQueue[Waiter] = WakeupQueue(self._lose)
+        self._wakes: WakeupQueue[Waiter] = WakeupQueue(self._remove_waiter)
         self._reservations: Reservations[_T] = Reservations(fairness_timeout, self._wakes)
         self._capacity = Capacity(maxsize, self._reservations, self._lock, self._wakes)
         self._branches: _Branches[_T] = weakref.WeakValueDictionary()  # one for each broadcast
         self._publisher: SerializedSubject[_T] = SerializedSubject("an output queue", self._lock)
 
     def __repr__(self) -> str:
-        """How many items it has, and which run is active."""
+        """Show the number of items, and the run."""
         with self._lock:
             run = f"run {self._reservations.run}{' ended' if self._reservations.ended else ''}"
             return f"<OutputQueue: {len(self._reservations)} items, {run}>"
@@ -134,23 +134,23 @@ class OutputQueue(Generic[_T]):
             branches = self._end() if self._reservations.run else []
             self._reservations.begin()
             self._capacity.wake_first()
-        self._tell(branches)
+        self._wake_and_end(branches)
 
     def end(self) -> None:
-        """End the run: items that are there are still served, then no getter waits any longer.
+        """End the run: the remaining items are still served, then no getter waits any longer.
 
         Any thread; never blocks. Calling it again has no effect.
         """
         with self._lock:
             branches = self._end()
-        self._tell(branches)
+        self._wake_and_end(branches)
 
     def abort(self) -> None:
         """End the run, which has failed. Otherwise like `end`."""
         with self._lock:
             self._reservations.abort()
             branches = self._end()
-        self._tell(branches)
+        self._wake_and_end(branches)
 
     def _end(self) -> list[OutputQueue[_T]]:
         """Under the lock. Return the broadcasts to end: not those that wait for the next run."""
@@ -161,7 +161,7 @@ class OutputQueue(Generic[_T]):
             self._branches.pop(id(branch), None)
         return over
 
-    def _tell(self, branches: list[OutputQueue[_T]]) -> None:
+    def _wake_and_end(self, branches: list[OutputQueue[_T]]) -> None:
         """Not under the lock: wake waiters, and end the broadcasts of a run that has ended."""
         self._wakes.send()
         for branch in branches:
@@ -308,12 +308,12 @@ class OutputQueue(Generic[_T]):
             self._branches[id(branch)] = branch
         return OutputStream(partial(branch._get, run=None, timeout=timeout), close)
 
-    async def _get(self, who: ConsumerKey | None, run: int | None, timeout: float | None) -> _T:
-        who = who or current_task()
-        assert who is not None, "asyncio runs coroutines in tasks"
+    async def _get(self, key: ConsumerKey | None, run: int | None, timeout: float | None) -> _T:
+        key = key or current_task()
+        assert key is not None, "asyncio runs coroutines in tasks"
         with self._lock:
-            getter, reserved = self._reservations.line_up(who, run, timeout)
-        del who  # a task left behind by its loop must not keep itself alive
+            getter, reserved = self._reservations.add_getter(key, run, timeout)
+        del key  # a task that its loop has abandoned must not keep itself alive
         try:
             self._wakes.send(getter.loop)
             if reserved:
@@ -334,17 +334,17 @@ class OutputQueue(Generic[_T]):
             self._wakes.send()
             raise
 
-    def _lose(self, waiter: Waiter) -> None:
+    def _remove_waiter(self, waiter: Waiter) -> None:
         """Remove ``waiter``: its loop is closed."""
         with self._lock:
             if isinstance(waiter, Getter):
                 self._reservations.withdraw(waiter)
             else:
-                self._capacity.lose(waiter.loop)
+                self._capacity.remove_loop(waiter.loop)
 
-    def _close(self, who: ConsumerKey) -> None:
+    def _close(self, key: ConsumerKey) -> None:
         with self._lock:
-            self._reservations.close(who)
+            self._reservations.close(key)
         self._wakes.send()
 
 

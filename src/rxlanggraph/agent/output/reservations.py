@@ -1,21 +1,20 @@
-"""Which getter an item is for, while it stays in the queue; and which putters wait for room.
+"""Reservations of items for getters, and the putters that wait for room.
 
 What breaks without it: a getter that is handed its item, and cancelled before it runs, loses the
-item. Here a getter is told that an item is reserved for it, and takes the first one in the step in
-which it returns it. If that does not happen, the reservation passes to another getter, and the item
-is untouched.
+item. Here an item is only reserved for a getter, and stays in the queue. The getter is woken, and
+takes the first item in the step in which it returns it. If it never does, its reservation passes to
+another getter.
 
 There are never more reservations than items. They are given in turn (`RoundRobin`). Each getter
-belongs to a run, and ends with it: even if the next run has begun by the time it checks.
+belongs to a run, and ends with it, even if the next run has begun by the time it checks.
 
-All of this is guarded by the lock of its owner, but written so that a handler or a finalizer may
-interrupt between two lines, to put, to get without waiting, or to withdraw.
+Everything is guarded by the lock of the owner. In addition, a signal handler or a finalizer may
+interrupt between any two lines, to put, to get without waiting, or to withdraw.
 
-Room is not reserved for putters: one whose loop does not run would keep it from all others. The
-putters of each loop form a queue of their own; when there is room, the first of each queue is
-woken, and the fastest gets it. The items that fill the queue may be reserved for a loop that does
-not run: so a waiting putter checks for that from time to time, as the getters that could take them
-may all be asleep.
+Room is not reserved for putters: a putter whose loop does not run would keep it from all others.
+The putters of each loop form a queue; when there is room, the first of each queue is woken, and the
+fastest gets it. A waiting putter also checks from time to time whether items are reserved for a
+loop that does not run, because the getters that could take them may all be asleep.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = ["Capacity", "Getter", "Reservations"]
 _T = TypeVar("_T")
 
 _STUCK_SECONDS = 1.0
-"""After how long a reservation for a loop that does not run is revoked, if others wait.
+"""Seconds after which a reservation that was not used is revoked, if other getters wait.
 
 A guess: far longer than a busy loop needs for a step.
 """
@@ -73,10 +72,11 @@ class Reservations(Generic[_T]):
         self.run = 0
         """The number of the active run, or of the last one."""
         self.ended = False
-        """Whether it has ended."""
-        self._failed = False  # whether it has failed, and items of it may be left
-        self._met = 0  # the last run whose end was reported to a consumer
-        self._polled = False  # in this run, by a call that does not wait
+        """Whether that run has ended."""
+        self._failed = False  # whether that run has failed, and may have left items
+        self._reported = 0  # the last run whose end was reported to a consumer
+        self._polled = False  # whether `take_unreserved` was called in this run
+        # Whether `serve` is active, and whether it must repeat, for a signal handler's change.
         self._serving = self._again = False
 
     def __len__(self) -> int:
@@ -90,8 +90,8 @@ class Reservations(Generic[_T]):
 
     def begin(self) -> None:
         """Begin the next run; what is left of earlier ones is dropped if there is no reader."""
-        self.forsake()
-        if self.run and not self._polled and not self._round_robin.attended():
+        self.drop_failed_output()
+        if self.run and not self._polled and not self._round_robin.has_live_consumer():
             self._reserved.clear()
             self._items.clear()
         self._polled = False
@@ -99,30 +99,30 @@ class Reservations(Generic[_T]):
         self.ended = False
 
     def end(self) -> None:
-        """End the run, the first if none has begun; all getters check whether anything is left."""
+        """End the run, the first if none has begun; all getters check whether items are left."""
         self.run = self.readable()
         self.ended = True
-        self._nudge()
+        self._wake_all()
 
     def abort(self) -> None:
-        """End the run, which has failed: what is left of it is for current readers only."""
+        """End the run, which has failed: its items are for current readers only."""
         self._failed = True
         self.end()
 
-    def forsake(self) -> None:
-        """Drop what is left of a failed run: another consumer comes to read."""
+    def drop_failed_output(self) -> None:
+        """Drop the items of a failed run, because another consumer comes to read."""
         if not self._failed:
             return
-        later = self._popped(lambda run: run > self.run)
-        self._popped(lambda run: run == self.run)
+        later = self._pop_last(lambda run: run > self.run)
+        self._pop_last(lambda run: run == self.run)
         self._items.extend(reversed(later))
         self._failed = False
         while len(self._reserved) > len(self._items):
-            self._take_back()
+            self._revoke_newest()
 
-    def _popped(self, belongs: Callable[[int], bool]) -> list[tuple[int, _T]]:
+    def _pop_last(self, belongs: Callable[[int], bool]) -> list[tuple[int, _T]]:
         popped = []
-        with contextlib.suppress(IndexError):  # a handler has interrupted
+        with contextlib.suppress(IndexError):  # none is left, or a signal handler took the last
             while belongs(self._items[-1][0]):
                 popped.append(self._items.pop())
         return popped
@@ -142,24 +142,27 @@ class Reservations(Generic[_T]):
         any consumer: a caller that runs first and then reads is to get all items, and the end,
         however few they were.
         """
-        self.forsake()
-        unread = self.ended and (self._run_of_next() <= self.run or self._met < self.run)
+        self.drop_failed_output()
+        unread = self.ended and (self._run_of_next() <= self.run or self._reported < self.run)
         return self.run if unread else self.upcoming()
 
-    def attach(self, who: ConsumerKey) -> None:
-        """Keep the items that are there for ``who``, which is going to request them."""
-        self._round_robin.consumer(who)
+    def attach(self, key: ConsumerKey) -> None:
+        """Make ``key`` a known consumer, for which the items present are retained."""
+        self._round_robin.consumer(key)
 
-    def line_up(
-        self, who: ConsumerKey, run: int | None, timeout: float | None
+    def add_getter(
+        self, key: ConsumerKey, run: int | None, timeout: float | None
     ) -> tuple[Getter, bool]:
-        """Return a getter for ``who``, and whether an item is reserved for it already.
+        """Add a getter; return it, and whether an item is reserved for it already.
 
-        ``run`` is None for the active one.
+        Args:
+            key: Identifies the consumer.
+            run: The number of the run to read; None for the active one.
+            timeout: Seconds; None for no limit.
         """
-        if not self._round_robin.knows(who):
-            self.forsake()
-        getter = Getter(self._round_robin.consumer(who), run or self.readable(), timeout)
+        if not self._round_robin.knows(key):
+            self.drop_failed_output()
+        getter = Getter(self._round_robin.consumer(key), run or self.readable(), timeout)
         getter.consumer.loop = getter.loop
         self._round_robin.enqueue(getter.consumer, getter)
         self.serve()
@@ -176,10 +179,10 @@ class Reservations(Generic[_T]):
             self.serve()
         over = self._over(getter.run)
         if over:
-            self._met = max(self._met, getter.run)
+            self._reported = max(self._reported, getter.run)
         if over or getter.consumer.closed:
             raise OutputEndedError(
-                "the run has ended, and what it put out is taken; get again in the next run"
+                "the run has ended, and all its output was taken; get again in the next run"
             )
         if getter in self._reserved:
             return self._pop(getter)
@@ -207,15 +210,15 @@ class Reservations(Generic[_T]):
         self._round_robin.leave(getter.consumer, getter)
         self.serve()
 
-    def close(self, who: ConsumerKey) -> None:
-        """Remove ``who``; its waits are over."""
-        for getter in self._round_robin.close(self._round_robin.consumer(who)):
+    def close(self, key: ConsumerKey) -> None:
+        """Remove the consumer with ``key``, and end its waits."""
+        for getter in self._round_robin.close(self._round_robin.consumer(key)):
             self._wakes.add(getter)
         self.serve()
 
     def take_unreserved(self) -> tuple[_T] | None:
         """Take an item that is reserved for no getter; None if there is none."""
-        self.forsake()
+        self.drop_failed_output()
         self._polled = True
         return None if self._round_robin.waiting() else self._pop()
 
@@ -223,7 +226,7 @@ class Reservations(Generic[_T]):
         return self.run > run or (self.run == run and self.ended)
 
     def _over(self, run: int) -> bool:
-        """Whether it has ended, and nothing is left of it."""
+        """Whether ``run`` has ended, and none of its items is left."""
         return self._ended(run) and self._run_of_next() > run
 
     def _run_of_next(self) -> float:
@@ -233,8 +236,8 @@ class Reservations(Generic[_T]):
             return math.inf
 
     def _pop(self, getter: Getter | None = None) -> tuple[_T] | None:
-        # The item before the reservation: a handler in between finds too few free items, never too
-        # many; and no reservation that it could revoke.
+        # The item first, the reservation second: a signal handler in between finds too few free
+        # items, never too many. At math.inf the reservation cannot be revoked meanwhile.
         if getter is not None:
             self._reserved[getter] = math.inf
         try:
@@ -248,11 +251,11 @@ class Reservations(Generic[_T]):
             return None
         run, item = entry
         if self._over(run):
-            self._nudge()
+            self._wake_all()
         self.serve()
         return (item,)
 
-    def _nudge(self) -> None:
+    def _wake_all(self) -> None:
         for getter in self._round_robin.pending():
             self._wakes.add(getter)
 
@@ -262,7 +265,7 @@ class Reservations(Generic[_T]):
         """Reserve the items for the getters that are next to be served. Not reentrant."""
         self._again = True
         while self._again and not self._serving:
-            # In this order: a handler that interrupts between the two lines does all of it.
+            # In this order: a handler that interrupts between the two lines serves everything.
             self._again = False
             self._serving = True
             try:
@@ -273,7 +276,7 @@ class Reservations(Generic[_T]):
     def _reserve(self) -> None:
         if not self._round_robin.waiting():
             return
-        while len(self._items) <= len(self._reserved) and self._reclaim():
+        while len(self._items) <= len(self._reserved) and self._revoke_stuck():
             pass
         while len(self._items) > len(self._reserved):
             getter = self._round_robin.next()
@@ -282,7 +285,7 @@ class Reservations(Generic[_T]):
             self._reserved[getter] = monotonic()
             self._wakes.add(getter)
 
-    def _take_back(self) -> None:
+    def _revoke_newest(self) -> None:
         """Revoke the newest reservation; its getter waits again."""
         try:
             getter = list(self._reserved)[-1]
@@ -291,15 +294,15 @@ class Reservations(Generic[_T]):
         self._round_robin.enqueue(getter.consumer, getter)
         self._reserved.pop(getter, None)
 
-    def _reclaim(self) -> bool:
-        """Revoke the oldest reservation of a loop that does not run, as others wait."""
+    def _revoke_stuck(self) -> bool:
+        """Revoke the oldest reservation if its loop does not run; return whether it was revoked."""
         getter = oldest(self._reserved)
         if getter is None:
             return False
         closed = getter.loop.is_closed()
         if not closed and monotonic() - self._reserved.get(getter, math.inf) < _STUCK_SECONDS:
             return False
-        if not closed:  # queued first: a finalizer in between removes it from both
+        if not closed:  # first: a finalizer in between removes it from both places
             self._round_robin.enqueue(getter.consumer, getter)
         self._reserved.pop(getter, None)
         return True
@@ -309,8 +312,8 @@ class Capacity:
     """The room for items in a queue, and the queues of putters waiting for it.
 
     Args:
-        size: How many items there may be; 0 for no limit.
-        items: The items.
+        size: The maximum number of items; 0 for no limit.
+        items: The reservations, which count the items.
         lock: The owner's, an RLock. It guards the queues, and is held unless stated otherwise.
         wakes: Where putters that have to check again are queued; the owner sends the wake-ups.
     """
@@ -341,7 +344,7 @@ class Capacity:
         with self._lock:
             line = self._lines.get(putter.loop, deque())
             line.append(putter)
-            # Only now, since a finalizer may have emptied and dropped it in between.
+            # Only now: a finalizer may have removed it in between, as empty.
             self._lines[putter.loop] = line
         try:
             while True:
@@ -365,7 +368,7 @@ class Capacity:
                 if line:
                     self._wakes.add(line[0])
 
-    def lose(self, loop: asyncio.AbstractEventLoop) -> None:
+    def remove_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Remove the putters on ``loop``: it is closed."""
         self._lines.pop(loop, None)
         self.wake_first()
