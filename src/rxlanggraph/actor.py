@@ -1,10 +1,10 @@
-"""StateActor: no shared state at all. One thread owns the state; all others send commands.
+"""StateActor: a state that one thread owns, and to which all other threads send commands.
 
-Commands are applied one after another on a thread of the actor's own, so a reducer needs no lock
-and never runs concurrently with another. What others see are snapshots in immutable containers.
+Commands are applied one after another on the actor's own thread, so a reducer needs no lock and
+never runs concurrently with itself. Other threads see immutable snapshots.
 
-The thread refers to the inbox, not to the actor: an actor that is dropped unclosed is collected,
-and that ends the thread.
+The thread refers to the inbox, not to the actor: an actor that is dropped without being closed is
+collected, which ends the thread.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
             use frozen dataclasses and bytes instead of plain ones and bytearrays.
         reducer: Takes the state and a command, and returns the next state; a plain function without
             side effects, neither async nor a generator. It sees the same frozen state as observers.
-        name: Name of the thread.
+        name: The name of the thread; None for a unique one.
 
     Raises:
         InvalidTypeError: ``reducer`` is not a plain function, or ``initial`` contains itself.
@@ -67,19 +67,21 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
         _check_reducer(reducer)
         self.name = name or f"rxlanggraph-actor-{next(_names)}"
         self._actor_thread = ActorThread(initial, reducer)
-        # An RLock, as a signal handler may send while its own thread holds it. Guards the `thread`
-        # and what is below: nothing enters the inbox after the None that ends it.
+        # An RLock, because a signal handler may send while its own thread holds the lock. Guards
+        # `ActorThread.thread` and the next two fields: nothing enters the inbox after the None that
+        # ends it.
         self._lock = fork_safe_rlock()
         self._closed = False
-        # Empty while there is a thread. Popped by the call that starts it: a single step, which no
-        # signal handler can interrupt; otherwise the handler would start a second thread.
+        # Empty once the thread has been started. The call that starts it pops the function, in a
+        # single step that no signal handler can interrupt: otherwise the handler could start a
+        # second thread.
         self._to_start = [self._actor_thread.run]
-        # A finalizer, so that the thread of a collected actor does not wait forever.
+        # Otherwise the thread of a collected actor would wait forever.
         weakref.finalize(self, self._actor_thread.inbox.put, None).atexit = False
         register_after_fork(self)
 
     def __repr__(self) -> str:
-        """Name, and whether it is closed."""
+        """Show the name, and whether the actor is closed."""
         return f"<StateActor {self.name} {'closed' if self._closed else 'open'}>"
 
     @property
@@ -113,7 +115,7 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
         return Observable(subscribe)
 
     def send(self, command: _C) -> None:
-        """Apply ``command``; do not wait for it.
+        """Send ``command`` without waiting until it is applied.
 
         Any thread, also in a reducer or a signal handler; never blocks. Commands of one thread are
         applied in the order of sending. If the reducer raises, the state is unchanged, and the
@@ -133,9 +135,9 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
         the future has the error. Cancelling the future before the command is applied withdraws the
         command.
 
-        On the actor's own thread (in a reducer, in an observer) the wait would last forever: the
-        future's own methods raise BlockingCallError there. Functions outside of it, such as
-        ``concurrent.futures.wait``, cannot detect this.
+        On the actor's own thread (in a reducer, in an observer) the future's methods raise
+        BlockingCallError, because they would wait forever. Functions such as
+        ``concurrent.futures.wait`` cannot detect this.
 
         Raises:
             StateClosedError: The actor is closed.
@@ -147,14 +149,14 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
 
     def _admit(self, step: Callable[[], None]) -> None:
         if not self._put(step):
-            raise StateClosedError(f"{self.name} is closed and takes no more commands")
+            raise StateClosedError(f"the actor {self.name} is closed, and takes no more commands")
 
     def _put(self, step: Callable[[], None]) -> bool:
         with self._lock:
             self._actor_thread.check_process()
             if not self._closed:
                 self._start()
-            if self._closed:  # perhaps meanwhile, by a signal handler
+            if self._closed:  # a signal handler may have closed it just now
                 return False
             self._actor_thread.inbox.put(step)
             return True
@@ -174,9 +176,9 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
             raise
 
     def _after_fork(self) -> None:
-        """In a forked child: if the thread has begun, it is the parent's. See `forking`."""
+        """In a forked child: a thread that was started is the parent's. See `forking`."""
         if not self._to_start:
-            self._actor_thread.elsewhere = wrong_process(
+            self._actor_thread.fork_error = wrong_process(
                 self.name, "make an actor of its own here, from the last `state`"
             )
             self._actor_thread.thread = None
@@ -184,12 +186,12 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
     def close(self) -> None:
         """Refuse new commands, apply those that were sent, and end the thread.
 
-        Any thread; blocks until the thread has ended (in a reducer or an observer of this actor it
-        does not wait). Idempotent. The last `state` stays available.
+        Any thread; blocks until the thread has ended, except in a reducer or an observer of this
+        actor. Idempotent. The last `state` stays available.
         """
         self._seal()
         thread = self._actor_thread.thread
-        # A thread whose start this call interrupts, in a signal handler, cannot be waited for.
+        # Not alive: ended, or being started by the code that a signal handler interrupted.
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join()
 
@@ -239,20 +241,20 @@ class Reply(Future[_S]):
         self._actor_thread = thread
 
     def result(self, timeout: float | None = None) -> _S:
-        """As for any future; in a reducer of the same actor it would wait for itself.
+        """Return the resulting state, as for any future. Any thread; blocks.
 
         Raises:
-            BlockingCallError: Called on the thread of that actor.
+            BlockingCallError: Called on the actor's own thread, which would wait for itself.
             WrongProcessError: The actor's thread is in the process that this one was forked from.
         """
         self._refuse_own_thread()
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """As for any future; in a reducer of the same actor it would wait for itself.
+        """Return the error of the reducer, or None, as for any future. Any thread; blocks.
 
         Raises:
-            BlockingCallError: Called on the thread of that actor.
+            BlockingCallError, WrongProcessError: As `result`.
         """
         self._refuse_own_thread()
         return super().exception(timeout)
@@ -261,7 +263,7 @@ class Reply(Future[_S]):
         """Wait on the running event loop; cancelling the wait cancels this future.
 
         Raises:
-            BlockingCallError: In a reducer of the same actor: it would wait for itself.
+            BlockingCallError, WrongProcessError: As `result`.
         """
         self._refuse_own_thread()
         return asyncio.wrap_future(self).__await__()
@@ -271,13 +273,13 @@ class Reply(Future[_S]):
             self._actor_thread.check_process()
         if not self.done() and threading.current_thread() is self._actor_thread.thread:
             raise BlockingCallError(
-                "the actor would wait for itself: this is the thread that has to apply the "
-                "command; send it, and let the reducer return"
+                "the actor would wait for itself: its own thread has to apply the command; "
+                "use send() here, and do not wait"
             )
 
 
 class Subscription(Generic[_S]):
-    """One observer of the states."""
+    """The subscription of one observer."""
 
     def __init__(self, observer: abc.ObserverBase[_S]) -> None:
         self.observer = observer
@@ -286,10 +288,10 @@ class Subscription(Generic[_S]):
 
 
 class ActorThread(Generic[_S, _C]):
-    """What happens on the actor's thread, and is confined to it unless stated otherwise.
+    """The work of the actor's thread; confined to it unless stated otherwise.
 
-    The inbox holds the steps to execute, in order; None is the end. Any thread, a signal handler or
-    a finalizer may put (a ``SimpleQueue`` is reentrant).
+    The inbox has the steps to execute, in order; None ends the thread. Any thread, a signal handler
+    or a finalizer may put into it (a ``SimpleQueue`` is reentrant).
     """
 
     def __init__(self, initial: _S, reducer: Callable[[_S, _C], _S]) -> None:
@@ -297,28 +299,28 @@ class ActorThread(Generic[_S, _C]):
         self.ended: Future[None] = Future()
         # Guarded by the lock of the actor, which starts it.
         self.thread: threading.Thread | None = None
-        # Set in a forked child, before its own code continues: why there is no thread.
-        self.elsewhere: WrongProcessError | None = None
+        # Set in a forked child, before its own code continues: the error of calls there.
+        self.fork_error: WrongProcessError | None = None
         # Written on the thread, replaced whole; read by any thread.
         self.state: _S = freeze(initial)
         self._reducer = reducer
         self._subscriptions: list[Subscription[_S]] = []
 
     def check_process(self) -> None:
-        """Raise if the thread is that of a parent process. Any thread; never blocks."""
-        if self.elsewhere is not None:
-            raise WrongProcessError(*self.elsewhere.args)
+        """Raise if the thread is in a parent process. Any thread; never blocks."""
+        if self.fork_error is not None:
+            raise WrongProcessError(*self.fork_error.args)
 
     def run(self) -> None:
         """Execute steps until the end; then complete every observer."""
         while (step := self.inbox.get()) is not None:
             try:
                 step()
-            except BaseException:  # from a done-callback; the thread has other steps to execute
+            except BaseException:  # of a done-callback: the thread must execute the other steps
                 _logger.exception("a callback of an actor failed")
-            del step  # otherwise the last command is kept until the next one
+            del step  # otherwise it stays referenced while the thread waits
         for subscription in self._subscriptions:
-            self._tell(subscription, lambda observer: observer.on_completed())
+            self._notify(subscription, lambda observer: observer.on_completed())
         self.ended.set_result(None)
 
     def apply(self, command: _C, reply: Reply[_S] | None) -> None:
@@ -334,7 +336,7 @@ class ActorThread(Generic[_S, _C]):
                 _logger.exception("a command that was sent to an actor failed: %r", command)
             return
         for subscription in tuple(self._subscriptions):
-            self._tell_state(subscription)
+            self._notify_state(subscription)
         if reply is not None:
             reply.set_result(self.state)
 
@@ -348,25 +350,25 @@ class ActorThread(Generic[_S, _C]):
         elif not inspect.isasyncgen(state):
             return state
         raise InvalidTypeError(
-            f"a reducer returns the next state, not {state!r}; it can be neither async nor a "
+            f"a reducer must return the next state, not {state!r}; it must be neither async nor a "
             "generator"
         )
 
     def subscribe(self, subscription: Subscription[_S]) -> None:
-        """Send a new observer the state, and from now on each later one."""
+        """Send a new observer the current state, and from now on each later one."""
         self._subscriptions.append(subscription)
-        self._tell_state(subscription)
+        self._notify_state(subscription)
 
     def unsubscribe(self, subscription: Subscription[_S]) -> None:
-        """Forget an observer."""
+        """Remove an observer."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
 
-    def _tell_state(self, subscription: Subscription[_S]) -> None:
+    def _notify_state(self, subscription: Subscription[_S]) -> None:
         state = self.state
-        self._tell(subscription, lambda observer: observer.on_next(state))
+        self._notify(subscription, lambda observer: observer.on_next(state))
 
-    def _tell(
+    def _notify(
         self,
         subscription: Subscription[_S],
         notify: Callable[[abc.ObserverBase[_S]], None],
@@ -375,8 +377,8 @@ class ActorThread(Generic[_S, _C]):
             return
         try:
             notify(subscription.observer)
-        except BaseException:  # any error: the thread has other observers
-            _logger.exception("an observer of an actor failed; it is told nothing more")
+        except BaseException:  # whatever it is: the thread has other observers
+            _logger.exception("an observer of an actor failed, and was unsubscribed")
             subscription.active = False
             self.unsubscribe(subscription)
 
@@ -392,8 +394,8 @@ def freeze(value: Any, before: Any = None) -> Any:
 
     Args:
         value: Anything without reference cycles.
-        before: An earlier result. Parts of ``value`` that are the same objects, in the same place,
-            as parts of it are reused without another look: a small change costs little.
+        before: An earlier result. Parts of ``value`` that are the same objects as the parts of
+            ``before`` in the same place are reused as they are, so a small change costs little.
 
     Raises:
         InvalidTypeError: ``value`` contains itself, or is nested too deeply.
@@ -402,7 +404,8 @@ def freeze(value: Any, before: Any = None) -> Any:
         return _frozen(value, before)
     except RecursionError as error:
         raise InvalidTypeError(
-            f"a state cannot contain itself, nor be as deep as this {type(value).__name__} is"
+            f"a state must not contain itself, nor be nested as deeply as this "
+            f"{type(value).__name__} is"
         ) from error
 
 
@@ -421,7 +424,6 @@ def _frozen(value: Any, before: Any) -> Any:
 
 def _frozen_sequence(items: list[Any] | tuple[Any, ...], before: tuple[Any, ...]) -> Any:
     old = before + (None,) * (len(items) - len(before))
-    frozen = [_frozen(item, was) for item, was in zip(items, old, strict=False)]
-    # A named tuple keeps its type.
-    made = getattr(type(items), "_make", tuple)
-    return made(frozen)
+    frozen = [_frozen(item, old_item) for item, old_item in zip(items, old, strict=False)]
+    make = getattr(type(items), "_make", tuple)  # a named tuple keeps its type
+    return make(frozen)

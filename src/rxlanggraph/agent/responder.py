@@ -22,7 +22,7 @@ from rxlanggraph.errors import AgentError, InvalidArgumentError, InvalidTypeErro
 
 __all__ = ["Answer", "OnFailure", "Question", "Responder", "make_responder"]
 
-_MOST_TOLD = 1000  # for an agent with many threads, the most recently used ones
+_MAX_HISTORIES = 1000  # of an agent's threads, the most recently used ones
 _STRUCTURED = "structured_response"
 
 OnFailure: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, None]]], object]"
@@ -30,7 +30,7 @@ OnFailure: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, None]]], obje
 
 
 class Question(NamedTuple):
-    """What a responder is asked in one step."""
+    """The input of a responder in one step."""
 
     request: Any
     """The request of the run."""
@@ -52,10 +52,10 @@ class Answer(NamedTuple):
     """The outcome of one step."""
 
     value: Any
-    """What `BaseAgent.run` returns."""
+    """The value that `BaseAgent.run` returns."""
 
     messages: tuple[Message, ...]
-    """What is added to the memory."""
+    """The messages that are added to the memory."""
 
 
 class Responder(Protocol):
@@ -68,10 +68,10 @@ class Responder(Protocol):
         """Answer the question. On the loop of the run; can be cancelled."""
 
     async def begin_anew(self, asked: Question) -> None:
-        """Begin the responder's own memory anew, as the ending run did with the agent's."""
+        """Reset the responder's own memory, because the ending run has reset the agent's."""
 
     async def forget(self, thread_id: str) -> None:
-        """Delete what the responder itself keeps under ``thread_id``."""
+        """Delete the responder's own memory of ``thread_id``."""
 
 
 def make_responder(llm: Any, graph: Any) -> Responder | None:
@@ -92,7 +92,7 @@ def make_responder(llm: Any, graph: Any) -> Responder | None:
     if llm is None:
         return None
     if isinstance(llm, Pregel):
-        raise InvalidTypeError(f"llm must be no graph, as {llm!r} is; pass graph=")
+        raise InvalidTypeError(f"llm must not be a graph, as {llm!r} is; pass it as graph=")
     if hasattr(llm, "ainvoke"):
         return _Model(llm)
     if callable(llm):
@@ -143,17 +143,17 @@ class _Function(_Stateless):
 def _reply(reply: Any) -> Answer:
     if isinstance(reply, str):
         reply = Message("assistant", reply)
-    elif isinstance(reply, BaseMessage) or _is_spoken(reply):
+    elif isinstance(reply, BaseMessage) or _is_message_mapping(reply):
         reply = Message.of(reply)
-    if not isinstance(reply, Message):  # from a chain with a parser: an answer, not a message
+    if not isinstance(reply, Message):  # a chain with a parser answers with something else
         return Answer(reply, ())
     _check_calls(*to_langchain([reply]))
     _check_text(reply)
     return Answer(reply.content, (reply,))
 
 
-def _is_spoken(reply: Any) -> bool:
-    """Whether it is a message as a mapping, and not an answer of a chain that looks like one."""
+def _is_message_mapping(reply: Any) -> bool:
+    """Whether ``reply`` is a message as a mapping, rather than any other mapping."""
     if not isinstance(reply, Mapping) or not {"role", "content"} <= reply.keys():
         return False
     try:
@@ -164,17 +164,17 @@ def _is_spoken(reply: Any) -> bool:
 
 
 def _check_calls(reply: BaseMessage) -> None:
-    """Refuse an answer with tool calls, which are not made here, or that cannot be read."""
+    """Refuse an answer with tool calls: an agent makes none, and some cannot be parsed."""
     if not isinstance(reply, AIMessage):
         return
     if reply.invalid_tool_calls:
-        told = "; ".join(
+        details = "; ".join(
             f"{call['name']}: {call['error'] or shortened(call['args'])}"
             for call in reply.invalid_tool_calls
         )
         raise AgentError(
-            f"the model asks for tools in a form that cannot be read ({told}): ask it again, or "
-            "raise the number of tokens that it may answer with"
+            f"the model asks for tools in a form that cannot be read ({details}): ask it again, or "
+            "raise its limit of output tokens"
         )
     if reply.tool_calls:
         names = ", ".join(call["name"] for call in reply.tool_calls)
@@ -185,7 +185,7 @@ def _check_calls(reply: BaseMessage) -> None:
 
 
 def _check_text(reply: Message) -> None:
-    """Refuse text that models reject: as part of the conversation it would always fail."""
+    """Refuse text that cannot be encoded: models would reject the conversation ever after."""
     parts = [reply.content] if isinstance(reply.content, str) else reply.content
     for part in parts:
         text = part if isinstance(part, str) else part.get("text")
@@ -197,46 +197,47 @@ def _check_text(reply: Message) -> None:
 
 
 class _Graph:
-    """A compiled graph: called with messages if its state has them, else with the request as is."""
+    """A compiled graph, called with messages if its state has them, else with the request."""
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph
-        # By thread_id, the most recently used last. Owned by the active run.
-        self._told: OrderedDict[Any, _Told] = OrderedDict()
+        # By thread_id, the most recently used one last. Owned by the active run.
+        self._histories: OrderedDict[Any, _ThreadHistory] = OrderedDict()
         self.of_messages = "messages" in getattr(graph, "channels", ())
 
     async def answer(self, asked: Question) -> Answer:
         if not keeps_threads(self._graph):
             return await self._ask(asked, asked.messages)
         with _own_thread():
-            thread, told = GraphThread(self._graph, asked.config), await self._told_of(asked)
-            anew = told.ids is not None and told.beginning is not asked.beginning
+            thread = GraphThread(self._graph, asked.config)
+            history = await self._history_of(asked)
+            anew = history.ids is not None and history.beginning is not asked.beginning
             rest = await (thread.begin_anew() if anew else thread.ensure_at_rest())
 
-            async def take_back() -> None:
-                self._remember(asked, told._replace(failed=thread))
-                await thread.put_back()
-                self._remember(asked, told)
+            async def roll_back() -> None:
+                self._remember(asked, history._replace(failed=thread))
+                await thread.roll_back()
+                self._remember(asked, history)
 
-            asked.on_failure(take_back)
+            asked.on_failure(roll_back)
             kept = _ids_in(rest.values)
-            news = _news(asked.messages, kept, None if anew else told.ids)
-            answer = await self._ask(asked, news, kept, thread)
-            if self.of_messages:  # otherwise there is no memory to begin anew with
+            unsent = _unsent(asked.messages, kept, None if anew else history.ids)
+            answer = await self._ask(asked, unsent, kept, thread)
+            if self.of_messages:
                 ids = frozenset(message.id for message in (*asked.messages, *answer.messages))
-                self._remember(asked, _Told(asked.beginning, ids))
+                self._remember(asked, _ThreadHistory(asked.beginning, ids))
             return answer
 
     async def _ask(
         self,
         asked: Question,
-        news: Sequence[Message],
+        unsent: Sequence[Message],
         kept: Collection[str] = (),
         thread: GraphThread | None = None,
     ) -> Answer:
-        sent = {"messages": to_langchain(news)} if self.of_messages else asked.request
+        sent = {"messages": to_langchain(unsent)} if self.of_messages else asked.request
         earlier = await self._structured_at(thread)
-        state = _uninterrupted(await self._graph.ainvoke(sent, asked.config))
+        state = _refuse_interrupt(await self._graph.ainvoke(sent, asked.config))
         if thread is not None:
             _check_ended(await thread.head())
         if earlier is not None and earlier == await self._structured_at(thread):
@@ -246,7 +247,7 @@ class _Graph:
         if "messages" not in state:  # the graph has a separate output schema
             return Answer(_structured(state, state), ())
         said = from_langchain(state["messages"])
-        known = {*kept, *(message.id for message in (*asked.messages, *news))}
+        known = {*kept, *(message.id for message in (*asked.messages, *unsent))}
         last = max((place for place, message in enumerate(said) if message.id in known), default=-1)
         replies = tuple(said[last + 1 :])
         if not replies:
@@ -257,18 +258,19 @@ class _Graph:
         return Answer(_structured(state, replies[-1].content), replies)
 
     async def begin_anew(self, asked: Question) -> None:
-        """Begin the thread anew; at once, since the next run may be another agent's."""
+        """Reset the thread; at once, since its next run may be one of another agent."""
         if not (self.of_messages and keeps_threads(self._graph)):
             return
-        told = await self._told_of(asked)
-        if told.ids is None or told.beginning is not asked.beginning:  # otherwise it was used since
+        history = await self._history_of(asked)
+        # Otherwise the run has reset the thread already, and used it since.
+        if history.ids is None or history.beginning is not asked.beginning:
             with _own_thread():
                 await GraphThread(self._graph, asked.config).begin_anew()
-            self._remember(asked, _Told(asked.beginning))
+            self._remember(asked, _ThreadHistory(asked.beginning))
 
     async def forget(self, thread_id: str) -> None:
         """Delete the thread from the checkpointer, if there is one."""
-        self._told.pop(thread_id, None)
+        self._histories.pop(thread_id, None)
         if keeps_threads(self._graph):
             await delete_thread(self._graph.checkpointer, thread_id)
 
@@ -278,55 +280,64 @@ class _Graph:
             return None
         return await thread.version(_STRUCTURED)
 
-    async def _told_of(self, asked: Question) -> _Told:
-        told = self._told.get(_thread_of(asked))
-        if told is None:
-            return _Told(asked.beginning)
-        if told.failed is not None:  # and could not be undone then
-            await told.failed.put_back()
-        return told._replace(failed=None)
+    async def _history_of(self, asked: Question) -> _ThreadHistory:
+        history = self._histories.get(_thread_of(asked))
+        if history is None:
+            return _ThreadHistory(asked.beginning)
+        if history.failed is not None:  # rolling back failed too, and is tried again
+            await history.failed.roll_back()
+        return history._replace(failed=None)
 
-    def _remember(self, asked: Question, told: _Told) -> None:
+    def _remember(self, asked: Question, history: _ThreadHistory) -> None:
         thread_id = _thread_of(asked)
-        self._told.pop(thread_id, None)
-        if told != _Told(told.beginning):
-            self._told[thread_id] = told
-            if len(self._told) > _MOST_TOLD:
-                self._told.popitem(last=False)
+        self._histories.pop(thread_id, None)
+        if history != _ThreadHistory(history.beginning):
+            self._histories[thread_id] = history
+            if len(self._histories) > _MAX_HISTORIES:
+                self._histories.popitem(last=False)
 
 
-class _Told(NamedTuple):
-    """What a thread knows of a memory, whether or not the graph has kept it there."""
+class _ThreadHistory(NamedTuple):
+    """The messages that a thread was sent, whether or not the graph has them still."""
 
     beginning: object
+    """The beginning of the memory that they are from."""
+
     ids: frozenset[str] | None = None
-    """None if this process has not sent it anything."""
+    """Their ids; None if this process has not sent any."""
 
     failed: GraphThread | None = None
-    """The state before a run that failed; None if none did."""
+    """The thread of a failed run that is still to be rolled back; None if there is none."""
 
 
 def _thread_of(asked: Question) -> Any:
     return asked.config["configurable"]["thread_id"]
 
 
-def _news(
-    messages: Sequence[Message], kept: Collection[str], told: Collection[str] | None
+def _unsent(
+    messages: Sequence[Message], kept: Collection[str], sent: Collection[str] | None
 ) -> list[Message]:
-    """The ``messages`` that still have to be sent to a thread that has ``kept``."""
+    """The ``messages`` that must be sent to a thread.
+
+    Args:
+        messages: The agent's memory.
+        kept: The ids of the messages that the thread has.
+        sent: The ids of the messages that it was sent; None if they are not known, because another
+            process has sent them.
+    """
     if not kept:
         return list(messages)
-    if told is None:  # not by this process: it had whatever precedes what it has
+    if sent is None:  # assume that it was sent all messages before the first that it has
         known = (place for place, message in enumerate(messages) if message.id in kept)
         first = next(known, None)
-        messages = messages[_begun(messages) if first is None else first :]
-        told = ()
-    news = [each for each in messages if each.id not in told and each.id not in kept]
+        messages = messages[_after_last_answer(messages) if first is None else first :]
+        sent = ()
+    unsent = [each for each in messages if each.id not in sent and each.id not in kept]
     last = messages[-1] if messages else None
-    if last is not None and last.role == "user" and last.id in kept and last.id not in told:
-        # Sent again because its answer is gone: under its old id it would stay at its old place.
-        news.append(replace(last, id=new_id()))
-    return news
+    if last is not None and last.role == "user" and last.id in kept and last.id not in sent:
+        # Asked again, since its answer is lost: under its old id it would stay in its old place.
+        unsent.append(replace(last, id=new_id()))
+    return unsent
 
 
 def _structured(state: Any, otherwise: Any) -> Any:
@@ -339,7 +350,7 @@ def _structured(state: Any, otherwise: Any) -> Any:
 def _own_thread() -> Iterator[None]:
     """Make a graph use its own thread and checkpointer, even within a node of another graph.
 
-    Otherwise LangGraph would treat it as a subgraph of that one.
+    Otherwise LangGraph would treat it as a subgraph of the other graph.
     """
     token = var_child_runnable_config.set(None)
     try:
@@ -350,19 +361,19 @@ def _own_thread() -> Iterator[None]:
 
 
 def _ids_in(values: Any) -> Collection[str]:
-    """The ids of messages that a graph remembers itself."""
+    """The ids of the messages in the state of a graph."""
     messages = values.get("messages", ()) if isinstance(values, Mapping) else ()
     return {message.id for message in messages if isinstance(message, BaseMessage) and message.id}
 
 
-def _begun(messages: Sequence[Message]) -> int:
-    """Where the messages since the last answer begin; at least behind a system message."""
+def _after_last_answer(messages: Sequence[Message]) -> int:
+    """The place of the first message after the last answer, or after the system message."""
     places = range(len(messages), 0, -1)
     said = ("assistant", "tool", "system")
     return next((place for place in places if messages[place - 1].role in said), 0)
 
 
-def _uninterrupted(state: Any) -> Any:
+def _refuse_interrupt(state: Any) -> Any:
     if isinstance(state, Mapping) and "__interrupt__" in state:
         raise AgentError(
             f"the graph waits for an answer to {state['__interrupt__']!r}, which an agent cannot "

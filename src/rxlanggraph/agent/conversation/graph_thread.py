@@ -1,13 +1,14 @@
-"""GraphThread: the thread of a graph with a checkpointer, which a run may have to roll back.
+"""GraphThread: the thread of a graph with a checkpointer, which is rolled back after a failure.
 
 What breaks without it: LangGraph saves the state after each step, so a run that fails leaves half a
 turn on its thread. The next messages are appended to it, and providers refuse tool calls that have
 no results.
 
-A thread is at rest where its graph had come to an end. `ensure_at_rest` goes back there before a
-run, since nothing could when a process was killed; `put_back` after a failed run, even if the graph
-itself had ended. Both add a checkpoint, and delete none. Subgraphs with memory on the same thread
-(``checkpointer=True``) go back with it: to where they were when the graph came to rest.
+A thread is at rest at a checkpoint at which its graph has ended. `roll_back` returns to the last
+such checkpoint after a failed run, even if the graph itself had ended. `ensure_at_rest` does so
+before a run, in case a process was killed before it could roll back. Both add a checkpoint, and
+delete none. Subgraphs with memory on the same thread (``checkpointer=True``) return to their states
+at that moment.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from langgraph.types import StateSnapshot
 
 __all__ = ["GraphThread", "delete_thread", "keeps_threads"]
 
-_NOTHING: CheckpointMetadata = {"source": "fork", "step": -2, "parents": {}}
+_EMPTY_METADATA: CheckpointMetadata = {"source": "fork", "step": -2, "parents": {}}
 
 
 def keeps_threads(graph: Any) -> bool:
@@ -52,21 +53,21 @@ async def delete_thread(saver: BaseCheckpointSaver[Any], thread_id: str) -> None
 class GraphThread:
     """The thread of ``graph`` that ``config`` names, for one run. On the loop of the run.
 
-    It does not tell two runs on one thread apart: its caller admits one at a time.
+    Its caller must ensure that one run at a time uses the thread.
     """
 
     def __init__(self, graph: Any, config: RunnableConfig) -> None:
         self._graph = graph
-        # The location of its newest checkpoint, whichever one the run is to begin with.
+        # Of the newest checkpoint, even if the run begins with another one.
         at = {**config["configurable"], "checkpoint_ns": ""}
         at.pop("checkpoint_id", None)
         self._config: RunnableConfig = {"configurable": at}
-        self._rest: StateSnapshot | None = None  # the state before the run, to go back to
+        self._rest: StateSnapshot | None = None  # the state before the run, to return to
 
     async def ensure_at_rest(self) -> StateSnapshot:
-        """Return the state in which it is at rest, after going back to it if need be."""
+        """Return the state at which the thread is at rest, after a roll-back if need be."""
         head = await self.head()
-        if not _rests(head):
+        if not _is_at_rest(head):
             await self._go_to(await self._last_rest())
             head = await self.head()
         self._rest = head
@@ -82,7 +83,7 @@ class GraphThread:
         return head
 
     async def version(self, channel: str) -> Any:
-        """Return a version that changes whenever ``channel`` is written, even if unchanged."""
+        """Return a version that changes with each write to ``channel``, even of an equal value."""
         newest = await self._graph.checkpointer.aget_tuple(self._config)
         return None if newest is None else newest.checkpoint["channel_versions"].get(channel)
 
@@ -91,38 +92,39 @@ class GraphThread:
         state: StateSnapshot = await self._graph.aget_state(self._config)
         return state
 
-    async def put_back(self) -> None:
-        """Go back to where it was last at rest, unless it is there."""
+    async def roll_back(self) -> None:
+        """Return to the state before the run, unless the thread is there already."""
         head = await self.head()
         if _checkpoint(head) != _checkpoint(self._rest):
             await self._go_to(self._rest)
 
     async def _last_rest(self) -> StateSnapshot | None:
-        # Closed at once: a checkpointer may hold its lock until then.
+        # Closed at once: a checkpointer may hold a lock during the iteration.
         async with aclosing(self._graph.aget_state_history(self._config)) as history:
             async for state in history:
-                if _rests(state):
+                if _is_at_rest(state):
                     found: StateSnapshot = state
                     return found
         return None
 
     async def _go_to(self, state: StateSnapshot | None) -> None:
         rest = _checkpoint(state)
-        # The graph last: if this is interrupted, it is not at rest, and the next run does it again.
+        # The graph last: if this is interrupted, the thread is not at rest, and the next run
+        # repeats it.
         for namespace in self._namespaces():
             await self._go_back(namespace, rest)
         if state is not None and rest is not None:
             await self._graph.aupdate_state(state.config, None, as_node="__copy__")
         else:
-            await self._put(self._config, empty_checkpoint(), _NOTHING)
+            await self._put(self._config, empty_checkpoint(), _EMPTY_METADATA)
 
     def _namespaces(self) -> set[str]:
-        """Namespaces of subgraphs that may have memory; also those that a node's own code calls."""
+        """The namespaces of subgraphs that may have memory, including those that nodes call."""
         found = {name for name, _ in self._graph.get_subgraphs(recurse=True)}
         return found | {name for name in self._graph.nodes if name != START}
 
     async def _go_back(self, namespace: str, rest: str | None) -> None:
-        """Put a subgraph back to where it was when the graph was at ``rest``."""
+        """Return a subgraph to its state at the graph's checkpoint ``rest``."""
         at = {**self._config["configurable"], "checkpoint_ns": namespace}
         config: RunnableConfig = {"configurable": at}
         newest = at_rest = None
@@ -132,10 +134,10 @@ class GraphThread:
                 if rest is not None and _parent(found) <= rest:
                     at_rest = found
                     break
-        if newest is at_rest:  # there is none, or it has not advanced
+        if newest is at_rest:  # it has no checkpoint, or no newer one
             return
         if at_rest is None:
-            await self._put(config, empty_checkpoint(), _NOTHING)
+            await self._put(config, empty_checkpoint(), _EMPTY_METADATA)
         else:
             copied = copy_checkpoint(at_rest.checkpoint) | {"id": str(uuid6(clock_seq=-2))}
             await self._put(at_rest.parent_config or config, copied, at_rest.metadata)
@@ -147,16 +149,16 @@ class GraphThread:
 
 
 def _parent(found: CheckpointTuple) -> str:
-    """The checkpoint of the parent graph during which this one of a subgraph was made."""
+    """The id of the parent graph's checkpoint at which a subgraph's checkpoint was made."""
     parent: str = found.metadata.get("parents", {}).get("") or found.checkpoint["id"]
     return parent
 
 
-def _rests(state: StateSnapshot) -> bool:
-    # Not `next`: that leaves out tasks that have written, even without a checkpoint of it yet.
+def _is_at_rest(state: StateSnapshot) -> bool:
+    # Not `next`: it omits tasks whose writes are saved, although no checkpoint has them yet.
     return not state.tasks
 
 
 def _checkpoint(state: StateSnapshot | None) -> Any:
-    """Its checkpoint id; None before the first one."""
+    """The id of the checkpoint; None before the first one."""
     return state and state.config["configurable"].get("checkpoint_id")
