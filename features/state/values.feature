@@ -404,6 +404,11 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     Then late writers are refused for a week
     And after a week the store is as if it was new
 
+  Scenario: In memory nothing is kept of purged tasks, though no worker claims from their queue
+    Given memory with a clock of its own
+    When 100 tasks are added to a queue with a dead task, and purged, ten times
+    Then the queue keeps references to fewer than 100 tasks
+
   Scenario: A deleted key that is counted again keeps its fence for as long as it exists
     Given memory with a clock of its own
     When a key is written under a token and deleted, and counts again

@@ -33,6 +33,32 @@ def come_and_go(context: Context) -> None:
     context.now = 2.0
 
 
+@when("{count:d} tasks are added to a queue with a dead task, and purged, ten times")
+def step_tasks_are_added_to_a_queue_with_a_dead_task_and_purged(
+    context: Context, count: int
+) -> None:
+    async def go() -> None:
+        backend = context.backend
+        await backend.tasks_add("queue", [NewTask("dead", "1", None, 0, 0.0, None, 1)])
+        claimed = await backend.task_claim("queue", "worker", 60.0)
+        await backend.task_fail("queue", "dead", claimed.token, "1", None)
+        for turn in range(10):
+            names = [f"{turn}-{number}" for number in range(count)]
+            tasks = [NewTask(name, "1", None, 0, 0.0, None, 1) for name in names]
+            await backend.tasks_add("queue", tasks)
+            await backend.tasks_purge_step("queue", ["waiting"], None)
+
+    run(go())
+
+
+@then("the queue keeps references to fewer than {count:d} tasks")
+def step_the_queue_keeps_references_to_fewer_than_tasks(context: Context, count: int) -> None:
+    queue = context.backend._namespace.queue("queue")
+    kept = (len(queue._records), len(queue._ready), len(queue._ready_places), len(queue._order))
+    assert max(kept) < count, kept
+    assert len(queue._records) == 1, kept
+
+
 @when("a key is written under a token and deleted, and counts again")
 def delete_and_count(context: Context) -> None:
     async def go() -> None:

@@ -361,7 +361,21 @@ class MemoryQueue:
                 del self._keys[task.key]
         for thread in {record.task.thread_id for record in gone}:
             self._unblock_thread(thread)
+        self._tidy_ready()
         return Step(len(gone), chosen.after)
+
+    def _tidy_ready(self) -> None:
+        """Remove stale entries once they are the majority: without claims, none comes first."""
+        if len(self._ready) <= 2 * len(self._records) + 16:
+            return
+        self._ready = [entry for entry in self._ready if self._is_known(entry)]
+        heapq.heapify(self._ready)
+        self._ready_places = {place for _, place, _ in self._ready}
+
+    def _is_known(self, entry: tuple[int, int, str]) -> bool:
+        _, place, task_id = entry
+        record = self._records.get(task_id)
+        return record is not None and record.place == place
 
 
 def _parse_cursor(after: str) -> tuple[int, int]:
