@@ -361,23 +361,23 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
   @postgresql
   Scenario: If full searches are slow, a task that came back before the last claim is found by the next full search
     Given an empty store in PostgreSQL
-    And full looks count as slow
-    When "a" was claimed, then one task with a full look, "a" is given back, and claims go on
-    Then what was claimed is "b", "c", after the next full look "a", "d", "e", and nothing
+    And full searches count as slow
+    When "a" was claimed, then one task with a full search, "a" is given back, and claims go on
+    Then what was claimed is "b", "c", after the next full search "a", "d", "e", and nothing
 
   Scenario: A task that fell due long ago, and was not visible until now, is claimed after the next full search
     Given an empty store in PostgreSQL
-    When a task turns up that fell due an hour ago, before all others, right after a full look
+    When a task turns up that fell due an hour ago, before all others, right after a full search
     Then claims return another one at first, and this one after a quarter of a second
 
   Scenario: Concurrent claims find the same tasks as a single one
     Given an empty store in PostgreSQL
-    When 4 workers claim 2 tasks and one that fell due an hour ago, and was not seen by the last full look
+    When 4 workers claim 2 tasks and one that fell due an hour ago, and was not seen by the last full search
     Then each of the 3 was claimed once
 
   Scenario: Claimed tasks are handed out, though the search for more gets no answer
     Given an empty store in PostgreSQL
-    When 4 workers claim 2 tasks at the same time, and the server does not answer to the look for more
+    When 4 workers claim 2 tasks at the same time, and the server does not answer to the search for more
     Then 2 have a task each, and 2 are told that the server is away
 
   Scenario Outline: A state does not take another queue for its own if its tables were <made anew>

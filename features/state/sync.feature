@@ -117,7 +117,7 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     When a thread waits for sync.get that is answered after the third look at the loop
     Then it has returned
 
-  Scenario: A blocking call survives pauses of the loop that are each over before the next look
+  Scenario: A blocking call survives pauses of the loop that are each over before the next probe
     Given a state on a loop in another thread
     When a thread waits for sync.get, and each look finds a loop that has run and stopped again
     Then it has returned

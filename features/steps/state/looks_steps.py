@@ -10,8 +10,8 @@ from support.state import sql_claims
 from support.state.sql_ways import add, opened
 
 
-@given("full looks count as slow")
-def full_looks_count_as_slow(context: Context) -> None:
+@given("full searches count as slow")
+def full_searches_count_as_slow(context: Context) -> None:
     patch(context, fast_path, "_MEASURED", 1)
     patch(context, fast_path, "_SLOW", 0.0)
     patch(context, fast_path, "_TIMES_SLOWER", 0)
@@ -35,12 +35,12 @@ def a_claim_reads_more_pages(context: Context, times: int) -> None:
     assert from_first >= times * behind, context.pages
 
 
-@when('"a" was claimed, then one task with a full look, "a" is given back, and claims go on')
+@when('"a" was claimed, then one task with a full search, "a" is given back, and claims go on')
 def claims_go_on(context: Context) -> None:
-    context.claimed = run(sql_claims.claim_between_full_looks(context.url))
+    context.claimed = run(sql_claims.claim_between_full_searches(context.url))
 
 
-@then('what was claimed is "b", "c", after the next full look "a", "d", "e", and nothing')
+@then('what was claimed is "b", "c", after the next full search "a", "d", "e", and nothing')
 def what_was_claimed(context: Context) -> None:
     names = [text and text.strip('"') for text in context.claimed]
     assert names == ["b", "c", "a", "d", "e", None], names

@@ -22,7 +22,7 @@ from support.state.sql_claims import (
     claim_beside_late,
     claim_from_tables_made_anew,
     claim_together_beside_late,
-    claim_without_second_look,
+    claim_without_second_search,
     complete_by_hand,
     pages_of_claim,
 )
@@ -399,7 +399,7 @@ def step_a_claim_that_looks_for_what_fell_due_reads_at_least_times(
     assert 0 < recent * times <= all_of_it, (recent, all_of_it)
 
 
-@when("a task turns up that fell due an hour ago, before all others, right after a full look")
+@when("a task turns up that fell due an hour ago, before all others, right after a full search")
 def step_a_task_turns_up_that_fell_due_an_hour_ago_before_all(context: Context) -> None:
     context.claimed = run(claim_beside_late(context.url))
 
@@ -411,7 +411,7 @@ def step_claims_return_another_one_at_first_and_this_one_after_a(context: Contex
 
 @when(
     "4 workers claim 2 tasks and one that fell due an hour ago, and was not seen by the last full "
-    "look"
+    "search"
 )
 def step_4_workers_claim_2_tasks_and_one_that_fell_due_an_hour_ago(context: Context) -> None:
     context.claimed = run(claim_together_beside_late(context.url))
@@ -423,10 +423,11 @@ def step_each_of_the_3_was_claimed_once(context: Context) -> None:
 
 
 @when(
-    "4 workers claim 2 tasks at the same time, and the server does not answer to the look for more"
+    "4 workers claim 2 tasks at the same time, and the server does not answer to the search for "
+    "more"
 )
 def step_4_workers_claim_2_tasks_at_the_same_time_and_the_server(context: Context) -> None:
-    context.claimed = run(claim_without_second_look(context.url))
+    context.claimed = run(claim_without_second_search(context.url))
 
 
 @then("2 have a task each, and 2 are told that the server is away")

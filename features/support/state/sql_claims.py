@@ -13,10 +13,10 @@ from support.state.sql_ways import add, opened, plain
 
 __all__ = [
     "claim_beside_late",
-    "claim_between_full_looks",
+    "claim_between_full_searches",
     "claim_from_tables_made_anew",
     "claim_together_beside_late",
-    "claim_without_second_look",
+    "claim_without_second_search",
     "complete_by_hand",
     "pages_of_claim",
     "pages_of_looks",
@@ -91,8 +91,8 @@ def _pages_of_ready(connection: Any, claim: str, values: str) -> int:
     return int(scan["Shared Hit Blocks"] + scan["Shared Read Blocks"])
 
 
-async def claim_between_full_looks(url: str) -> list[str | None]:
-    """What is claimed after a full look, the first task given back, and after the next one."""
+async def claim_between_full_searches(url: str) -> list[str | None]:
+    """What is claimed after a full search, the first task given back, and after the next one."""
     async with opened(url) as backend:
         await add(backend, *"abcde")
         first = await backend.task_claim("queue", "worker", 60.0)
@@ -117,7 +117,7 @@ def _nodes(plan: Any) -> list[Any]:
 
 
 class Late:
-    """Tasks, one of which comes to light long after it fell due, right after a full look."""
+    """Tasks, one of which comes to light long after it fell due, right after a full search."""
 
     def __init__(self, url: str, backend: Backend) -> None:
         self._url = url
@@ -129,7 +129,7 @@ class Late:
         await self.claim()  # so that the queue is known
         (queue,) = self._backend._database._fast_path._queues.values()  # type: ignore[attr-defined]
         queue._time = lambda: self._clock
-        await self.claim()  # with a full look
+        await self.claim()  # with a full search
         with plain(self._url) as connection:
             connection.execute(
                 "UPDATE rxlanggraph_tasks SET priority = 1, state = 'delayed',"
@@ -143,7 +143,7 @@ class Late:
 
 
 async def claim_beside_late(url: str) -> list[str | None]:
-    """Claim before and after the next full look."""
+    """Claim before and after the next full search."""
     async with opened(url) as backend:
         late = Late(url, backend)
         await late.prepare("a", "b")
@@ -151,14 +151,14 @@ async def claim_beside_late(url: str) -> list[str | None]:
 
 
 async def claim_together_beside_late(url: str) -> list[str | None]:
-    """Let four claim at the same time, before the next full look."""
+    """Let four claim at the same time, before the next full search."""
     async with opened(url) as backend:
         late = Late(url, backend)
         await late.prepare("a", "b")
         return await asyncio.gather(*[late.claim() for _ in range(4)])
 
 
-async def claim_without_second_look(url: str) -> list[str | BaseException | None]:
+async def claim_without_second_search(url: str) -> list[str | BaseException | None]:
     """Let four claim at the same time what are two tasks, with the statements alone."""
 
     async def away(*_: Any) -> Any:
