@@ -67,7 +67,7 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
 
   Scenario: What could not be rolled back in time is rolled back by the next run
     Given an agent over a graph with tools, whose checkpointer hangs once its tool has begun
-    And what a run has left is waited for during 0.05 s
+    And the time limit of undoing a run is 0.05 seconds
     When the log is read while its tool raises
     Then the log says that it could not be undone
     And once the checkpointer goes on, the next request is answered without a trace of the run

@@ -4,9 +4,9 @@ Feature: A run whose loop is gone, or stopped while it waits, blocks no other
     Given a runnable agent that never answers "lost"
     When a loop is closed in the middle of its run
     Then the next run is answered with "answer"
-    And the agent is IDLE now
+    And the agent is IDLE
     When the run that was cut off is thrown away
-    Then the agent is IDLE now
+    Then the agent is IDLE
     And the next run is answered with "answer"
 
   Scenario: A caller that waits behind a run whose loop is closed enters

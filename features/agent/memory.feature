@@ -89,7 +89,7 @@ Feature: The memory of an agent has every message, intact, in one order for all 
   # -- interruptions --------------------------------------------------------------------------------
 
   Scenario Outline: A <entering> may enter while its thread is <inside> a memory
-    Given a memory about which everything is known
+    Given a memory that its own thread may enter
     When a <entering> comes in at each place of <inside>, and uses all of it
     Then each time all was as it should be, at more than 5 places
 
@@ -111,7 +111,7 @@ Feature: The memory of an agent has every message, intact, in one order for all 
       | finalizer      | discarding from   |
 
   Scenario Outline: A signal handler may clear a memory while its thread is <inside> it
-    Given a memory about which everything is known
+    Given a memory that its own thread may enter
     When a signal handler comes in at each place of <inside>, and clears it
     Then each time all was as it should be, at more than 5 places
 

@@ -17,7 +17,7 @@ Feature: Whatever happens to a run of an agent, the agent can be used again
     Given a runnable agent that does as it is told, within 0.05 s
     When it is asked to <request>
     Then <error> is raised, which says "<words>"
-    And the agent is <state>, nothing of the run goes on, and its memory is as before
+    And the agent is <state>
     And the next run is answered, and leaves it <state>
 
     Examples:
@@ -29,7 +29,7 @@ Feature: Whatever happens to a run of an agent, the agent can be used again
     Given a runnable agent that does as it is told
     When it is asked to fail
     And it is asked again, with reset
-    Then the agent is IDLE now
+    Then the agent is IDLE
 
   Scenario: The deadline covers the wait for one's turn
     Given a runnable agent that answers when the gate opens
@@ -40,7 +40,7 @@ Feature: Whatever happens to a run of an agent, the agent can be used again
 
   Scenario: A task that ignores its cancellation is named in the log, and blocks no other
     Given a runnable agent that has a deaf task, and 0.05 s
-    And tasks of a run that has ended are waited for during 0.05 s
+    And the time limit of tasks of a run that has ended is 0.05 seconds
     When it is asked to answer, and a deaf task is left
     Then RunTimeoutError is raised, which says "did not end within 0.05 s"
     And the log names the task
@@ -49,7 +49,7 @@ Feature: Whatever happens to a run of an agent, the agent can be used again
     Given a runnable agent that raises TimeoutError
     When it is asked to answer
     Then the caller gets that very TimeoutError
-    And the agent is ERROR now
+    And the agent is ERROR
 
   Scenario: A stuck agent slows no other
     Given 50 runnable agents, the first of which hangs

@@ -7,7 +7,7 @@ Feature: Runs that ignore cancellation, end together, or start each other leave 
 
   Scenario Outline: A step that ignores its cancellation holds neither its caller nor the agent
     Given an agent that thinks until the gate opens, and will not be cancelled
-    And tasks of a run that has ended are waited for during 0.05 s
+    And the time limit of tasks of a run that has ended is 0.05 seconds
     When <way> does not end, the next one is asked, the gate opens, and another one is asked
     Then the first caller got <error>, and the two others were answered
     And the agent was IDLE whenever none of them was in
@@ -27,7 +27,7 @@ Feature: Runs that ignore cancellation, end together, or start each other leave 
 
   Scenario: Tasks that replace each other when cancelled do not hold the caller
     Given an agent that fails, with a task that starts another one when it is cancelled
-    And tasks of a run that has ended are waited for during 0.05 s
+    And the time limit of tasks of a run that has ended is 0.05 seconds
     When it is run, and its caller waits
     Then its caller has the error of the run, and the log names one of these tasks
 

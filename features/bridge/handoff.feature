@@ -67,7 +67,7 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
     When a message is handed over that has to wait for <what>, and its future is cancelled
     And the loop is busy no more
     Then its future is cancelled, and its function was never called
-    And the registry gets idle
+    And the registry becomes idle
 
     Examples:
       | the bridge            | what           |
@@ -85,7 +85,7 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
     When its future is cancelled, and the coroutine is ending
     Then the future is cancelled, and the run is in the registry
     When the coroutine has ended
-    Then the registry gets idle
+    Then the registry becomes idle
 
     Examples:
       | the bridge            |
@@ -105,7 +105,7 @@ Feature: A message crosses from any thread to the loop: registered, once, with i
     Given a RxPyLangGraphBridge with max_pending=1
     When a run calls <what>
     Then it gets a BlockingCallError that names the remedy "<remedy>"
-    And a message that arrives after it is answered
+    And the bridge answers the next message
 
     Examples:
       | what                                  | remedy                     |

@@ -4,7 +4,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
 
   Scenario: A bridge starts no thread before its first message, and one loop thread with it
     Given an open bridge on its own loop
-    Then it has no thread
+    Then nothing is raised, and its threads end
     When a message goes to an async function
     Then it has one thread, a daemon, named after the bridge
 
@@ -50,7 +50,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
   Scenario Outline: Leaving "<form>" waits for what is in flight, then ends the loop thread
     When messages are sent inside "<form>", which is left normally
     Then every future has a result
-    And it has no thread
+    And nothing is raised, and its threads end
 
     Examples:
       | form       |
@@ -74,7 +74,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     And the gate for cleaning up opens
     And the bridge is closed with 0.05 s to drain
     Then every run has ended, and 1 was cancelled
-    And it has no thread
+    And nothing is raised, and its threads end
 
   Scenario Outline: By default <method> gives runs 5 s to end, and 5 s more when they are cancelled
     Then <method> has timeout=5.0 and cancel_timeout=5.0
@@ -129,14 +129,14 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
   Scenario: close without anything to wait for may be called on the loop's own thread
     Given an open bridge on its own loop
     When one of its runs calls "bridge.close(0, cancel_timeout=0)"
-    Then nothing is raised, and it has no thread in the end
+    Then nothing is raised, and its threads end
 
   Scenario: A bridge that is dropped without being closed ends its loop thread
     Given an open bridge on its own loop
     When a message goes to a graph with a sync node
     Then every future has a result
     When the bridge is dropped
-    Then its threads end
+    Then nothing is raised, and its threads end
 
   Scenario: A bridge that is dropped while a run is on lives until that run has ended
     Given an open bridge on its own loop
@@ -145,7 +145,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     And the gate opens
     Then every future has a result
     When the futures are dropped too
-    Then its threads end
+    Then nothing is raised, and its threads end
 
   Scenario Outline: When <what>, every future is resolved
     Given an open bridge on <home> loop

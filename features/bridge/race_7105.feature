@@ -23,7 +23,7 @@ Feature: Issue 7105: tasks created during a cleanup are not missed by it
     When it cleans up, and another message arrives meanwhile
     Then the report counts 2 cancelled runs, none stuck
     And the run that arrived meanwhile never started
-    And a message that arrives after it is answered
+    And the bridge answers the next message
 
   Scenario: Eight threads that keep creating tasks through ten cleanups lose none
     Given a RxPyLangGraphBridge

@@ -486,7 +486,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
 
   Scenario: An input that changes while it is read is refused
     Given every line is added by itself
-    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j", and "good.jsonl" grows meanwhile
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j", and "good.jsonl" grows before the first line is kept
     Then the exit status is 2
     And standard error says "good.jsonl has changed since the command began"
 

@@ -27,7 +27,7 @@ Feature: A StateActor has one writer: nothing is shared, and nothing is changed 
     Then the list has 0 to 99 in this order
 
   Scenario Outline: A <entering> may send while its own thread is <inside>
-    Given an actor about which everything is known
+    Given an actor that its own thread may enter
     When a <entering> comes in at each place of <inside>, and sends
     Then each time all was as it should be, at more than 5 places
 

@@ -53,7 +53,7 @@ Feature: Shared state works behind a PostgreSQL connection pooler, or names the 
 
   Scenario: A pooler without a free session is reported as such
     Given a PostgreSQL server behind a pooler in session mode that has one session
-    And connecting is given up after 0.3 seconds
+    And the time limit of connecting to PostgreSQL is 0.3 seconds
     When a state is opened there while another client has that session
     Then StateUnavailableError is raised, which says "default_pool_size"
 

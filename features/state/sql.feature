@@ -248,7 +248,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     When 40 increments are made at the same time, and the database is closed <how> meanwhile
     Then each was answered, cancelled with the closing, or told that the state was closed
     And those that were answered are counted, and at most those cancelled besides
-    And no thread of the file is left
+    And no thread of the file is left, and none has complained
 
     Examples:
       | how                     |
@@ -257,7 +257,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
 
   Scenario: A disk that does not answer holds up the closing of SQLite for a limited time
     Given an empty store in SQLite
-    And closing waits for 0.1 seconds
+    And the time limit of closing SQLite is 0.1 seconds
     When SQLite is closed while the disk does not answer to a write, and then it answers
     Then closing has ended before the disk answered, and that is logged
     And the write was answered, and no thread of the file is left
@@ -296,7 +296,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
   @postgresql
   Scenario: A silent server delays calls for a limited time, and is used again when it answers
     Given an empty store in PostgreSQL
-    And calls are cut after 0.3 seconds
+    And the time limit of a call to PostgreSQL is 0.3 seconds
     When the server says nothing while an increment is made
     Then StateUnavailableError is raised, which says "longer than 0.3 seconds"
     And the error leaves a doubt whether the call had an effect
@@ -304,7 +304,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
   @postgresql
   Scenario: A claim that gets no connection raises, though a claim is shielded from cancellation
     Given an empty store in PostgreSQL
-    And calls are cut after 0.3 seconds
+    And the time limit of a call to PostgreSQL is 0.3 seconds
     When a task is claimed while others have all the connections
     Then StateUnavailableError is raised, which says "none of 8 connections"
     And the error leaves no doubt whether the call had an effect

@@ -5,7 +5,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
   # -- many at once --------------------------------------------------------------------------------
 
   Scenario Outline: <The way> of a hundred agents counts to 100
-    Given <the way> of a hundred agents
+    Given <the way> of several agents
     When each of them adds 1 to the same counter, all at once
     Then the counter is 100
 
@@ -25,12 +25,12 @@ Feature: Values that agents share are never lost, never stale, and always JSON
 
   @valkey @tdd_expected_fail
   Scenario: Plain Redis: GET and then SET counts to 100
-    Given a client that gets and then sets
+    Given a Valkey server
     When each of 100 clients adds 1 to the same counter, all at once
     Then the counter is 100
 
   Scenario Outline: <The way> of twenty agents loses none of what they put into one list
-    Given <the way> of twenty agents
+    Given <the way> of several agents
     When each of them appends its number to the same list, all at once
     Then all 20 numbers are in the list
 
@@ -46,7 +46,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
       | A file           | a file           |
 
   Scenario Outline: <The way> keeps both changes of a configuration that two agents change at once
-    Given <the way> of two agents
+    Given <the way> of several agents
     When each of them sets another option of the same configuration, both at once
     Then the configuration has both options
 
@@ -137,12 +137,12 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     Then it has ended with StateClosedError, and its function was not called
 
   Scenario: An update that hangs in its function does not block others for long
-    Given that updates lose patience after 0.01 seconds
+    Given the time limit of an update that waits for its turn is 0.01 seconds
     When an update stands still in its function, and another one of the same key is made
-    Then the other one was made meanwhile, and the first one after it, from its value
+    Then both are in it, and the function was called with both values
 
   Scenario: An update within an update of the same key overtakes it each time, and waits for no other
-    Given that updates lose patience after 0.01 seconds
+    Given the time limit of an update that waits for its turn is 0.01 seconds
     When the function of an update with 2 attempts updates the same key
     Then the update has ended with ContentionError, and that within it was made twice
 
@@ -234,7 +234,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
   Scenario: Of a hundred calls of set_if_not_exists one succeeds, and again one after 60 seconds
     Given a shared state
     When a hundred agents set a key if it does not exist, all at once
-    Then one of them set it
+    Then one of them set it, with a newer version than before
     When 59.9 seconds of the server pass
     And a hundred agents set a key if it does not exist, all at once
     Then none of them set it

@@ -12,7 +12,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from rxlanggraph.agent import BaseAgent
-from rxlanggraph.agent import run as run_module
 from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.errors import AgentError
 from support.agent.agent_providers import Refused, provider
@@ -28,7 +27,6 @@ from support.agent.agent_tools import (
 )
 from support.concurrency.listening import listening
 from support.concurrency.loops import calling_before_callback
-from support.concurrency.patching import patch
 from support.concurrency.tasks import PATIENCE, run
 
 # What a scenario says is done to each agent in turn, since a saver belongs to one loop: the steps
@@ -309,11 +307,6 @@ def it_is_answered_and_the_message_is_there_once(context: Context) -> None:
     assert context.answer == "re: did it", context.answer
     state = context.agent.graph.get_state(CONFIG)
     assert said(state.values["messages"]) == BEFORE, state
-
-
-@given("what a run has left is waited for during {seconds:f} s")
-def what_a_run_has_left_is_waited_for(context: Context, seconds: float) -> None:
-    patch(context, run_module, "_UNDO_SECONDS", seconds)
 
 
 @when("the log is read while its tool raises")

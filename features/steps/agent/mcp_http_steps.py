@@ -212,12 +212,6 @@ def server_is_called_with(context: Context, argument: str, value: str) -> None:
     noting(context, functools.partial(mcp_module.serve_http, BaseAgent("ann"), port=0, **options))
 
 
-@then('the refusal does not tell "{text}"')
-def refusal_does_not_tell(context: Context, text: str) -> None:
-    assert context.error is not None
-    assert text not in str(context.error), context.error
-
-
 # -- connections -----------------------------------------------------------------------------------
 
 

@@ -5,7 +5,6 @@ import json
 import logging
 import math
 import socket
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -33,7 +32,7 @@ from support.agent.mcp_agents import (
     text_in,
     with_client,
 )
-from support.cli.command import environment
+from support.cli.command import run_python
 from support.concurrency.patching import patch
 from support.concurrency.waiting import LIMIT, Gate
 
@@ -381,11 +380,4 @@ def step_a_new_interpreter_without_the_sdk_imports_module(context: Context, modu
 
 
 def run_in_a_new_interpreter(context: Context, code: str) -> None:
-    context.done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    context.done = run_python("-c", code)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from behave import given, then, when
@@ -62,13 +63,21 @@ def step_count_baseagents_that_hang_on_a_message(context: Context, count: int) -
     context.recipient = Obedient()
 
 
-def exchange(context: Context, *contents: Any, first: float | None = None) -> None:
-    """Send the messages at once, the first with a deadline of its own, and wait for the answers."""
+def exchange(
+    context: Context, *contents: Any, limits: Sequence[float | None] = (), cancelled: str = ""
+) -> None:
+    """Send the messages at once, the first ones with these deadlines, and wait for the answers.
+
+    Once one is being worked on, the sender of ``cancelled`` gives up.
+    """
 
     async def send() -> dict[str, Any]:
         mail = Mail(context.recipient)
-        for number, content in enumerate(contents):
-            mail.send(content, None if number else first)
+        for content, limit in itertools.zip_longest(contents, limits):
+            mail.send(content, limit)
+        if cancelled:
+            await context.recipient.work.begun.wait()
+            mail.senders[cancelled].cancel()
         await mail.wait_answered()
         return mail.got
 
@@ -79,21 +88,14 @@ def exchange(context: Context, *contents: Any, first: float | None = None) -> No
 def step_it_is_sent_message_with_seconds_seconds_and_others_behind(
     context: Context, message: str, seconds: int, others: str
 ) -> None:
-    exchange(context, message, *others.split(", "), first=seconds)
+    exchange(context, message, *others.split(", "), limits=[seconds])
 
 
 @when('it is sent "{first}", and "{late}" with {seconds:d} seconds behind it')
 def step_it_is_sent_first_and_late_with_seconds_seconds_behind_it(
     context: Context, first: str, late: str, seconds: int
 ) -> None:
-    async def send() -> dict[str, Any]:
-        mail = Mail(context.recipient)
-        mail.send(first)
-        mail.send(late, seconds)
-        await mail.wait_answered()
-        return mail.got
-
-    context.got = in_virtual_time(send())
+    exchange(context, first, late, limits=[None, seconds])
 
 
 @when('it is sent "{first}", and an image behind it')
@@ -105,16 +107,7 @@ def step_it_is_sent_first_and_an_image_behind_it(context: Context, first: str) -
 def step_it_is_sent_first_and_second_and_the_sender_of_one_gives_up(
     context: Context, first: str, second: str, one: str
 ) -> None:
-    async def send() -> dict[str, Any]:
-        mail = Mail(context.recipient)
-        mail.send(first)
-        mail.send(second)
-        await context.recipient.work.begun.wait()
-        mail.senders[one].cancel()
-        await mail.wait_answered()
-        return mail.got
-
-    context.got = in_virtual_time(send())
+    exchange(context, first, second, cancelled=one)
 
 
 @when('it is sent "{message}"')

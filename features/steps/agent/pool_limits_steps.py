@@ -131,16 +131,21 @@ class Failing(InMemoryStore):
         return await super().aput(namespace, key, value, *args, **options)
 
 
-@given("a pool of agents over a graph with a checkpointer, whose store fails once to keep {lost}")
-def a_pool_whose_store_fails(context: Context, lost: str) -> None:
-    context.graph = graph_of_messages(checkpointer=InMemorySaver())
-    context.store = Failing()
+def make_pool(context: Context) -> None:
+    """Of agents over the graph, the last of which is kept, too."""
 
     def make(thread_id: str) -> BaseAgent:
         context.agent = BaseAgent(thread_id, graph=context.graph)
         return context.agent
 
     context.pool = AgentPool(make, persistence=context.store)
+
+
+@given("a pool of agents over a graph with a checkpointer, whose store fails once to keep {lost}")
+def a_pool_whose_store_fails(context: Context, lost: str) -> None:
+    context.graph = graph_of_messages(checkpointer=InMemorySaver())
+    context.store = Failing()
+    make_pool(context)
 
 
 @when('"first" is asked, "lost" in vain, and "last"')
@@ -194,12 +199,7 @@ class Broken(InMemoryStore):
 def a_pool_whose_store_and_checkpointer_fail(context: Context) -> None:
     context.store = Broken()
     context.graph = graph_of_messages(checkpointer=Unwritable(context.store))
-
-    def make(thread_id: str) -> BaseAgent:
-        context.agent = BaseAgent(thread_id, graph=context.graph)
-        return context.agent
-
-    context.pool = AgentPool(make, persistence=context.store)
+    make_pool(context)
 
 
 @when('"first" is asked, "lost" in vain, and "last" when both work again')

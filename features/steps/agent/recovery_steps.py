@@ -7,7 +7,6 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.agent import AgentState, BaseAgent
-from rxlanggraph.agent import run as run_module
 from support.agent.agent_runs import (
     Gated,
     OutOfTime,
@@ -15,7 +14,6 @@ from support.agent.agent_runs import (
     note,
 )
 from support.concurrency.listening import listening
-from support.concurrency.patching import patch
 from support.concurrency.raising import raised
 from support.concurrency.tasks import run
 from support.concurrency.waiting import thread
@@ -89,13 +87,6 @@ def step_it_is_asked_to_request(context: Context, request: str) -> None:
         note(context, main())
 
 
-@given("tasks of a run that has ended are waited for during {seconds:f} s")
-def step_tasks_of_a_run_that_has_ended_are_waited_for_during(
-    context: Context, seconds: float
-) -> None:
-    patch(context, run_module, "_CANCEL_SECONDS", seconds)
-
-
 @when("it is asked to answer, and a deaf task is left")
 def step_it_is_asked_to_answer_and_a_deaf_task_is_left(context: Context) -> None:
     agent = context.agent
@@ -130,16 +121,8 @@ def step_the_caller_gets_that_very_timeouterror(context: Context) -> None:
     assert context.error is OutOfTime.error, context.error
 
 
-@then("the agent is {state:w}, nothing of the run goes on, and its memory is as before")
-def step_the_agent_is_state_nothing_of_the_run_goes_on_and_its(
-    context: Context, state: str
-) -> None:
-    """The rest was looked at on the loop of the run, as soon as it had ended."""
-    assert context.agent.state is AgentState[state], context.agent
-
-
-@then("the agent is {state:w} now")
-def step_the_agent_is_state_now(context: Context, state: str) -> None:
+@then("the agent is {state:w}")
+def step_the_agent_is_state(context: Context, state: str) -> None:
     assert context.agent.state is AgentState[state], context.agent
 
 

@@ -12,10 +12,8 @@ from rxlanggraph.agent import AgentState, StateMachine, Transition
 from support.agent.agent_states import KINDS
 from support.bridge.bridges import listen
 from support.bridge.streams import Subscriber
-from support.concurrency.entering import enter_everywhere
 from support.concurrency.raising import errors_of
 from support.concurrency.tasks import in_thread
-from support.controls import agent_naive, naive
 
 IDLE, THINKING, RUNNING, FINISHED, ERROR = AgentState
 
@@ -250,26 +248,6 @@ def step_systemexit_arrives_there_and_it_is_as_before(context: Context) -> None:
 
 
 # -- interruptions ---------------------------------------------------------------------------------
-
-
-@when("a signal handler changes it, at each place of changing it")
-def step_a_signal_handler_changes_it_at_each_place_of_changing_it(context: Context) -> None:
-    def change(machine: Any) -> None:
-        with machine.context(RUNNING):
-            pass
-
-    context.failure = None
-    try:
-        enter_everywhere(
-            {agent_naive.__file__, naive.__file__},
-            "signal handler",
-            make=type(context.machine),
-            operation=change,
-            entry=change,
-            check=lambda _: None,
-        )
-    except AssertionError as failure:
-        context.failure = failure
 
 
 @when("a generator is dropped inside a block")

@@ -12,6 +12,7 @@ from behave.runner import Context
 from reactivex.subject import Subject
 
 from rxlanggraph import StreamMessage
+from support.bridge import work
 from support.bridge.bridges import answer, on_loop, send
 from support.bridge.graphs import State, one_node
 from support.bridge.streams import Subscriber
@@ -49,8 +50,8 @@ def step_the_future_is_done_within_seconds_s(context: Context, seconds: float) -
 
 @then("the bridge answers the next message")
 def step_the_bridge_answers_the_next_message(context: Context) -> None:
-    send(context, "an async function", [1])
-    assert answer(context).content == {"value": 1}
+    future = context.bridge.create_future_task(work.answer, "next")
+    assert work.answer_of(future)[0] == "next"
 
 
 # -- slots -----------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def step_the_report_in_words_does_so_too(context: Context) -> None:
 
 @then("the registry becomes idle")
 def step_the_registry_becomes_idle(context: Context) -> None:
-    assert context.bridge.registry.wait_idle(3), context.bridge.registry.snapshot()
+    assert context.bridge.registry.wait_idle(LIMIT), context.bridge.registry.snapshot()
 
 
 @when("runs are on of which one completes, one fails and one is cancelled in a cleanup")

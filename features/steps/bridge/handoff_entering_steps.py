@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 from behave import given, register_type, when
 from behave.runner import Context
 from parse_type import TypeBuilder
 
 from support.bridge.bridge_inside import ENTERABLES
-from support.cli.command import DEADLINE, environment
+from support.cli.command import run_python
 
 register_type(Used=TypeBuilder.make_enum({"in use": True, "yet unused": False}))
 
@@ -26,21 +22,6 @@ def step_a_signal_handler_raises_at_each_place(
 ) -> None:
     # In a process of its own, which coverage does not measure: Python 3.12 crashes where one tracer
     # takes over from another that has raised.
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "support.bridge.bridge_inside",
-            exception,
-            inside,
-            str(context.used),
-        ],
-        cwd=Path(__file__).parents[2],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    done = run_python("-m", "support.bridge.bridge_inside", exception, inside, str(context.used))
     assert done.returncode == 0, done.stderr
     context.places = int(done.stdout)

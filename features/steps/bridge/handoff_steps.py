@@ -235,11 +235,6 @@ def step_its_future_is_cancelled_and_its_function_was_never_called(context: Cont
     assert not context.called, "it was called"
 
 
-@then("the registry gets idle")
-def step_the_registry_gets_idle(context: Context) -> None:
-    assert context.bridge.registry.wait_idle(PATIENCE)
-
-
 @then("the future is cancelled, and the run is in the registry")
 def step_the_future_is_cancelled_and_the_run_is_in_the_registry(context: Context) -> None:
     assert context.future.cancelled()

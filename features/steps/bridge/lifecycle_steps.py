@@ -31,10 +31,8 @@ def ended(context: Context) -> bool:
 # -- threads ---------------------------------------------------------------------------------------
 
 
-@then("it has no thread")
-@then("its threads end")
-@then("nothing is raised, and it has no thread in the end")
-def step_it_has_no_thread(context: Context) -> None:
+@then("nothing is raised, and its threads end")
+def step_nothing_is_raised_and_its_threads_end(context: Context) -> None:
     assert getattr(context, "error", None) is None, context.error
     assert ended(context), threads_of(context)
 

@@ -556,12 +556,6 @@ def step_loop_as_it_was(context: Context) -> None:
     assert not asyncio.all_tasks(context.host.loop), asyncio.all_tasks(context.host.loop)
 
 
-@then("its report is empty, and it has no thread")
-def step_empty_report_no_thread(context: Context) -> None:
-    assert str(context.report) == "0 cancelled, 0 completed, 0 failed, 0 stuck"
-    step_no_thread(context)
-
-
 def step_no_thread(context: Context) -> None:
     name = f"{context.bridge.name}-"
     threads = [each for each in threading.enumerate() if each.name.startswith(name)]

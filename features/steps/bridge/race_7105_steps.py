@@ -8,7 +8,6 @@ from typing import Any
 from behave import then, when
 from behave.runner import Context
 
-from support.bridge import work
 from support.concurrency.tasks import PATIENCE, start
 
 
@@ -39,12 +38,6 @@ def step_the_report_counts_2_cancelled_runs_none_stuck(context: Context) -> None
 def step_the_run_that_arrived_meanwhile_never_started(context: Context) -> None:
     assert context.bridge.statistics().submitted == 2
     assert not context.runs.running
-
-
-@then("a message that arrives after it is answered")
-def step_a_message_that_arrives_after_it_is_answered(context: Context) -> None:
-    future = context.bridge.create_future_task(work.answer, "after")
-    assert work.answer_of(future)[0] == "after"
 
 
 class Counted:

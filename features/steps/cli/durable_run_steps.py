@@ -221,19 +221,6 @@ def step_i_run_line_and_the_other_goes_when_all_is_answered(context: Context, li
     context.ended = command.run_here(line, context.folder, context.stdin)
 
 
-@when('I run "{line}", and "{name}" grows meanwhile')
-def step_i_run_line_and_name_grows_meanwhile(context: Context, line: str, name: str) -> None:
-    add = SyncState.add_tasks
-
-    def grow(state: SyncState, *arguments: Any, **options: Any) -> list[str]:
-        with (context.folder / name).open("a") as file:
-            file.write('\n{"n": 5}')
-        return add(state, *arguments, **options)
-
-    patch(context, SyncState, "add_tasks", grow)
-    context.ended = command.run_here(line, context.folder, context.stdin)
-
-
 @given("the failures are requeued while the last record is written")
 def step_the_failures_are_requeued_while_the_last_record_is_written(context: Context) -> None:
     write, written = Output.write, []

@@ -7,7 +7,6 @@ import importlib
 import inspect
 import pickle
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from behave.runner import Context
 import rxlanggraph
 from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge, TaskRegistry, errors, state
 from rxlanggraph.agent import BaseAgent
-from support.cli.command import ROOT, environment
+from support.cli.command import ROOT, run_python
 from support.cli.imports import SOURCE, imported_names, layers, modules, offences, package_imports
 
 # -- imports ---------------------------------------------------------------------------------------
@@ -97,14 +96,8 @@ def step_registry_and_its_parts_import_nothing_but_these(context: Context) -> No
 
 @when("a new interpreter imports rxlanggraph")
 def step_a_new_interpreter_imports_rxlanggraph(context: Context) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import rxlanggraph, sys; print(*sys.modules)"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = run_python("-c", "import rxlanggraph, sys; print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
     context.imported = set(done.stdout.split())
 
 

@@ -11,7 +11,6 @@ from behave.runner import Context
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.registry import RegistryStatistics
 from support.bridge import registry_inside
-from support.concurrency.entering import enter_everywhere
 from support.concurrency.tasks import PATIENCE, Meddler, WhenHeard, start
 from support.controls import naive
 from support.step_types import one_of
@@ -130,26 +129,6 @@ def step_a_way_adds_a_task_at_each_place_of_closing_in_turn(context: Context, wa
     context.lost = registry_inside.lost_by_closing(context.make, way, FILES)
 
 
-@when("a {way} adds a task, at each place of adding another")
-def step_a_way_adds_a_task_at_each_place_of_adding_another(context: Context, way: str) -> None:
-    def add(registry: Any) -> None:
-        registry.add(Future())
-
-    kind = type(context.registry)
-    noting_assertions(
-        context,
-        lambda: enter_everywhere(FILES, way, make=kind, operation=add, entry=add, check=len),
-    )
-
-
-def noting_assertions(context: Context, fn: Callable[[], object]) -> None:
-    context.failure = None
-    try:
-        fn()
-    except AssertionError as failure:
-        context.failure = failure
-
-
 @when("tasks are added and ended until {interruptions} have done so from inside, 20 times")
 def step_tasks_are_added_and_ended_until_interruptions_have_done_so(
     context: Context, interruptions: str
@@ -195,11 +174,6 @@ def step_total_tasks_came_succeeded_succeeded_failed_failed(
 @then("each time the task was refused, or closing has seen it")
 def step_each_time_the_task_was_refused_or_closing_has_seen_it(context: Context) -> None:
     assert not context.lost, f"neither refused nor seen: entered at places {context.lost}"
-
-
-@then("none of them waited for the lock that its own thread held")
-def step_none_of_them_waited_for_the_lock_that_its_own_thread_held(context: Context) -> None:
-    assert context.failure is None, context.failure
 
 
 @then("every task was counted")

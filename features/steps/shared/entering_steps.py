@@ -10,6 +10,7 @@ from behave.runner import Context
 from support.agent import agent_memories, agent_states, output_inside
 from support.bridge import registry_inside
 from support.concurrency.entering import Enterable, Way
+from support.controls import plain_locks
 from support.state import actors
 
 ENTERABLES: dict[str, Enterable[Any]] = {
@@ -18,11 +19,14 @@ ENTERABLES: dict[str, Enterable[Any]] = {
     "an output queue": output_inside.ENTERABLE,
     "a TaskRegistry": registry_inside.ENTERABLE,
     "an actor": actors.ENTERABLE,
+    "a set under a plain lock": plain_locks.SET,
+    "a state under a plain lock": plain_locks.STATE,
+    "a queue under a plain lock": plain_locks.QUEUE,
 }
 
 
-@given("{thing} about which everything is known")
-def step_thing_about_which_everything_is_known(context: Context, thing: str) -> None:
+@given("{thing} that its own thread may enter")
+def step_thing_that_its_own_thread_may_enter(context: Context, thing: str) -> None:
     context.enterable = ENTERABLES[thing]
 
 

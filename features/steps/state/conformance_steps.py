@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from functools import partial
 from typing import Any
 
@@ -66,14 +64,7 @@ def step_there_are_outlines_for_exactly_these_groups(context: Context) -> None:
 
 @when('"python -m {line}" is run')
 def step_python_m_line_is_run(context: Context, line: str) -> None:
-    context.ended = subprocess.run(
-        [sys.executable, "-m", *line.split()],
-        env=command.environment(),
-        capture_output=True,
-        text=True,
-        timeout=command.DEADLINE,
-        check=False,
-    )
+    context.ended = command.run_python("-m", *line.split())
 
 
 @then('its status is {status:d}, its last line "{line}"')

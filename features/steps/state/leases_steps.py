@@ -43,8 +43,6 @@ def step_its_holder_stays_inside_for_seconds_seconds(context: Context, seconds: 
 
 
 @then("no other caller could have it, and the lease was never lost")
-@then("the lease was never lost")
-@then("no other caller could have it")
 def step_no_other_caller_could_have_it_and_the_lease_was_never_lost(context: Context) -> None:
     assert len(context.lost) > 10
     assert not any(context.free), context.free

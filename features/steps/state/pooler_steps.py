@@ -3,8 +3,6 @@ from __future__ import annotations
 from behave import given, when
 from behave.runner import Context
 
-from rxlanggraph.state.backends.sql.postgresql import pool as postgresql_pool
-from support.concurrency.patching import patch
 from support.concurrency.tasks import run
 from support.servers import pooled, postgres_server
 from support.state.sql_openings import open_at
@@ -35,11 +33,6 @@ def given_serializable(context: Context) -> None:
             f"ALTER DATABASE {connection.info.dbname}"
             " SET default_transaction_isolation = 'serializable'"
         )
-
-
-@given("connecting is given up after {seconds:g} seconds")
-def given_impatience(context: Context, seconds: float) -> None:
-    patch(context, postgresql_pool, "_CONNECT_TIMEOUT", seconds)
 
 
 @given("a PostgreSQL database that is encoded in {encoding}")

@@ -12,7 +12,6 @@ from behave.runner import Context
 
 from rxlanggraph.errors import StateClosedError, StateUnavailableError
 from rxlanggraph.state import open_state
-from rxlanggraph.state.backends.sql.postgresql import pool as postgresql_pool
 from rxlanggraph.state.backends.sql.sqlite import thread as sqlite_thread
 from support.concurrency.patching import patch
 from support.concurrency.tasks import run
@@ -77,11 +76,6 @@ def step_a_file_that_is_no_database(context: Context) -> None:
     path = Path(folder.name, "letter.txt")
     path.write_text("Dear reader, " * 1000)
     context.url = f"sqlite:///{path}"
-
-
-@given("calls are cut after {seconds:g} seconds")
-def step_calls_are_cut_after_seconds_seconds(context: Context, seconds: float) -> None:
-    patch(context, postgresql_pool, "_CALL_TIMEOUT", seconds)
 
 
 # -- when: opening ---------------------------------------------------------------------------------
@@ -158,11 +152,6 @@ def step_a_process_counts_to_1_and_leaves_the_state_open_on_a_loop(context: Cont
     context.said = abandon(context.url)
 
 
-@given("closing waits for {seconds:g} seconds")
-def step_closing_waits_for_seconds(context: Context, seconds: float) -> None:
-    patch(context, sqlite_thread, "_CLOSE_TIMEOUT", seconds)
-
-
 @when("{calls:d} increments are made at the same time, and the database is closed {how} meanwhile")
 def step_increments_are_made_and_the_database_is_closed_meanwhile(
     context: Context, calls: int, how: str
@@ -218,7 +207,6 @@ def step_a_database_is_left_open_on_a_loop_that_is_closed(context: Context) -> N
     context.warnings = sql_threads.drop(context.url)
 
 
-@then("no thread of the file is left")
 @then("no thread of the file is left, and none has complained")
 def step_no_thread_of_the_file_is_left(context: Context) -> None:
     sql_threads.join_threads()

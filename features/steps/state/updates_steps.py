@@ -5,21 +5,16 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from behave import given, then, when
+from behave import then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import ContentionError, StateClosedError
-from rxlanggraph.state import State, open_state, update_queue
+from rxlanggraph.state import State, open_state
 from rxlanggraph.state.backends.memory import MemoryBackend, MemoryStore
 from rxlanggraph.state.update_queue import UpdateQueue
 from support.concurrency.patching import patch
 from support.concurrency.tasks import run
 from support.state.state_world import world
-
-
-@given("that updates lose patience after {seconds:g} seconds")
-def step_that_updates_lose_patience_after_seconds_seconds(context: Context, seconds: float) -> None:
-    patch(context, update_queue, "_SLOT_TIMEOUT", seconds)
 
 
 @when("{tasks:d} tasks of one state update a key {times:d} times each with safe_update")
@@ -261,12 +256,6 @@ def step_an_update_stands_still_in_its_function_and_another_one_of(context: Cont
             return (await state.get("list")).value
 
     context.value = run(update())
-
-
-@then("the other one was made meanwhile, and the first one after it, from its value")
-def step_the_other_one_was_made_meanwhile_and_the_first_one_after(context: Context) -> None:
-    assert context.seen == [None, ["other"]], context.seen
-    assert context.value == ["other", "first"], context.value
 
 
 @when("the function of an update with {attempts:d} attempts updates the same key")

@@ -107,6 +107,19 @@ def environment() -> dict[str, str]:
     return found
 
 
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run an interpreter in a process of its own, with an empty standard input."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+
+
 def run_apart(line: str, folder: Path, stderr: Any = subprocess.PIPE) -> Ended:
     """Run the command line in a process of its own, with an empty standard input."""
     done = subprocess.run(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
-from support.cli.command import environment
+from support.cli.command import run_python
 
 __all__ = ["PROGRAMS", "run"]
 
@@ -152,12 +151,4 @@ owner.bridge, owner.self = bridge, owner
 
 
 def run(what: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", HEAD + PROGRAMS[what]],
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    return run_python("-c", HEAD + PROGRAMS[what])

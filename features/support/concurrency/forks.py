@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterable
 
-from support.cli.command import environment
+from support.cli.command import run_python
 
 __all__ = ["end_children", "run", "run_in_children"]
 
@@ -393,12 +392,4 @@ def end_children(ends: Iterable[str]) -> subprocess.CompletedProcess[str]:
 def _run(program: str) -> subprocess.CompletedProcess[str]:
     # From Python 3.12 on a fork beside threads is warned of: here it is what is looked at.
     options = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
-    return subprocess.run(
-        [sys.executable, *options, "-c", HEAD + program],
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    return run_python(*options, "-c", HEAD + program)

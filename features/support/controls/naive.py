@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future, InvalidStateError, wait
+from concurrent.futures import Future, InvalidStateError
 from typing import Any, Protocol
+
+from support.controls.naive_models import Tasks
 
 __all__ = ["BatchingBridge", "Bridge", "CheckedLock", "LockedSet", "PlainSet", "Registry"]
 
@@ -26,12 +28,8 @@ class Registry(Protocol):
     def __contains__(self, task: object) -> bool: ...
 
 
-class PlainSet:
+class PlainSet(Tasks):
     """A set of tasks that threads fill and done-callbacks empty."""
-
-    def __init__(self) -> None:
-        self.tasks: set[Future[Any]] = set()
-        self.closed = False
 
     def add(self, task: Future[Any], *, name: str | None = None) -> None:
         if self.closed:
@@ -53,13 +51,6 @@ class PlainSet:
         seen = list(self.tasks)
         self.closed = True
         return tuple(seen)
-
-    def cleanup(self) -> None:
-        tasks = list(self.tasks)
-        for task in tasks:
-            task.cancel()
-        wait(tasks)
-        self.tasks -= set(tasks)
 
     def __len__(self) -> int:
         return len(self.tasks)
