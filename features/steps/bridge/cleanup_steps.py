@@ -194,7 +194,7 @@ def step_count_threads_send_messages_without_a_pause_and_the_bridge(
 
     def feed(_: int) -> list[Any]:
         futures = []
-        while not stop.is_set() and len(futures) < 20_000:
+        while not stop.is_set() and len(futures) < 5_000:
             futures.append(context.bridge.create_future_task(graph, {"value": 0}))
             if len(futures) % 100 == 0:
                 sent.add(futures[-100:])

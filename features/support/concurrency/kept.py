@@ -20,7 +20,7 @@ from support.concurrency.waiting import LIMIT
 __all__ = ["KINDS", "kept_of_a_run", "kept_of_plain_langgraph", "uncollected"]
 
 # Seconds for what a thread still has in hand. Only a scenario that fails takes so long.
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 class Thing:

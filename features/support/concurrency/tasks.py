@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # Seconds that anything may take that happens at once.
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def start(fn: Callable[[], Any]) -> Callable[[], Any]:

@@ -13,7 +13,7 @@ __all__ = ["LIMIT", "Gate", "Log", "in_threads", "thread"]
 
 T = TypeVar("T")
 # Seconds. No wait of a scenario that passes takes a fraction of it, on busy cores too.
-LIMIT = 30.0
+LIMIT = 90.0
 
 
 class Gate:
