@@ -39,7 +39,7 @@ A Request That Is Late Is Dropped
 An Answer That Is Not Read In Time Is Dropped
     ${server}    ${url}=    Start Server    {"body_timeout": 0.3}
     ${connection}=    Call And Wait    ${url}    ann    tell 50000000
-    Wait Until It Says    it does not read its answer
+    Wait Until It Says    its answer was not read within 0.3 s
     Is Dropped    ${connection}
     Status Of    ${url}
     Server Ends

@@ -48,8 +48,8 @@ Feature: An MCP client gets an answer in time, and affects no other client
       | audio                       | it holds only a block of type 'audio'           |
       | an image and audio          | of type 'image', a block of type 'audio'        |
       | a blob                      | it holds only a binary resource                 |
-      | bytes that are no UTF-8     | the bytes of the message are no UTF-8           |
-      | half of a surrogate pair    | the text of the message does not go into UTF-8  |
+      | bytes that are no UTF-8     | the bytes of the message are not UTF-8          |
+      | half of a surrogate pair    | cannot be encoded in UTF-8                      |
       | a number                    | an object of type int is not the content        |
       | an empty mapping            | an empty mapping is not the content             |
       | a mapping of something else | a mapping with 'temperature' is not the content |
@@ -62,8 +62,8 @@ Feature: An MCP client gets an answer in time, and affects no other client
 
     Examples:
       | form                           | why                        |
-      | a list that holds itself       | more than 16 deep          |
-      | a mapping that holds itself    | more than 16 deep          |
+      | a list that holds itself       | more than 16 levels deep   |
+      | a mapping that holds itself    | more than 16 levels deep   |
       | ten times ten lists, 14 deep   | more than 10000 blocks     |
       | nothing, ten to the fourteenth | more than 10000 blocks     |
 

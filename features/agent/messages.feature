@@ -41,9 +41,9 @@ Feature: A message has a role and a content, cannot be changed, and goes to Lang
       | What is huge and wrong     | Message.of(HUGE)                                 | InvalidTypeError     | a mapping or text, not b'xx  |
       | What cannot even be shown  | Message.of(Unshown())                            | InvalidTypeError     | not <Unshown instance        |
       | A role that is not shown   | Message(Unshown(), 'x')                          | InvalidArgumentError | not <Unshown instance        |
-      | An extra that is none      | Message('user', 'x', extra=5)                    | InvalidArgumentError | what LangChain's message has |
-      | An extra of other messages | Message('user', 'x', extra={'type': 'ai'})       | InvalidArgumentError | what LangChain's message has |
-      | An extra like a lock       | Message('user', 'x', extra={'a': LOCK})          | InvalidArgumentError | be possible to copy          |
+      | An extra that is none      | Message('user', 'x', extra=5)                    | InvalidArgumentError | fields of LangChain's        |
+      | An extra of other messages | Message('user', 'x', extra={'type': 'ai'})       | InvalidArgumentError | fields of LangChain's        |
+      | An extra like a lock       | Message('user', 'x', extra={'a': LOCK})          | InvalidArgumentError | can be copied                |
 
   Scenario Outline: <thing> is read as a message
     When a message is made by Message.of(<thing>)

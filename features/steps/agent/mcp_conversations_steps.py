@@ -219,7 +219,7 @@ def leaves_before_the_answer(context: Context, text: str, how: str) -> None:
 def remembered(context: Context) -> list[Any]:
     """What is kept outside of the agent's own memory."""
     served = context.served
-    kept = served.pool._store._kept if served.pool else []
+    kept = served.pool._store._saved if served.pool else []
     return [*served.saver.storage, *kept]
 
 
@@ -389,7 +389,7 @@ def says_to_all_of_them(context: Context, text: str) -> None:
 def others_have_forgotten(context: Context) -> None:
     assert any("could not be forgotten everywhere" in text for text in context.log), context.log
     assert context.left == ["checkpointer" in context.forgetless, False], context.left
-    assert not context.pools[-1]._store._kept
+    assert not context.pools[-1]._store._saved
 
 
 @when('a client says "{text}" {how}, and leaves while another is answered')

@@ -3,8 +3,8 @@
 What breaks without it: ``if self.running: raise`` followed by an await admits two callers, and an
 ``asyncio.Lock`` belongs to one loop: between threads it guards nothing.
 
-While callers wait, the lock is handed over directly, never released: a caller that arrives at that
-moment finds it taken, so no caller overtakes the queue.
+While callers wait, the lock is handed over and never released: a caller that arrives at that moment
+finds it held, and so cannot overtake the queue.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["BusyPolicy", "RunLock"]
 
 BusyPolicy: TypeAlias = Literal["raise", "enqueue"]
 
-
 _LOOK_SECONDS = 1.0
+"""Seconds between two checks of a waiter whether the holder's loop still runs. A guess."""
 
 
 class RunLock:
     """Admits one caller at a time. Safe to use from any thread and any number of loops.
 
     Args:
-        busy: Makes the error for a caller that does not want to wait.
+        busy: Makes the error for a caller that is not to wait.
     """
 
     def __init__(self, busy: Callable[[], AgentBusyError]) -> None:
@@ -42,7 +42,7 @@ class RunLock:
         register_after_fork(self)
 
     def _after_fork(self) -> None:
-        """In a forked child: no run is active; an active one is the parent's. See `forking`."""
+        """In a forked child: an active run is the parent's, so the lock is free. See `forking`."""
         self._holder, self._inside = None, False
         self._queue = WaiterQueue(self._lock)
 
@@ -80,7 +80,7 @@ class RunLock:
             self._free()
 
     def _take(self, waiter: Waiter, *, wait: bool) -> bool:
-        """Whether ``waiter`` holds the lock now; else it is in the queue, if it is to wait."""
+        """Try to take the lock; if that fails and ``wait`` is set, join the queue."""
         with self._lock:
             if self._holder is None:
                 self._holder, self._inside = waiter, True
@@ -90,9 +90,9 @@ class RunLock:
             return False
 
     def _confirm(self, waiter: Waiter) -> bool:
-        """Whether ``waiter``, which may have been selected, has entered now."""
+        """Enter if ``waiter`` has been selected; return whether it holds the lock."""
         with self._lock:
-            if self._holder is None:  # the loops of all waiters are stopped
+            if self._holder is None:  # it was released while no waiter's loop was running
                 self._queue.leave(waiter)
                 self._holder = waiter
             if self._holder is waiter:
@@ -100,10 +100,10 @@ class RunLock:
             return self._holder is waiter
 
     def _free(self) -> None:
-        """Hand over a lock whose holder cannot use it.
+        """Hand over the lock if its holder cannot use it.
 
-        A run whose loop was closed meanwhile never leaves: nothing of it continues. One that was
-        selected while its loop is stopped has not begun: it goes back to the end of the queue.
+        A run whose loop was closed never leaves. A waiter that was selected, but whose loop is
+        stopped, has not begun its run: it goes to the end of the queue.
         """
         with self._lock:
             holder, inside = self._holder, self._inside
@@ -115,7 +115,10 @@ class RunLock:
             self._leave(holder, unless_inside=True)
 
     def _leave(self, waiter: Waiter, *, unless_inside: bool = False) -> None:
-        """Hand over to the next waiter whose loop runs; if not inside, go back into the queue."""
+        """Hand over to the next waiter whose loop runs.
+
+        With ``unless_inside``, only if ``waiter`` has not entered; it then joins the queue again.
+        """
         while True:
             with self._lock:
                 if self._holder is not waiter or (unless_inside and self._inside):

@@ -1,15 +1,14 @@
-"""StateMachine: the state of an agent, as entered by all of its tasks and threads.
+"""StateMachine: the state of an agent, entered and left by its tasks and threads.
 
-What breaks without it: saving the state before an await and restoring it afterwards overwrites what
-other tasks have set meanwhile. Guarding it by an ``asyncio.Lock`` for the length of a block lets
-two tasks that nest in opposite orders deadlock; and between threads that lock guards nothing. So
-nothing is saved here, and nothing held: the open blocks are in a list, and the last one is the
-state.
+What breaks without it: saving the state before an await and restoring it afterwards overwrites the
+changes of other tasks. Holding an ``asyncio.Lock`` for the duration of a block lets two tasks that
+nest in opposite orders deadlock, and guards nothing between threads. Here the open blocks are in a
+list, and the last one is the state: nothing is saved, and no lock is held over a block.
 
-`_lock` is a leaf, held for a few lines and never while a clock, an observer or the text of an
-exception is called: that is user code. It is an RLock, because a signal handler, or a finalizer
-that ends a generator inside its block, may interrupt the thread that holds it (invariant 5). Each
-section is correct even if another one runs as a whole between any two of its lines.
+`_lock` is a leaf, held for a few lines and never while user code is called: a clock, an observer,
+the ``__str__`` of an exception. It is an RLock, because a signal handler, or a finalizer that ends
+a generator inside its block, may interrupt the thread that holds it (invariant 5). Each section is
+correct even if another one runs as a whole between any two of its lines.
 """
 
 from __future__ import annotations
@@ -66,9 +65,10 @@ LEGAL_TRANSITIONS: Mapping[AgentState, frozenset[AgentState]] = MappingProxyType
 )
 """The states that a block may enter, by the current state.
 
-Three more kinds of transition are legal at any time: leaving a block, which shows what is still
-open; to ERROR, by an exception or `StateMachine.fail`; and out of ERROR, by `StateMachine.reset`
-alone. While an agent is in ERROR, blocks are checked against the state that ERROR hides.
+Three more kinds of transition are legal at any time: on leaving a block, to the newest block still
+open, or IDLE; to ERROR, by an exception or `StateMachine.fail`; and out of ERROR, by
+`StateMachine.reset` alone. While an agent is in ERROR, blocks are checked against the state that
+ERROR hides.
 """
 
 
@@ -77,9 +77,9 @@ class Transition:
     """One change of an agent's state.
 
     Attributes:
-        before: The state that it left.
-        after: The state that it is in from then on.
-        at: When, in seconds since the epoch; never before the previous transition.
+        before: The state that the agent left.
+        after: The state that the agent entered.
+        at: The time, in seconds since the epoch; never before the previous transition.
         cause: The text of the exception that led to ERROR, otherwise None.
     """
 
@@ -90,10 +90,10 @@ class Transition:
 
 
 class Owner(Protocol):
-    """What a block can be part of: a run of an agent."""
+    """The owner of a block: a run of an agent."""
 
     over: bool
-    """Whether it is over; set before `StateMachine.abandon`, and never reset."""
+    """Whether it is over. Set before `StateMachine.abandon` is called, and never cleared."""
 
 
 class StateContext:
@@ -115,7 +115,7 @@ class StateContext:
         """Enter the state.
 
         Raises:
-            IllegalTransitionError: It must not follow the current state; nothing has changed.
+            IllegalTransitionError: The current state does not allow it; nothing has changed.
             AgentError: The run that this code belongs to is over; nothing has changed.
             UsageError: This context is in use already; nothing has changed.
         """
@@ -151,8 +151,8 @@ class StateMachine:
     change is atomic: it is visible, recorded and published, or it has not happened.
 
     Args:
-        name: Name of the agent, for errors and the log.
-        history: How many transitions are kept; the oldest are dropped first.
+        name: The name of the agent, for errors and the log.
+        history: The number of transitions that are retained; the oldest are dropped first.
         clock: Returns the time in seconds.
 
     Raises:
@@ -206,8 +206,8 @@ class StateMachine:
 
         Args:
             state: The state of the block.
-            owner: What the block is part of; see `abandon`. Once the owner is over, the block
-                cannot be entered.
+            owner: The run that the block is part of, if any; see `abandon`. Once it is over, the
+                block cannot be entered.
 
         Raises:
             InvalidArgumentError: ``state`` is not an AgentState.
@@ -221,7 +221,7 @@ class StateMachine:
     def abandon(self, owner: Owner) -> None:
         """Leave the blocks of ``owner``, which is over. Any thread; never blocks.
 
-        For work that ended without leaving them, or never will. Leaving them later has no effect.
+        For work that has not left them, and perhaps never will. Leaving them later has no effect.
         """
         at = self._clock()
         with self._lock:
@@ -305,8 +305,8 @@ class StateMachine:
     def _refuse_if_over(self, owner: Owner | None) -> None:
         if owner is not None and owner.over:
             raise AgentError(
-                f"this run of agent {self._name!r} is over, and shows nothing more; let a run end "
-                "after all that it has started, or enter a state from outside it"
+                f"this run of agent {self._name!r} is over, and cannot enter a state; have the run "
+                "await the tasks that it starts, or enter a state from outside the run"
             )
 
     def _check(self, state: AgentState, below: AgentState) -> None:
@@ -348,5 +348,5 @@ class StateMachine:
 def _text(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception_only(error)).strip()
-    except Exception:  # its text cannot be had: that must not keep a block open
+    except Exception:  # its __str__ failed, which must not keep a block open
         return type(error).__name__

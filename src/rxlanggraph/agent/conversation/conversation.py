@@ -3,8 +3,8 @@
 What breaks without it: an agent that serves several parties has one memory, so what one of them
 says influences the answers to another; and so does each agent that it calls in turn.
 
-A context variable carries the conversation, so that it reaches whatever a run starts, and the
-agents that it calls. Code outside of any conversation uses the agents' own memories.
+A context variable carries the conversation to all that a run starts, and to the agents that it
+calls. Code outside of any conversation uses the agents' own memories.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def current_conversation() -> Conversation | None:
 
 
 class Agent(Protocol):
-    """What a conversation needs of an agent that takes part in it."""
+    """An agent, as far as a conversation uses it."""
 
     name: str
 
     async def forget_thread(self, thread_id: str) -> None:
-        """Delete what it keeps under ``thread_id``."""
+        """Delete the thread from the agent's checkpointer, if there is one."""
 
 
 class Conversation:
-    """A separate memory for each agent that takes part, made when the agent is first asked.
+    """A separate memory for each agent that takes part, made at the agent's first message.
 
     Safe from any thread.
 
@@ -84,13 +84,13 @@ class Conversation:
         return f"{self.id}:{agent.name}"
 
     async def forget(self) -> None:
-        """Delete it from the graphs of its agents too, those that have checkpointers.
+        """Delete its memories, and its threads from the checkpointers of its agents.
 
-        Call it while no run of the conversation is active. Any loop. If cancelled, only some may
-        have deleted it.
+        Any loop; no run of the conversation may be active. If cancelled, it may have deleted a
+        part.
 
         Raises:
-            ExceptionGroup: Of what the checkpointers raised; the others have deleted it.
+            ExceptionGroup: The errors of checkpointers; the others have deleted their threads.
         """
         with self._lock:
             agents = [agent for agent, _ in self._memories.values()]

@@ -1,7 +1,7 @@
 """extract_text: the text in a message, in any of the forms that MCP allows.
 
-A block may be the SDK's object, the mapping that it is on the wire, or another framework's version
-of it, so it is read by its fields and not by its class: the SDK need not be installed.
+A block may be an object of the SDK, a mapping as on the wire, or an object of another framework. It
+is therefore recognized by its fields and not by its class, and the SDK need not be installed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from rxlanggraph.errors import AgentMessageError
 __all__ = ["extract_text"]
 
 MAX_DEPTH = 16
-"""A guess: what MCP itself nests is four deep (a result, its list, a resource, its text)."""
+"""A guess, far above what MCP itself nests: a result, its list, a resource, its text."""
 
 MAX_BLOCKS = 10_000
-"""A guess, far above any real message; deep and wide content could otherwise take forever."""
+"""A guess, far above any real message. Deep and wide content could take forever otherwise."""
 
 _NESTED = ("content", "contents", "messages", "resource")
 _ACCEPTED = (
@@ -44,7 +44,7 @@ def extract_text(content: Any) -> str:
     others: list[str] = []
     for number, (block, text) in enumerate(_leaves(content, 0)):
         if number == MAX_BLOCKS:
-            raise AgentMessageError(f"a message of more than {MAX_BLOCKS} blocks is not read")
+            raise AgentMessageError(f"the message has more than {MAX_BLOCKS} blocks; send fewer")
         if text is None:
             others.append(block)
         elif text.strip():
@@ -56,11 +56,13 @@ def extract_text(content: Any) -> str:
 
 
 def _leaves(content: Any, depth: int) -> Iterator[tuple[str, str | None]]:
-    """Every block in ``content`` that holds no other: what it is called, and its text if any."""
+    """The blocks in ``content`` that contain no other: the kind of each, and its text or None."""
     if depth > MAX_DEPTH:
-        raise AgentMessageError(f"a message nested more than {MAX_DEPTH} deep is not read")
+        raise AgentMessageError(
+            f"the message is nested more than {MAX_DEPTH} levels deep; send a flatter one"
+        )
     if content is None or (isinstance(content, list | tuple) and not content):
-        yield "nothing", ""  # a leaf too, so that a message of only these is limited as well
+        yield "nothing", ""  # counted too, so that a message of only these is limited as well
     elif isinstance(content, str):
         yield "a string", content
     elif isinstance(content, bytes | bytearray):
@@ -73,7 +75,7 @@ def _leaves(content: Any, depth: int) -> Iterator[tuple[str, str | None]]:
 
 
 def _block(block: Any, depth: int) -> Iterator[tuple[str, str | None]]:
-    # Before the text: a LangChain message has both, its text without anything between the blocks.
+    # First, because a LangChain message has a text too: its blocks joined without a separator.
     for name in _NESTED:
         nested = _field(block, name)
         if nested is not None:
@@ -105,16 +107,17 @@ def _decoded(data: bytes | bytearray) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise AgentMessageError(f"the bytes of the message are no UTF-8: {error}") from error
+        raise AgentMessageError(f"the bytes of the message are not UTF-8: {error}") from error
 
 
 def _checked(text: str) -> str:
-    """Check that it can be encoded: models and databases refuse half a surrogate pair."""
+    """Return ``text`` if it can be encoded: models and databases refuse lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        why = f"the text of the message does not go into UTF-8: {error}"
-        raise AgentMessageError(why) from error
+        raise AgentMessageError(
+            f"the text of the message cannot be encoded in UTF-8: {error}"
+        ) from error
     return text
 
 

@@ -4,14 +4,14 @@ What breaks without it: a list guarded by an ``asyncio.Lock`` is guarded on one 
 unguarded one lets other messages in between a tool call and its result; a run that fails half-way
 leaves half a turn behind.
 
-What is counted, and found to be too much, is removed later than it was read: messages may have been
-added, cleared or trimmed meanwhile. So each addition has a key of its own, never reused, and is
-removed by its key: removing it twice, or after a clear, has no effect.
+Trimming removes messages some time after it has read them; meanwhile others may have been added,
+cleared or trimmed. Each addition therefore has a key of its own, never reused, and is removed by
+that key: removing it twice, or after a clear, has no effect.
 
-`_lock` is a leaf, held for a few calls into one dict, never while a token counter is called: that
-is user code. It is an RLock, and each section is correct even if another one runs as a whole
-between any two of its lines: a signal handler or a finalizer may interrupt there (invariant 5). A
-single call into a built-in dict is assumed to be one step.
+`_lock` is a leaf, held for a few calls into one dict, and never while a token counter, which is
+user code, is called. It is an RLock, and each section is correct even if another one runs as a
+whole between any two of its lines: a signal handler or a finalizer may interrupt there (invariant
+5). A single call into a built-in dict is assumed to be one step.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ class Memory:
     Safe to use from any thread and any coroutine, from signal handlers and from finalizers. Nothing
     here waits; with a limit it counts now and then, in the thread that adds or reads.
 
-    With a limit, it forgets the oldest messages, and returns what providers accept: it begins with
-    the user, after a system message at the beginning, which is kept; a tool call and its results
-    stay or go together. The user's last message is kept, and an unfinished turn of tool calls is
-    not cut: these alone may exceed the limit, until the turn is over.
+    With a limit, it forgets the oldest messages, and returns a conversation that providers accept:
+    it begins with the user, after a system message at the beginning, which is kept; a tool call and
+    its results are kept or removed together. The user's last message is kept, and an unfinished
+    turn of tool calls is not cut: these alone may exceed the limit, until the turn is over.
 
     Args:
-        max_messages: How many messages it returns at most; None for no limit.
-        max_tokens: How many tokens they have at most; None for no limit.
+        max_messages: The maximum number of messages that it returns; None for no limit.
+        max_tokens: The maximum number of their tokens; None for no limit.
         token_counter: A plain function of a list of LangChain messages, or a chat model; called
             without a lock, possibly by several threads at once. None estimates, from the number of
             characters.
 
     Raises:
-        InvalidArgumentError: A number is out of its range, or there is a counter and nothing to
-            count.
-        InvalidTypeError: The counter can count nothing.
+        InvalidArgumentError: A number is out of range, or ``token_counter`` is given without
+            ``max_tokens``.
+        InvalidTypeError: ``token_counter`` is neither a plain function nor a chat model.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Memory:
         self._lock = fork_safe_rlock()  # see the top of the module; guards the rest, and each Turn
         self._entries: Entries = {}
         self._beginning = object()
-        # Counting at each addition would make each take time proportional to the number of
-        # messages: it is done when they have grown by a quarter.
+        # The number of messages at which to trim next. Trimming at each addition would make each
+        # take time proportional to the number of messages.
         self._trim_at = _next_trim(max_messages or 0) if self._limits else math.inf
 
     def add(self, message: MessageLike) -> None:
@@ -129,7 +129,7 @@ class Memory:
             Exception: Whatever a token counter raised.
         """
         turn = self._turn()
-        return self._shown() if turn is None else turn.get_messages()
+        return self._trimmed() if turn is None else turn.get_messages()
 
     def __len__(self) -> int:
         """How many messages `get_messages` returns. Any thread."""
@@ -161,7 +161,7 @@ class Memory:
 
     @property
     def beginning(self) -> object:
-        """Identifies what was loaded last, or the new memory: the same until `load` or `clear`.
+        """Identifies the contents since they were last replaced: changes with `load` and `clear`.
 
         Any thread; never blocks.
         """
@@ -171,20 +171,20 @@ class Memory:
     def clear(self) -> None:
         """Forget everything; equivalent to ``load(())``.
 
-        The thread of an agent's graph then begins anew, too. What its checkpointer has of it stays
-        there; see `AgentPool.forget` and `BaseAgent.forget_thread`.
+        The thread of an agent's graph then begins anew too. Its earlier checkpoints stay in the
+        checkpointer; see `AgentPool.forget` and `BaseAgent.forget_thread`.
         """
         self.load(())
 
     def copy(self) -> Self:
-        """Make a memory with the same limits and messages, but those of no turn. Any thread.
+        """Make a memory with the same limits and messages, without those of turns. Any thread.
 
         Blocks as long as a token counter does.
 
         Raises:
             Exception: Whatever a token counter raised.
         """
-        messages = self._shown()
+        messages = self._trimmed()
         other = copy.copy(self)
         other._lock = fork_safe_rlock()
         other._entries = {object(): message for message in messages}
@@ -204,16 +204,16 @@ class Memory:
         return turn
 
     def _make_room(self) -> None:
-        """Trim if it is due. Before an addition: if counting fails, nothing was added."""
+        """Trim if that is due. Called before an addition: if counting fails, nothing is added."""
         if not self._limits:
             return
         with self._lock:
             due = len(self._entries) >= self._trim_at
         if due:
-            self._shown()
+            self._trimmed()
 
-    def _shown(self) -> tuple[Message, ...]:
-        """The messages there is room for; the rest is forgotten."""
+    def _trimmed(self) -> tuple[Message, ...]:
+        """Return the messages within the limits, and remove the others."""
         with self._lock:
             entries = self._entries.copy()
         if not self._limits:
@@ -221,7 +221,8 @@ class Memory:
         kept = self._fit(entries)
         forgotten = entries.keys() - kept.keys()
         with self._lock:
-            # In one step, so that no handler sees half of a tool's turn. Dropped after the lock.
+            # In one step, so that no handler sees half of a tool's turn. The messages are released
+            # after the lock: their finalizers are user code.
             dropped = list(map(self._entries.pop, forgotten, repeat(None)))
             self._trim_at = _next_trim(len(kept))
         del dropped
@@ -251,8 +252,8 @@ class Turn:
         self._staged: Entries = {}
         self._ended: Literal["committed", "discarded"] | None = None
         self._entered = False
-        # Written when the block is entered, before anything can come through it; the second one
-        # again at its end.
+        # Turns around this one: the innermost that was not over, and the one to restore. Written
+        # when the block is entered, before any other code can see them; `_before` also at its end.
         self._outer: Turn | None = None
         self._before: Turn | None = None
 
@@ -369,8 +370,8 @@ class Turn:
 
     def _refusal(self) -> AgentError:
         return AgentError(
-            f"this run is over, and its turn was {self._ended}: the memory takes nothing more "
-            "from it; let a run end after all that it has started, or write from outside it"
+            f"this run is over, and its turn was {self._ended}: the memory accepts nothing more "
+            "from it; have the run await the tasks that it starts, or write from outside the run"
         )
 
 

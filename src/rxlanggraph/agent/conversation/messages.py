@@ -55,7 +55,7 @@ _CLASSES: dict[str, type[BaseMessage]] = {
     "tool": ToolMessage,
     "system": SystemMessage,
 }
-# The fields that Message itself has; for a tool's message, the name too.
+# Fields of LangChain's messages that are fields of Message too; for a tool's message also `name`.
 _MAPPED = frozenset({"content", "id", "tool_call_id", "tool_calls", "type"})
 
 
@@ -76,7 +76,7 @@ class Message:
         tool_name: The name of that tool.
         id: Unique. A new one is sortable by creation (a UUIDv7, RFC 9562).
         extra: Other fields of the LangChain message from which this one was made, for converting
-            back: token counts, artifacts, what a provider needs to get back.
+            back: token counts, artifacts, data that a provider expects to be sent again.
 
     Raises:
         InvalidArgumentError: ``role`` is not one of the four, a tool call or ``extra`` cannot be
@@ -95,7 +95,7 @@ class Message:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the fields, and copy what could be changed from outside."""
+        """Check the fields, and copy those that are mutable."""
         if self.role not in _ROLES:
             raise InvalidArgumentError(
                 f"role must be {_either(_ROLES)}, not {shortened(self.role)}"
@@ -117,7 +117,7 @@ class Message:
             object.__setattr__(self, "extra", _read_extra(self))
 
     def __hash__(self) -> int:
-        """Hash of the id: contents need not be hashable."""
+        """Hash the id, because contents need not be hashable."""
         return hash(self.id)
 
     @staticmethod
@@ -214,7 +214,7 @@ def _to_langchain(message: Message) -> BaseMessage:
         fields["tool_calls"] = calls
         fields["invalid_tool_calls"] = [*fields.get("invalid_tool_calls", ()), *invalid]
     elif message.role == "tool":
-        # LangChain's message of a tool must have one.
+        # LangChain requires a string here.
         fields["tool_call_id"] = message.tool_call_id or ""
         fields["name"] = message.tool_name
     return _CLASSES[message.role](**fields)
@@ -265,7 +265,7 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Message:
         fields["name"] = fields.pop("tool_name")
     if fields.get("role") == "tool":
         fields.setdefault("tool_call_id", "")
-    calls = fields.pop("tool_calls", None)  # LangChain must not read it: it is kept as given
+    calls = fields.pop("tool_calls", None)  # kept as given, so not converted by LangChain
     try:
         (converted,) = convert_to_messages([fields])
     except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
@@ -280,11 +280,11 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Message:
 def _read_extra(message: Message) -> dict[str, Any]:
     try:
         own = _copied_extra(message.extra)
-        _to_langchain(message)  # accepted here, converted later
+        _to_langchain(message)  # a check: it is converted later
     except Exception as error:
         raise InvalidArgumentError(
-            "extra must have what LangChain's message has besides, "
-            f"and be possible to copy, unlike {shortened(message.extra)}"
+            "extra must be a mapping of further fields of LangChain's message, each of which can "
+            f"be copied, unlike {shortened(message.extra)}"
         ) from error
     return own
 
@@ -318,7 +318,7 @@ def _read_calls(role: Role, calls: Any) -> tuple[Mapping[str, Any], ...]:
     try:
         own = tuple(deepcopy(dict(call)) for call in calls or ())
         good, bad = _parsed(own)
-        AIMessage("", tool_calls=good, invalid_tool_calls=bad)  # accepted here, converted later
+        AIMessage("", tool_calls=good, invalid_tool_calls=bad)  # a check: it is converted later
     except Exception as error:
         raise InvalidArgumentError(
             "a tool call must have a name, args and an id as LangChain's, "

@@ -1,7 +1,7 @@
-"""Where the memories of agents are saved between their runs: in this process, or by LangGraph.
+"""ConversationStore: saves the memories of agents between runs, in this process or by LangGraph.
 
 What breaks without it: writing a whole conversation after each of its runs takes longer each time.
-So within this process nothing is converted, and a checkpointer gets the changes alone.
+Within this process nothing is converted, and a checkpointer gets only the changes.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ __all__ = ["ConversationStore", "make_store"]
 _NAMESPACE = ("rxlanggraph", "memories")
 _GRAPH = "rxlanggraph"  # the namespace within a thread, and a node
 _NODE = "memory"
-_PAGE = 100  # how many are read from a store at a time
-_MOST_IN_PROCESS = 10_000
-"""A guess: a hundred times the number of agents that a pool has at once."""
+_PAGE = 100  # items read from a store at a time
+_MAX_IN_PROCESS = 10_000
+"""A guess: many times the number of agents that a pool has at once."""
 
 
 class ConversationStore(Protocol):
     """Saves the messages of each thread. Any loop; for one thread, one call at a time."""
 
     async def load(self, thread_id: str) -> tuple[Message, ...]:
-        """Return the messages saved last; nothing if there are none."""
+        """Return the messages saved last; empty if there are none."""
 
     async def save(
         self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
-        """Save ``messages`` in place of ``before``, which was saved or loaded last.
+        """Replace ``before``, the messages saved or loaded last, by ``messages``.
 
-        None stands for whatever is there.
+        With None for ``before``, replace whatever is saved.
         """
 
     async def forget(self, thread_id: str) -> None:
@@ -55,22 +55,22 @@ class ConversationStore(Protocol):
 
 
 def make_store(place: Any, max_memories: int | None = None) -> ConversationStore:
-    """Make the store that saves memories in ``place``; None is this process. Any thread.
+    """Make the store that saves memories in ``place``. Any thread; never blocks.
 
     Args:
-        place: A LangGraph store or checkpointer, or None.
-        max_memories: How many are kept at most, in this process; None for the default.
+        place: A LangGraph store or checkpointer; None for this process.
+        max_memories: The maximum number of memories in this process; None for the default.
 
     Raises:
-        InvalidArgumentError: ``max_memories`` is less than 1, or does not apply to this place.
-        InvalidTypeError: It is neither a LangGraph store nor a checkpointer.
+        InvalidArgumentError: ``max_memories`` is less than 1, or ``place`` is not this process.
+        InvalidTypeError: ``place`` is neither a LangGraph store nor a checkpointer.
     """
     if place is None:
-        return _ProcessStore(_MOST_IN_PROCESS if max_memories is None else max_memories)
+        return _ProcessStore(_MAX_IN_PROCESS if max_memories is None else max_memories)
     if max_memories is not None:
         raise InvalidArgumentError(
-            "max_memories is for those kept in this process: what persistence keeps is "
-            "bounded there, or by pool.forget()"
+            "max_memories is for memories in this process; with persistence, limit them in its "
+            "store or with pool.forget()"
         )
     if isinstance(place, BaseStore):
         return _LangGraphStore(place)
@@ -83,44 +83,47 @@ def make_store(place: Any, max_memories: int | None = None) -> ConversationStore
 
 
 class _ProcessStore:
-    """In memory, unconverted: a Message is immutable. The ``most`` recently used threads."""
+    """Saves in memory, without conversion, as a Message is immutable.
 
-    def __init__(self, most: int) -> None:
-        check_whole("max_memories", most, least=1)
-        self._most = most
+    Only the ``limit`` most recently used threads are retained.
+    """
+
+    def __init__(self, limit: int) -> None:
+        check_whole("max_memories", limit, least=1)
+        self._limit = limit
         # A leaf, held for a few lines; an RLock, since a finalizer may enter too.
         self._lock = fork_safe_rlock()
         # Guarded by the lock. The most recently used one is last.
-        self._kept: OrderedDict[str, tuple[Message, ...]] = OrderedDict()
+        self._saved: OrderedDict[str, tuple[Message, ...]] = OrderedDict()
 
     async def load(self, thread_id: str) -> tuple[Message, ...]:
         with self._lock:
-            kept = self._kept.pop(thread_id, ())
+            kept = self._saved.pop(thread_id, ())
             if kept:
-                self._kept[thread_id] = kept
+                self._saved[thread_id] = kept
             return kept
 
     async def save(
         self, thread_id: str, messages: tuple[Message, ...], before: Sequence[Message] | None
     ) -> None:
         with self._lock:
-            self._kept.pop(thread_id, None)
+            self._saved.pop(thread_id, None)
             if messages:
-                self._kept[thread_id] = messages
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+                self._saved[thread_id] = messages
+            while len(self._saved) > self._limit:
+                self._saved.popitem(last=False)
 
     async def forget(self, thread_id: str) -> None:
         with self._lock:
-            self._kept.pop(thread_id, None)
+            self._saved.pop(thread_id, None)
 
     async def threads(self) -> tuple[str, ...]:
         with self._lock:
-            return tuple(self._kept)
+            return tuple(self._saved)
 
 
 class _LangGraphStore:
-    """As one value, which has to be written as a whole."""
+    """Saves each memory as one value of a LangGraph store, which is written as a whole."""
 
     def __init__(self, store: BaseStore) -> None:
         self._store = store
@@ -152,10 +155,11 @@ class _LangGraphStore:
 
 
 class _CheckpointStore:
-    """As the state of a graph that does nothing else: the saver's own format, and its tools.
+    """Saves each memory in a checkpointer, as the state of a graph that does nothing else.
 
-    It is a subgraph, so that it has a namespace: agents' graphs may use the same saver, and
-    deleting a thread deletes this, too.
+    The checkpoints have LangGraph's own format, and work with its tools. The graph is a subgraph,
+    and so has a namespace of its own: agents' graphs may use the same checkpointer, and deleting a
+    thread deletes its memory too.
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
@@ -172,12 +176,12 @@ class _CheckpointStore:
     ) -> None:
         changes = None if before is None else _changes(before, messages)
         if changes is None:
-            await self._write(thread_id, _anew(messages))
+            await self._write(thread_id, _replacement(messages))
             return
         try:
             await self._write(thread_id, changes)
-        except ValueError:  # another process has removed the same message meanwhile
-            await self._write(thread_id, _anew(messages))
+        except ValueError:  # another process has removed the same message
+            await self._write(thread_id, _replacement(messages))
 
     async def forget(self, thread_id: str) -> None:
         await delete_thread(self._saver, thread_id)
@@ -197,19 +201,19 @@ class _CheckpointStore:
 
 
 def _changes(before: Sequence[Message], now: Sequence[Message]) -> list[BaseMessage] | None:
-    """What turns ``before`` into ``now``, for LangGraph's ``add_messages``; None if nothing can."""
+    """The update that turns ``before`` into ``now``; None if there is none."""
     old = {message.id: message for message in before}
     new = {message.id: message for message in now}
-    # It leaves messages with a known id in place, and adds the rest at the end.
-    made = [*(key for key in old if key in new), *(key for key in new if key not in old)]
-    if len(old) < len(before) or made != [message.id for message in now]:
+    # LangGraph's `add_messages` replaces messages with a known id in place, and appends the rest.
+    resulting = [*(key for key in old if key in new), *(key for key in new if key not in old)]
+    if len(old) < len(before) or resulting != [message.id for message in now]:
         return None
     gone = [RemoveMessage(key) for key in old if key not in new]
     written = [message for message in now if old.get(message.id) is not message]
     return [*gone, *to_langchain(written)]
 
 
-def _anew(messages: Sequence[Message]) -> list[BaseMessage]:
+def _replacement(messages: Sequence[Message]) -> list[BaseMessage]:
     return [RemoveMessage(REMOVE_ALL_MESSAGES), *to_langchain(messages)]
 
 

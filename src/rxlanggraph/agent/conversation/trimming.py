@@ -1,19 +1,18 @@
-"""Trimming: which messages of a conversation are kept when there is no room for all of them.
+"""Trimming: the messages of a conversation that are kept when there is no room for all.
 
-What is kept has to be accepted by model providers, as far as the whole was: they refuse a
-conversation that does not begin with the user, a result without its call, and a call without its
-results. And messages are added concurrently, so the result of a call may be still to come, or stand
-apart from it.
+Model providers must accept the rest if they accept the whole. They refuse a conversation that does
+not begin with the user, a result without its call, and a call without its results. Messages are
+added concurrently, so the result of a call may not be there yet, or not directly follow the call.
 
 - A system message at the very beginning is kept, and so is the user's last message.
 - A call and its results are one unit, also as Anthropic's blocks, and are kept or dropped together.
   A result without its call goes with it.
-- Messages being written are kept, and so is the newest open turn of tool calls: a result is
-  missing, or the assistant has not answered yet. If these alone exceed the limit, it is exceeded by
-  as much, until the turn is over. Older open turns are kept while there is room.
+- Messages being written are kept, and so is the newest open turn of tool calls: one that lacks a
+  result, or the assistant's answer. If these alone exceed the limit, it is exceeded until the turn
+  is over. Older open turns are kept while there is room.
 - The rest of the room goes to the newest units.
-- The first message kept is the user's: if need be the request that the kept messages answer, though
-  not everything said in between. If the user has said nothing, that rule does not apply.
+- The first message kept is the user's: if need be the request that the kept messages answer,
+  without the messages in between. This does not apply if there is no message of the user.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ _STAND_INS: dict[str, BaseMessage] = {
 
 
 class TrimLimit:
-    """How many messages, or tokens, a conversation may have. Immutable; any thread.
+    """A limit on the messages, or the tokens, of a conversation. Immutable; any thread.
 
     Args:
-        limit: That number.
-        count: Counts what ``convert`` has made; user code, so never called under a lock.
+        limit: The maximum number.
+        count: Counts the messages that ``convert`` returns; user code, never called under a lock.
         convert: Makes LangChain messages, one for each message.
     """
 
@@ -75,7 +74,7 @@ class TrimLimit:
 
         Args:
             entries: A whole conversation.
-            written: How many, at its end, are being written.
+            written: The number of messages at its end that are being written.
 
         Raises:
             Exception: Whatever the counter raised.
@@ -101,12 +100,12 @@ class TrimLimit:
                 self._limit,
                 key=lambda count: cost({*kept, *free[len(free) - count :]}),
             )
-            kept = self._begun(units, kept, {*kept, *free[len(free) - newest :]}, cost)
+            kept = self._begin_with_user(units, kept, {*kept, *free[len(free) - newest :]}, cost)
         places = {place for each in kept for place in units[each].places}
         return {key: entries[key] for place, key in enumerate(entries) if place in places}
 
     def _needed(self, units: Sequence[_Unit], written: int, cost: _Cost) -> set[int]:
-        """The units kept in any case; older open turns only while there is room."""
+        """The units that must be kept, and older open turns while there is room."""
         needed = {each for each, unit in enumerate(units) if max(unit.places) >= written}
         if units and units[0].role == "system":
             needed.add(0)
@@ -120,10 +119,10 @@ class TrimLimit:
             needed = more
         return needed
 
-    def _begun(
+    def _begin_with_user(
         self, units: Sequence[_Unit], needed: set[int], kept: set[int], cost: _Cost
     ) -> set[int]:
-        """Make ``kept`` begin with the user: with the request that is answered, or later."""
+        """Make ``kept`` begin with the user: with the request that it answers, or a later one."""
         if all(unit.role != "user" for unit in units):
             return kept
         while kept != needed:
@@ -144,12 +143,12 @@ class TrimLimit:
 def make_limits(
     max_messages: int | None, max_tokens: int | None, token_counter: TokenCounter | None
 ) -> tuple[TrimLimit, ...]:
-    """Make the limits that these arguments of a memory stand for. Any thread; never blocks.
+    """Make the limits for these arguments of a memory. Any thread; never blocks.
 
     Raises:
-        InvalidArgumentError: A number is out of its range, or there is a counter and nothing to
-            count.
-        InvalidTypeError: The counter can count nothing.
+        InvalidArgumentError: A number is out of range, or ``token_counter`` is given without
+            ``max_tokens``.
+        InvalidTypeError: ``token_counter`` is neither a plain function nor a chat model.
     """
     limits = []
     if max_messages is not None:
@@ -159,7 +158,7 @@ def make_limits(
         check_whole("max_tokens", max_tokens, least=1)
         limits.append(TrimLimit(max_tokens, _counter(token_counter), to_langchain))
     elif token_counter is not None:
-        raise InvalidArgumentError("token_counter needs max_tokens: how many may there be?")
+        raise InvalidArgumentError("token_counter needs max_tokens; pass both, or neither")
     return tuple(limits)
 
 
