@@ -319,10 +319,10 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
   @postgresql
   Scenario: The URL sets the number of connections, and the time limit of a call
     Given an empty store in PostgreSQL
-    When 60 increments are made over "pool_size=2&command_timeout=0.5"
+    When 60 increments are made over "pool_size=2&command_timeout=5"
     Then the counter is 60
     And there were never more than 2 connections
-    And the server ends a statement after 400ms
+    And the server ends a statement after 4s
 
   @postgresql
   Scenario: Calls that are cancelled in the middle release their connections and their locks
