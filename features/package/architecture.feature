@@ -87,8 +87,8 @@ Feature: The package keeps to its map
     Then the signatures of the bridge are
       """
       __init__: loop, *, max_concurrency, max_threads, max_pending, overflow, timeout, name
-      create_future_task: graph, message, *, thread_id, timeout, retry, errors, config, name
-      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, name
+      create_future_task: graph, message, *, thread_id, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, name
+      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, name
       cleanup_tasks: timeout
       cleanup_tasks_async: timeout
       close: timeout, *, cancel_timeout

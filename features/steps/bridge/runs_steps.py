@@ -142,6 +142,7 @@ def step_the_code_under_test_calls_call(context: Context, call: str) -> None:
         "nan": float("nan"),
         "infinity": float("inf"),
         "uncompiled": StateGraph(State),
+        "graph": getattr(context, "graph", None),
     }
     context.error = error_of(lambda: eval(call, names))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from contextvars import copy_context
 from functools import partial
@@ -16,14 +16,19 @@ from types import FunctionType
 from typing import Any, Protocol, TypeAlias
 
 from rxlanggraph.bridge.attempts import ThreadAttempts, saver_of
+from rxlanggraph.bridge.call_arguments import check_arguments
 from rxlanggraph.bridge.configs import Config, config_for
-from rxlanggraph.errors import InvalidTypeError
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage
 
 __all__ = ["Graph", "GraphAdapter", "adapt_graph"]
 
 Graph: TypeAlias = Any
 """A compiled LangGraph graph, a LangChain Runnable, or a function of the content."""
+
+Arguments: TypeAlias = Mapping[str, Any]
+# What a function may ask for with a parameter of that name.
+_TO_ASK_FOR = frozenset({"message", "config", "context"})
 
 
 class GraphAdapter(Protocol):
@@ -32,13 +37,24 @@ class GraphAdapter(Protocol):
     name: str
     """For people: the name of the graph or function itself."""
 
+    def check(self, arguments: Arguments) -> None:
+        """Check LangGraph's arguments, those that are given. Any thread; never blocks."""
+
     def call(
-        self, message: StreamMessage, config: Config | None, executor: Executor
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
     ) -> Awaitable[Any]:
         """Start one attempt. On the loop."""
 
     def attempts(
-        self, message: StreamMessage, config: Config | None, executor: Executor
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
     ) -> Callable[[], Awaitable[Any]]:
         """Return a callable that starts one attempt per call, also after a failed one."""
 
@@ -73,7 +89,7 @@ _asked_by: weakref.WeakKeyDictionary[FunctionType, frozenset[str]] = weakref.Wea
 
 
 def _asked_for(function: Callable[..., Any]) -> frozenset[str]:
-    """Which of ``message`` and ``config`` are parameters of the function, after the content."""
+    """Which of `_TO_ASK_FOR` are parameters of the function, after the content."""
     if type(function) is not FunctionType:  # equal objects may have other parameters
         return _look_what_is_asked_for(function)
     asked = _asked_by.get(function)
@@ -93,18 +109,22 @@ def _look_what_is_asked_for(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(
         each.name
         for each in list(parameters.values())[1:]
-        if each.name in {"message", "config"}
+        if each.name in _TO_ASK_FOR
         and each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}
         and (each.default is each.empty or each.default is None)
     )
 
 
-def _given(asked: frozenset[str], message: StreamMessage, config: Config | None) -> dict[str, Any]:
+def _given(
+    asked: frozenset[str], message: StreamMessage, config: Config | None, arguments: Arguments
+) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if "message" in asked:
         given["message"] = message
     if "config" in asked:
         given["config"] = dict(config_for(message, config) or {})
+    if "context" in asked:
+        given["context"] = arguments.get("context")
     return given
 
 
@@ -113,13 +133,32 @@ def _name_of(graph: Graph) -> str:
     return name if isinstance(name, str) else type(graph).__name__
 
 
-class _Independent:
-    """An adapter whose attempts are independent of each other."""
+class _Callable:
+    """A function of the content. Its attempts are independent of each other."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.name = _name_of(function)
+        self._function = function
+        self._asked = _asked_for(function)
+
+    def check(self, arguments: Arguments) -> None:
+        if "context" in self._asked:
+            arguments = {name: value for name, value in arguments.items() if name != "context"}
+        elif "context" in arguments:
+            raise InvalidArgumentError(
+                f"context is passed to a function that has a parameter of that name, and "
+                f"{self._function!r} has none; add it, or leave the context out"
+            )
+        check_arguments(self._function, arguments)
 
     def attempts(
-        self: GraphAdapter, message: StreamMessage, config: Config | None, executor: Executor
+        self: GraphAdapter,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
     ) -> Callable[[], Awaitable[Any]]:
-        return partial(self.call, message, config, executor)
+        return partial(self.call, message, config, arguments, executor)
 
 
 class _Runnable:
@@ -130,48 +169,63 @@ class _Runnable:
         self._runnable = runnable
         self._ainvoke = runnable.ainvoke
 
+    def check(self, arguments: Arguments) -> None:
+        check_arguments(self._runnable, arguments)
+
     def call(
-        self, message: StreamMessage, config: Config | None, executor: Executor
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
     ) -> Awaitable[Any]:
-        result: Awaitable[Any] = self._ainvoke(message.content, config_for(message, config))
+        config = config_for(message, config)
+        result: Awaitable[Any] = self._ainvoke(message.content, config, **arguments)
         return result
 
     def attempts(
-        self, message: StreamMessage, config: Config | None, executor: Executor
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
     ) -> Callable[[], Awaitable[Any]]:
         saver, config = saver_of(self._runnable), config_for(message, config)
         if saver is None or config is None or message.thread_id is None:
-            return partial(self._ainvoke, message.content, config)
-        return ThreadAttempts(self._runnable, saver, message.content, config)
+            return partial(self._ainvoke, message.content, config, **arguments)
+        return ThreadAttempts(self._runnable, saver, message.content, config, arguments)
 
 
-class _AsyncFunction(_Independent):
+class _AsyncFunction(_Callable):
     """A coroutine function, or an object with an async ``__call__``."""
 
-    def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
-        self.name = _name_of(function)
-        self._function = function
-        self._asked = _asked_for(function)
-
     def call(
-        self, message: StreamMessage, config: Config | None, executor: Executor
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
     ) -> Awaitable[Any]:
         if not self._asked:
-            return self._function(message.content)
-        return self._function(message.content, **_given(self._asked, message, config))
+            result: Awaitable[Any] = self._function(message.content)
+        else:
+            given = _given(self._asked, message, config, arguments)
+            result = self._function(message.content, **given)
+        return result
 
 
-class _Function(_Independent):
+class _Function(_Callable):
     """A plain function: executed in a worker thread."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.name = _name_of(function)
-        self._function = function
-        self._asked = _asked_for(function)
-
-    async def call(self, message: StreamMessage, config: Config | None, executor: Executor) -> Any:
+    async def call(
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
+    ) -> Any:
         loop = asyncio.get_running_loop()
-        given = _given(self._asked, message, config)
+        given = _given(self._asked, message, config, arguments)
         call = partial(copy_context().run, self._in_thread, message.content, given)
         value = await loop.run_in_executor(executor, call)
         # A plain function may still return an awaitable: a lambda around a coroutine.

@@ -13,7 +13,7 @@ the checkpoint that asked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from tenacity import AsyncRetrying, DoAttempt, DoSleep, RetryCallState
@@ -110,13 +110,17 @@ class ThreadAttempts:
         saver: The checkpoint saver of the graph.
         content: The message's content.
         config: The run's config, with its thread.
+        arguments: LangGraph's other arguments of the call.
     """
 
-    def __init__(self, graph: Any, saver: Any, content: Any, config: Config) -> None:
+    def __init__(
+        self, graph: Any, saver: Any, content: Any, config: Config, arguments: Mapping[str, Any]
+    ) -> None:
         self._graph = graph
         self._saver = saver
         self._content = content
         self._config = config
+        self._arguments = arguments
         configurable = configurable_of(graph, config)
         self._addressed = configurable.get("checkpoint_id") is not None
         latest = {**configurable, "checkpoint_id": None}
@@ -133,7 +137,7 @@ class ThreadAttempts:
             self._before = saved
             content, config = _told_apart(self._content, saved), self._config
         self._failed = True
-        result = await self._graph.ainvoke(content, config)
+        result = await self._graph.ainvoke(content, config, **self._arguments)
         self._failed = False
         return result
 

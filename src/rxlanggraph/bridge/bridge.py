@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from reactivex import Observable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
 from rxlanggraph.bridge.adapters import Graph, adapt_graph
+from rxlanggraph.bridge.call_arguments import Durability, Nodes, PerMessage, given
 from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, invoke
-from rxlanggraph.bridge.run import ConcurrencyGroup, Run, RunOptions
+from rxlanggraph.bridge.run import Run, RunOptions
 from rxlanggraph.bridge.shutdown import (
     CleanupReport,
     cleanup_steps,
@@ -36,6 +37,9 @@ from rxlanggraph.validation import check_whole
 __all__ = ["Retry", "RxPyLangGraphBridge", "submitter"]
 
 Retry: TypeAlias = "int | AsyncRetrying | None"
+_T = TypeVar("_T")
+PerMessageOr: TypeAlias = "_T | Callable[[StreamMessage], _T | None] | None"
+"""One value for all messages, or a function of the message that returns it."""
 _names = itertools.count(1)
 # Together with each run's own thread this makes what ThreadPoolExecutor allows by default on the
 # largest machine: sync nodes that can wait for each other on asyncio's default executor can do so
@@ -131,10 +135,15 @@ class RxPyLangGraphBridge:
         message: Any,
         *,
         thread_id: str | None = None,
-        timeout: float | None = None,
+        timeout: PerMessageOr[float] = None,
         retry: Retry = None,
         errors: Literal["raise", "emit"] = "raise",
-        config: Mapping[str, Any] | None = None,
+        config: PerMessageOr[Mapping[str, Any]] = None,
+        context: PerMessageOr[Any] = None,
+        durability: Durability | None = None,
+        interrupt_before: Nodes | None = None,
+        interrupt_after: Nodes | None = None,
+        output_keys: str | Sequence[str] | None = None,
         name: str | None = None,
     ) -> Run:
         """Run ``graph`` on ``message``; return the future of its result.
@@ -152,25 +161,33 @@ class RxPyLangGraphBridge:
         Args:
             graph: A compiled LangGraph graph, a Runnable, or an async or sync function of the
                 content. Sync functions run in threads of the bridge. If a function has a further
-                parameter named ``message`` or ``config``, without a default or with None, it is
-                passed the `StreamMessage`, or LangGraph's config of the run as a dictionary.
+                parameter named ``message``, ``config`` or ``context``, without a default or with
+                None, it is passed the `StreamMessage`, LangGraph's config of the run as a
+                dictionary, or the ``context``.
             message: A `StreamMessage`, or its content. A result whose status is not ``"ok"`` runs
                 nothing: in its order, the future resolves with that same result.
             thread_id: The thread to run on, instead of the message's own; None keeps that. It may
                 also be named in LangGraph's way, by ``config`` or the graph's ``with_config``.
                 Either way it is the run's one thread: the key of its lane, the
                 ``configurable.thread_id`` that the checkpointer sees, and the result's thread.
-            timeout: Seconds for each attempt; None takes the bridge's. When it expires, the future
-                is resolved and the run is cancelled; the run keeps its slot until it has ended.
+            timeout: Seconds for each attempt, or a function of the message that returns them; None
+                takes the bridge's. When it expires, the future is resolved and the run is
+                cancelled; the run keeps its slot until it has ended.
             retry: How often to retry after an exception, with random exponential waits; or a
                 tenacity ``AsyncRetrying`` of your own. With a checkpointer, an attempt resumes from
                 what the failed one has saved. No attempt begins once the run is cancelled or the
                 bridge is closing.
             errors: How a run that did not succeed resolves the future: ``"raise"`` with its
                 exception, or ``"emit"`` with the result, which has a ``status`` and an ``error``.
-            config: LangGraph's config for the run. The message's ``metadata`` is merged over the
-                config's, except for a ``run_id``: LangGraph would take that for an earlier run that
-                reconnects.
+            config: LangGraph's config for the run, or a function of the message that returns it.
+                The message's ``metadata`` is merged over the config's, except for a ``run_id``:
+                LangGraph would take that for an earlier run that reconnects.
+            context: What LangGraph's ``Runtime.context`` is in the run's nodes, or a function of
+                the message that returns it.
+            durability: When LangGraph saves checkpoints: ``"sync"``, ``"async"`` or ``"exit"``.
+            interrupt_before: Nodes before which the run is to stop, or ``"*"`` for all.
+            interrupt_after: Nodes after which the run is to stop, or ``"*"`` for all.
+            output_keys: The key of the state, or the keys, that the result is to consist of.
             name: Shown in snapshots and reports; None takes the graph's.
 
         Returns:
@@ -183,45 +200,74 @@ class RxPyLangGraphBridge:
             LoopUnavailableError: The loop is closed, stopped or dying.
             BlockingCallError: ``max_pending`` is reached, on the loop's own thread; or in a run, or
                 in the thread of another loop, that the room depends on (then a `DeadlockError`).
-            InvalidTypeError: ``graph`` cannot run, a thread_id or ``name`` is not a string, or
-                ``config`` is not a mapping.
-            InvalidArgumentError: A number is out of range, a policy is unknown, or two thread_ids
-                differ.
+            InvalidTypeError: ``graph`` cannot run, a thread_id, ``name``, node or key is not a
+                string, or ``config`` is not a mapping.
+            InvalidArgumentError: A number is out of range, a policy or node is unknown, two
+                thread_ids differ, or an argument of LangGraph's graphs is passed for a target that
+                is not one.
         """
-        special = (timeout, retry, config, name) != (None, None, None, None) or errors != "raise"
-        options = None if special or self._recent is None else self._recent()
+        plain = errors == "raise" and (
+            timeout is None
+            and retry is None
+            and config is None
+            and context is None
+            and durability is None
+            and interrupt_before is None
+            and interrupt_after is None
+            and output_keys is None
+            and name is None
+        )
+        options = self._recent() if plain and self._recent is not None else None
         if options is None or options.graph is not graph:
             options = self._run_options(
-                graph, timeout=timeout, retry=retry, errors=errors, config=config, name=name
+                graph,
+                timeout=timeout,
+                retry=retry,
+                errors=errors,
+                config=config,
+                name=name,
+                context=context,
+                durability=durability,
+                interrupt_before=interrupt_before,
+                interrupt_after=interrupt_after,
+                output_keys=output_keys,
             )
-            if not special:
+            if plain:
                 self._recent = weakref.ref(options)
-        return self._engine.submit(options.message_for(message, thread_id), options, self)
+        return self._engine.submit(*options.bind(message, thread_id), self)
 
     def _run_options(
         self,
         graph: Graph,
         *,
-        timeout: float | None = None,
+        timeout: PerMessageOr[float] = None,
         retry: Retry = None,
         errors: Literal["raise", "emit"] = "raise",
-        config: Mapping[str, Any] | None = None,
+        config: PerMessageOr[Mapping[str, Any]] = None,
         name: str | None = None,
-        group: ConcurrencyGroup | None = None,
+        **arguments: Any,
     ) -> RunOptions:
         """Check the options of `create_future_task`, and determine how ``graph`` is called.
 
-        An operator does this once for all its messages.
+        An operator does this once for all its messages. ``arguments`` are LangGraph's own.
         """
         if errors not in ("raise", "emit"):
             raise InvalidArgumentError(
                 f"errors must be 'raise' or 'emit', not {errors!r}: "
                 "a future has one result, and cannot leave it out as a stream can"
             )
-        _check_seconds("timeout", timeout)
         if name is not None and not isinstance(name, str):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
         adapter = adapt_graph(graph)
+        arguments = given(arguments)
+        if arguments:
+            adapter.check(arguments)
+        per_message = PerMessage.among(
+            config=config, context=arguments.get("context"), timeout=timeout
+        )
+        config = None if callable(config) else config
+        timeout = None if callable(timeout) else timeout
+        _check_seconds("timeout", timeout)
         return RunOptions(
             graph,
             adapter,
@@ -230,8 +276,9 @@ class RxPyLangGraphBridge:
             errors,
             config,
             name or adapter.name,
-            group,
-            one_thread(threads_of(graph, config)),
+            thread=one_thread(threads_of(graph, config)),
+            arguments=arguments,
+            per_message=per_message,
         )
 
     def invoke(
@@ -242,10 +289,15 @@ class RxPyLangGraphBridge:
         ordered: bool = False,
         thread_id: str | Callable[[Any], str | None] | None = None,
         multitask_strategy: Literal["enqueue"] = "enqueue",
-        timeout: float | None = None,
+        timeout: PerMessageOr[float] = None,
         retry: Retry = None,
         errors: ErrorPolicy = "raise",
-        config: Mapping[str, Any] | None = None,
+        config: PerMessageOr[Mapping[str, Any]] = None,
+        context: PerMessageOr[Any] = None,
+        durability: Durability | None = None,
+        interrupt_before: Nodes | None = None,
+        interrupt_after: Nodes | None = None,
+        output_keys: str | Sequence[str] | None = None,
         name: str | None = None,
     ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
         """Return an Rx operator that runs ``graph`` on every message and emits every result.
@@ -273,6 +325,11 @@ class RxPyLangGraphBridge:
                 exception, as Rx does; ``"emit"`` emits the result, with its ``status`` and
                 ``error``; ``"skip"`` logs it.
             config: As in `create_future_task`.
+            context: As in `create_future_task`.
+            durability: As in `create_future_task`.
+            interrupt_before: As in `create_future_task`.
+            interrupt_after: As in `create_future_task`.
+            output_keys: As in `create_future_task`.
             name: As in `create_future_task`.
 
         Raises:
@@ -285,7 +342,17 @@ class RxPyLangGraphBridge:
         if max_concurrency is not None:
             check_whole("max_concurrency", max_concurrency, least=1)
         options = self._run_options(
-            graph, timeout=timeout, retry=retry, errors="emit", config=config, name=name
+            graph,
+            timeout=timeout,
+            retry=retry,
+            errors="emit",
+            config=config,
+            name=name,
+            context=context,
+            durability=durability,
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            output_keys=output_keys,
         )
         if thread_id is not None and not callable(thread_id):
             _check_thread(thread_id, options.thread)
@@ -446,7 +513,7 @@ def submitter(
     options = bridge._run_options(graph, timeout=timeout, retry=retry, errors=errors)
 
     def submit(message: Any) -> Run:
-        return bridge._engine.submit(options.message_for(message, None), options, bridge)
+        return bridge._engine.submit(*options.bind(message, None), bridge)
 
     return submit
 

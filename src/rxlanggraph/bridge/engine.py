@@ -348,15 +348,19 @@ class Engine:
             raise asyncio.CancelledError
         message, options = run.message, run.options
         if options.retry is not None:
-            attempt = options.adapter.attempts(message, options.config, self.threads)
+            attempt = options.adapter.attempts(
+                message, options.config, options.arguments, self.threads
+            )
             return retried(
                 options.retry,
                 partial(self._timed_attempt, run, attempt),
                 partial(self._may_retry, run),
             )
         if options.timeout is None:
-            return options.adapter.call(message, options.config, self.threads)
-        attempt = partial(options.adapter.call, message, options.config, self.threads)
+            return options.adapter.call(message, options.config, options.arguments, self.threads)
+        attempt = partial(
+            options.adapter.call, message, options.config, options.arguments, self.threads
+        )
         return self._timed_attempt(run, attempt)
 
     def _may_retry(self, run: Run) -> bool:

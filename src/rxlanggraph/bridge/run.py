@@ -6,13 +6,14 @@ import asyncio
 import enum
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from rxlanggraph.bridge.configs import NamedThread, one_thread
+from rxlanggraph.bridge.call_arguments import PerMessage, given
+from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait, waiting
 from rxlanggraph.concurrency.future import SharedLockFuture
 from rxlanggraph.concurrency.threads import lock_released
@@ -33,6 +34,7 @@ from rxlanggraph.messages import (
     passes_through,
 )
 from rxlanggraph.registry import Outcome
+from rxlanggraph.validation import check_timeout
 
 if TYPE_CHECKING:
     from tenacity import AsyncRetrying
@@ -85,6 +87,37 @@ class RunOptions:
     group: ConcurrencyGroup | None = None
     thread: NamedThread | None = None
     """The thread that the config, or the graph's own config, names for all of these runs."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """LangGraph's other arguments of the call, those that are given."""
+    per_message: PerMessage | None = None
+
+    def bind(self, item: Any, thread_id: str | None) -> tuple[StreamMessage, RunOptions]:
+        """Make the message of a run on ``item``, and the options of that run. Any thread.
+
+        Calls what the caller passed as functions of the message.
+
+        Args:
+            item: A message, or the content of one.
+            thread_id: The thread to put it on; None keeps the message's own.
+
+        Raises:
+            InvalidTypeError: ``thread_id`` is not a string, or a config not a mapping.
+            InvalidArgumentError: The config names another thread, or a timeout is out of range.
+        """
+        message = self.message_for(item, thread_id)
+        chosen = self.per_message
+        if chosen is None or passes_through(message):
+            return message, self
+        config, thread, timeout, arguments = self.config, self.thread, self.timeout, self.arguments
+        if chosen.config is not None:
+            config = chosen.config(message)
+            thread = one_thread(threads_of(self.graph, config))
+        if chosen.context is not None:
+            arguments = given({**arguments, "context": chosen.context(message)})
+        if chosen.timeout is not None and (seconds := chosen.timeout(message)) is not None:
+            timeout = check_timeout(seconds)
+        options = replace(self, config=config, thread=thread, timeout=timeout, arguments=arguments)
+        return options.message_for(message, None), options
 
     def message_for(self, item: Any, thread_id: str | None) -> StreamMessage:
         """Make the message of a run on ``item``, on the run's thread. Any thread; never blocks.

@@ -123,8 +123,8 @@ class _Subscription:
     def _on_next(self, item: Any) -> None:
         run = None
         try:
-            message = self._message_for(item)
-            run = self._engine.new_run(message, self._options, self._owner, self._ended)
+            message, options = self._bind(item)
+            run = self._engine.new_run(message, options, self._owner, self._ended)
             if self._look_ahead is not None:
                 run.withheld_by = partial(self._behind, self._arrived - self._look_ahead)
             self._engine.wait_for_room(run)
@@ -153,12 +153,12 @@ class _Subscription:
                 self._waiting.append(run)
             return True
 
-    def _message_for(self, item: Any) -> StreamMessage:
+    def _bind(self, item: Any) -> tuple[StreamMessage, RunOptions]:
         if not callable(self._thread_id):
-            return self._options.message_for(item, self._thread_id)
+            return self._options.bind(item, self._thread_id)
         # An item that passes through has no content to choose a thread by.
         chosen = None if passes_through(item) else self._thread_id(item)
-        return self._options.message_for(item, chosen)
+        return self._options.bind(item, chosen)
 
     def _on_error(self, error: BaseException) -> None:
         self._emitter.put_error(error)
