@@ -80,6 +80,9 @@ Feature: The package keeps to its map
   Scenario: Every public name has a docstring
     Then every public class, function, method and property has a docstring
 
+  Scenario: A step is found by its name as well as by its sentence
+    Then every step function is named with words of its sentence, in their order
+
   Scenario: Every error that a docstring names exists
     Then every name under "Raises:" is a built-in error or one of this package
 

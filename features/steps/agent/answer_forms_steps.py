@@ -29,7 +29,7 @@ VALUES: dict[str, Any] = {
 
 
 @given("a runnable agent whose chain ends in {value}")
-def an_agent_whose_chain_ends_in(context: Context, value: str) -> None:
+def step_a_runnable_agent_whose_chain_ends_in_value(context: Context, value: str) -> None:
     context.agent = BaseAgent("chain", llm=RunnableLambda(lambda _: VALUES[value]))
 
 
@@ -95,7 +95,7 @@ def an_agent_that_gives_a_structured_response(context: Context, what: str) -> No
 
 
 @when('it is asked "{one}", "{two}" and "{three}"')
-def it_is_asked_three_times(context: Context, one: str, two: str, three: str) -> None:
+def step_it_is_asked_one_two_and_three(context: Context, one: str, two: str, three: str) -> None:
     async def main() -> list[Any]:
         return [await context.agent.run(request) for request in (one, two, three)]
 
@@ -186,7 +186,9 @@ def it_is_asked_for_that(context: Context) -> None:
 
 
 @then('it raises an AgentError that says "{words}", and remembers nothing')
-def it_raises_an_agent_error_that_says(context: Context, words: str) -> None:
+def step_it_raises_an_agenterror_that_says_words_and_remembers(
+    context: Context, words: str
+) -> None:
     assert isinstance(context.error, AgentError), context.error
     assert words in str(context.error), context.error
     assert not context.agent.memory.get_messages()

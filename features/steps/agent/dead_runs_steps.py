@@ -134,13 +134,13 @@ def an_agent_that_puts_out_what_it_is_asked(context: Context) -> None:
 
 
 @given("an agent that puts out what it is asked, and whose output a consumer reads now and then")
-def an_agent_whose_output_somebody_reads(context: Context) -> None:
+def step_an_agent_that_puts_out_what_it_is_asked_and_whose_output(context: Context) -> None:
     context.agent = Putting()
     context.reader = context.agent.stream()
 
 
 @when('a run puts out "{item}" and {ended}')
-def a_run_puts_out_and_ends(context: Context, item: str, ended: str) -> None:
+def step_a_run_puts_out_item_and_ended(context: Context, item: str, ended: str) -> None:
     context.doing = lambda: ENDS[ended](context.agent, item)
 
 
@@ -162,7 +162,7 @@ def the_next_caller_asks_and_reads(context: Context, item: str, how: str) -> Non
 
 
 @then('the caller has "{item}" alone')
-def the_caller_has_it_alone(context: Context, item: str) -> None:
+def step_the_caller_has_item_alone(context: Context, item: str) -> None:
     assert context.got == [item], context.got
 
 
@@ -219,7 +219,9 @@ class Leftover:
 
 
 @when('a run that {ended} leaves {kind} behind, which puts out "secret" during the next run')
-def a_run_leaves_something_behind(context: Context, ended: str, kind: str) -> None:
+def step_a_run_that_ended_leaves_kind_behind_which_puts_out_secret(
+    context: Context, ended: str, kind: str
+) -> None:
     agent, leftover = context.agent, Leftover(kind)
 
     async def put_late() -> str:
@@ -242,7 +244,9 @@ def a_run_leaves_something_behind(context: Context, ended: str, kind: str) -> No
 
 
 @then('the leftover has an AgentError that says "{word}", and the caller has "{item}" alone')
-def the_leftover_has_an_agent_error(context: Context, word: str, item: str) -> None:
+def step_the_leftover_has_an_agenterror_that_says_word_and_the(
+    context: Context, word: str, item: str
+) -> None:
     assert isinstance(context.leftover.error, AgentError), context.leftover.error
     assert word in str(context.leftover.error)
     assert context.got == [item], context.got
@@ -252,7 +256,7 @@ def the_leftover_has_an_agent_error(context: Context, word: str, item: str) -> N
 
 
 @when("a run leaves a task behind that is {where} THINKING")
-def a_run_leaves_a_thinking_task_behind(context: Context, where: str) -> None:
+def step_a_run_leaves_a_task_behind_that_is_where_thinking(context: Context, where: str) -> None:
     agent, gate = context.agent, Gate()
 
     async def think() -> None:

@@ -66,7 +66,7 @@ def an_agent_which_shows_what_its_model_sees(context: Context) -> None:
 
 
 @given("an agent over a graph that takes each request out once it has answered")
-def an_agent_over_a_graph_that_takes_requests_out(context: Context) -> None:
+def step_an_agent_over_a_graph_that_takes_each_request_out_once_it(context: Context) -> None:
     context.shown = Shown(forgets=True)
     context.agent = BaseAgent("agent", graph=context.shown.graph)
 
@@ -81,7 +81,9 @@ def an_agent_whose_model_fails_at_first(context: Context) -> None:
 
 
 @when('a caller asks "one", {role} adds "by the way" {when_} that run, and then asks "two"')
-def somebody_adds_something(context: Context, role: str, when_: str) -> None:
+def step_a_caller_asks_one_role_adds_by_the_way_when_that_run_and(
+    context: Context, role: str, when_: str
+) -> None:
     agent, shown = context.agent, context.shown
 
     def add() -> None:
@@ -104,7 +106,7 @@ def somebody_adds_something(context: Context, role: str, when_: str) -> None:
 
 
 @when('a caller asks "one", the user adds "by the way", the caller asks in vain, and then "two"')
-def it_is_asked_in_vain_in_between(context: Context) -> None:
+def step_a_caller_asks_one_the_user_adds_by_the_way_the_caller(context: Context) -> None:
     agent = context.agent
 
     async def main() -> None:
@@ -136,7 +138,7 @@ def a_pool_which_keeps_in_the_same_checkpointer(context: Context) -> None:
     'a caller asks "one", the user adds "by the way" during that run, '
     'and then asks another pool "two"'
 )
-def another_pool_is_asked(context: Context) -> None:
+def step_a_caller_asks_one_the_user_adds_by_the_way_during_that(context: Context) -> None:
     shown, (first, second) = context.shown, context.pools
 
     async def main() -> None:
@@ -153,7 +155,7 @@ def another_pool_is_asked(context: Context) -> None:
 
 
 @then('the model sees "by the way" once, before "two", and so does its thread')
-def the_model_sees_it_once(context: Context) -> None:
+def step_the_model_sees_by_the_way_once_before_two_and_so_does_its(context: Context) -> None:
     for seen in (context.shown.calls[-1], context.shown.said()):
         assert seen.count("by the way") == 1, seen
         assert seen.index("by the way") < seen.index("two"), seen
@@ -161,7 +163,7 @@ def the_model_sees_it_once(context: Context) -> None:
 
 
 @when('a caller asks "one", "two" and "three"')
-def it_is_asked_three_times(context: Context) -> None:
+def step_a_caller_asks_one_two_and_three(context: Context) -> None:
     async def main() -> None:
         for request in ("one", "two", "three"):
             await context.agent.run(request)
@@ -205,7 +207,7 @@ def its_memory_is_changed(context: Context, changed: str) -> None:
 
 
 @then("the model sees {seen}, and so does its thread")
-def the_model_sees_that(context: Context, seen: str) -> None:
+def step_the_model_sees_seen_and_so_does_its_thread(context: Context, seen: str) -> None:
     context.expected = seen.split(", ")
     assert context.seen == [context.expected] * 2, context.seen
 
@@ -254,7 +256,7 @@ def a_pool_which_clears_its_memory(context: Context, how: str) -> None:
 
 
 @when('"one" is asked, "clear it" once others had the place, and "two" once they had it again')
-def they_are_asked_by_other_agents(context: Context) -> None:
+def step_one_is_asked_clear_it_once_others_had_the_place_and_two(context: Context) -> None:
     async def main() -> None:
         for request in ("one", "clear it", "two"):
             await ask(context.pool, "other", "something else")
@@ -265,7 +267,7 @@ def they_are_asked_by_other_agents(context: Context) -> None:
 
 
 @when('"one" is asked, "clear it" while the store fails, and "two"')
-def it_is_cleared_while_the_store_fails(context: Context) -> None:
+def step_one_is_asked_clear_it_while_the_store_fails_and_two(context: Context) -> None:
     async def main() -> None:
         await ask(context.pool, "agent", "one")
         context.store.fails = True
@@ -281,7 +283,7 @@ def it_is_cleared_while_the_store_fails(context: Context) -> None:
 
 
 @when("a caller asks by means of a bridge with retry")
-def it_is_asked_by_a_bridge_with_retry(context: Context) -> None:
+def step_a_caller_asks_by_means_of_a_bridge_with_retry(context: Context) -> None:
     retry = tenacity.AsyncRetrying(stop=tenacity.stop_after_attempt(2), reraise=True)
     with RxPyLangGraphBridge() as bridge:
         message = StreamMessage("one", "agent")
@@ -290,7 +292,7 @@ def it_is_asked_by_a_bridge_with_retry(context: Context) -> None:
 
 
 @when("a caller asks by means of a caller who tries the same message again")
-def it_is_asked_by_a_caller_who_tries_again(context: Context) -> None:
+def step_a_caller_asks_by_means_of_a_caller_who_tries_the_same(context: Context) -> None:
     async def main() -> Any:
         message = HumanMessage("one", id="the same")
         await outcome(context.agent.run(message))
@@ -308,7 +310,7 @@ def memory_and_thread_have_the_request_once(context: Context) -> None:
 
 
 @when("a caller asks the very same message twice")
-def it_is_asked_the_very_same_message_twice(context: Context) -> None:
+def step_a_caller_asks_the_very_same_message_twice(context: Context) -> None:
     async def main() -> None:
         message = HumanMessage("one", id="the same")
         for _ in range(2):
@@ -318,7 +320,7 @@ def it_is_asked_the_very_same_message_twice(context: Context) -> None:
 
 
 @when("a caller asks it, and then another agent over that graph, the very same message")
-def it_and_another_agent_are_asked(context: Context) -> None:
+def step_a_caller_asks_it_and_then_another_agent_over_that_graph(context: Context) -> None:
     async def main() -> None:
         message = HumanMessage("one", id="the same")
         await context.agent.run(message)
@@ -330,7 +332,7 @@ def it_and_another_agent_are_asked(context: Context) -> None:
 
 
 @then("the model was shown it at the end both times, and the thread has two turns")
-def the_model_was_shown_it_both_times_and_the_thread_has_both(context: Context) -> None:
+def step_the_model_was_shown_it_at_the_end_both_times_and_the(context: Context) -> None:
     assert context.shown.calls == [["one"], ["one", "re: one", "one"]], context.shown.calls
     assert context.shown.said() == ["one", "re: one"] * 2, context.shown.said()
 
@@ -372,7 +374,7 @@ def a_pool_whose_agents_begin_with_a_system_message(context: Context) -> None:
 
 
 @when("a thread is asked by one pool, and then by another that knows the graph alone")
-def a_thread_is_asked_by_two_pools(context: Context) -> None:
+def step_a_thread_is_asked_by_one_pool_and_then_by_another_that(context: Context) -> None:
     async def main() -> None:
         for pool, request in zip(context.pools, ("one", "two"), strict=True):
             await ask(pool, "agent", request)

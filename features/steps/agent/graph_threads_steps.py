@@ -99,7 +99,9 @@ def the_graph_answers(context: Context) -> None:
 
 
 @given("{who} over each kind of graph with tools, with each kind of saver")
-def agents_over_each_kind_of_graph(context: Context, who: str) -> None:
+def step_who_over_each_kind_of_graph_with_tools_with_each_kind_of(
+    context: Context, who: str
+) -> None:
     context.who, context.doings = who.strip(), []
 
 
@@ -212,7 +214,7 @@ def it_is_asked_to_use_its_tool(context: Context) -> None:
 
 
 @then("it raises an AgentError that says that the graph has stopped, and its thread is empty")
-def it_raises_an_agent_error_that_says_that_the_graph_has_stopped(context: Context) -> None:
+def step_it_raises_an_agenterror_that_says_that_the_graph_has(context: Context) -> None:
     assert "has stopped before 'tools'" in str(context.error), context.error
     state = context.graph.get_state({"configurable": {"thread_id": "agent"}})
     assert not state.values.get("messages"), state
@@ -368,7 +370,7 @@ def both_answers_are_right(context: Context) -> None:
 
 
 @given("an agent over a graph with {kind} that remembers on the same thread, for each saver")
-def an_agent_over_a_graph_with_a_subgraph(context: Context, kind: str) -> None:
+def step_an_agent_over_a_graph_with_kind_that_remembers_on_the(context: Context, kind: str) -> None:
     context.kind = kind
 
 

@@ -45,41 +45,49 @@ def serve(context: Context, whom: str, **options: Any) -> None:
 
 
 @given("{whom}, served over MCP")
-def agent_is_served(context: Context, whom: str) -> None:
+def step_whom_served_over_mcp(context: Context, whom: str) -> None:
     serve(context, whom)
 
 
 @given("{whom}, served over MCP with one conversation for all")
-def agent_is_served_to_all(context: Context, whom: str) -> None:
+def step_whom_served_over_mcp_with_one_conversation_for_all(context: Context, whom: str) -> None:
     serve(context, whom, share_conversation=True)
 
 
 @given("{whom}, served over MCP with room for {number:d} conversations")
-def agent_is_served_with_room(context: Context, whom: str, number: int) -> None:
+def step_whom_served_over_mcp_with_room_for_number_conversations(
+    context: Context, whom: str, number: int
+) -> None:
     serve(context, whom, max_conversations=number)
 
 
 @given("{whom}, served over MCP, which forgets after {seconds:d} seconds")
-def agent_is_served_with_a_timeout(context: Context, whom: str, seconds: int) -> None:
+def step_whom_served_over_mcp_which_forgets_after_seconds_seconds(
+    context: Context, whom: str, seconds: int
+) -> None:
     context.now = 1000.0
     patch(context, conversations, "_now", lambda: context.now)
     serve(context, whom, conversation_timeout=seconds)
 
 
 @given('an MCP server of an agent that remembers "{text}"')
-def agent_with_a_memory_is_served(context: Context, text: str) -> None:
+def step_an_mcp_server_of_an_agent_that_remembers_text(context: Context, text: str) -> None:
     serve(context, "an agent with a model")
     context.served.agent.add_message("user", text)
 
 
 @given("an MCP server of an agent that remembers {number:d} messages at most")
-def agent_with_a_bounded_memory_is_served(context: Context, number: int) -> None:
+def step_an_mcp_server_of_an_agent_that_remembers_number_messages(
+    context: Context, number: int
+) -> None:
     serve(context, "an agent with a model")
     context.served.agent.memory = Memory(max_messages=number)
 
 
 @given("{whom}, served over MCP to two clients with names of their own")
-def agent_is_served_to_named_clients(context: Context, whom: str) -> None:
+def step_whom_served_over_mcp_to_two_clients_with_names_of_their(
+    context: Context, whom: str
+) -> None:
     serve(context, whom)
     context.users = [
         AuthenticatedUser(AccessToken(token=name, client_id=name, scopes=[]))
@@ -104,7 +112,9 @@ def conversation_of(result: Any) -> str:
 
 
 @when('a client says "{text}" {how}, and another asks what was said')
-def another_client_asks(context: Context, text: str, how: str) -> None:
+def step_a_client_says_text_how_and_another_asks_what_was_said(
+    context: Context, text: str, how: str
+) -> None:
     async def asking(server: Talk) -> Any:
         async with server.client() as one, server.client() as other:
             assert text in text_in(await said_in(one, text))
@@ -125,7 +135,9 @@ def says_and_asks(context: Context, texts: list[str], how: str) -> None:
 
 
 @when('a client says "{one}" and "{two}" {how}, and asks what was said')
-def same_client_asks(context: Context, one: str, two: str, how: str) -> None:
+def step_a_client_says_one_and_two_how_and_asks_what_was_said(
+    context: Context, one: str, two: str, how: str
+) -> None:
     says_and_asks(context, [one, two], how)
 
 
@@ -164,7 +176,7 @@ def answers_name_the_same(context: Context) -> None:
 
 
 @when("a client asks in a conversation that there is not")
-def asks_in_no_conversation(context: Context) -> None:
+def step_a_client_asks_in_a_conversation_that_there_is_not(context: Context) -> None:
     async def asking(server: Talk) -> Any:
         async with server.client() as one:
             return await said_in(one, QUESTION, "0123456789")
@@ -176,7 +188,9 @@ def asks_in_no_conversation(context: Context) -> None:
     'one client says "{text}" over HTTP, and the other asks in the conversation that the '
     "answer names"
 )
-def other_user_asks(context: Context, text: str) -> None:
+def step_one_client_says_text_over_http_and_the_other_asks_in_the(
+    context: Context, text: str
+) -> None:
     async def asking(server: Talk) -> Any:
         ada, ben = context.users
         async with server.client(ada) as one, server.client(ben) as other:
@@ -203,7 +217,9 @@ def says_and_leaves(context: Context, text: str, how: str) -> None:
 
 
 @when('a client says "{text}" {how}, and leaves before it is answered')
-def leaves_before_the_answer(context: Context, text: str, how: str) -> None:
+def step_a_client_says_text_how_and_leaves_before_it_is_answered(
+    context: Context, text: str, how: str
+) -> None:
     async def leaving(server: Talk) -> Any:
         async with server.client() as one:
             call = asyncio.create_task(said_in(one, text))
@@ -224,7 +240,9 @@ def remembered(context: Context) -> list[Any]:
 
 
 @then('the server has no conversation, and nothing remembers "{_text}"')
-def nothing_is_left(context: Context, _text: str) -> None:
+def step_the_server_has_no_conversation_and_nothing_remembers_text(
+    context: Context, _text: str
+) -> None:
     assert not context.conversations and not remembered(context)
     if context.served.agent is not None:
         assert not context.served.agent.memory.get_messages()
@@ -275,7 +293,9 @@ def first_is_answered(context: Context) -> None:
 
 
 @when("a conversation over HTTP was quiet for {seconds:d} seconds")
-def is_quiet(context: Context, seconds: int) -> None:
+def step_a_conversation_over_http_was_quiet_for_seconds_seconds(
+    context: Context, seconds: int
+) -> None:
     async def waiting(server: Talk) -> Any:
         async with server.client() as one:
             first = conversation_of(await said_in(one, "tea"))
@@ -288,7 +308,7 @@ def is_quiet(context: Context, seconds: int) -> None:
 
 
 @then("there is no such conversation any more")
-def is_gone(context: Context) -> None:
+def step_there_is_no_such_conversation_any_more(context: Context) -> None:
     assert text_in(context.kept) == "tea, milk", context.kept
     assert context.result.is_error, context.result
     assert "there is no such conversation" in text_in(context.result), context.result
@@ -324,7 +344,7 @@ def collector_closes(context: Context) -> None:
 
 
 @then("there is no conversation, and the collector had no error")
-def there_is_none(context: Context) -> None:
+def step_there_is_no_conversation_and_the_collector_had_no_error(context: Context) -> None:
     assert not context.conversations
     assert not context.unraisable, context.unraisable
 
@@ -373,7 +393,7 @@ def agents_of_which_one_does_not_forget(context: Context, one: str) -> None:
 
 
 @when('a client that has said "{text}" to all of them leaves')
-def says_to_all_of_them(context: Context, text: str) -> None:
+def step_a_client_that_has_said_text_to_all_of_them_leaves(context: Context, text: str) -> None:
     async def leaving(server: Talk) -> None:
         async with server.client() as client:
             for tool in (await client.list_tools()).tools:

@@ -94,32 +94,32 @@ def ask(context: Context, **headers: str) -> None:
 
 
 @given("serve_http listens on {address}")
-def server_listens(context: Context, address: str) -> None:
+def step_serve_http_listens_on_address(context: Context, address: str) -> None:
     served(context, host=address)
 
 
 @given("serve_http allows the hosts {hosts}")
-def server_allows_hosts(context: Context, hosts: str) -> None:
+def step_serve_http_allows_the_hosts_hosts(context: Context, hosts: str) -> None:
     served(context, host="0.0.0.0", allowed_hosts=[] if hosts == "no host" else hosts.split(", "))
 
 
 @given("serve_http allows no origins by name")
-def server_allows_no_origins(context: Context) -> None:
+def step_serve_http_allows_no_origins_by_name(context: Context) -> None:
     served(context, host="127.0.0.2")
 
 
 @given("serve_http allows the origins {origin}")
-def server_allows_origins(context: Context, origin: str) -> None:
+def step_serve_http_allows_the_origins_origin(context: Context, origin: str) -> None:
     served(context, allowed_origins=(origin,))
 
 
 @when("it is asked as {host}")
-def server_is_asked_as(context: Context, host: str) -> None:
+def step_it_is_asked_as_host(context: Context, host: str) -> None:
     ask(context, host=host)
 
 
 @when("it is asked by a page from {origin}")
-def page_asks(context: Context, origin: str) -> None:
+def step_it_is_asked_by_a_page_from_origin(context: Context, origin: str) -> None:
     ask(context, host="localhost", origin=origin)
 
 
@@ -138,7 +138,7 @@ SCOPES = {
 
 
 @given("serve_http asks for {token}")
-def server_asks_for(context: Context, token: str) -> None:
+def step_serve_http_asks_for_token(context: Context, token: str) -> None:
     tokens: dict[str, dict[str, Any]] = {
         "no token": {},
         "the SDK's verifier": {"token": Verifier()},
@@ -153,7 +153,7 @@ def server_asks_for(context: Context, token: str) -> None:
 
 
 @when("it is asked with {brought}")
-def server_is_asked_with(context: Context, brought: str) -> None:
+def step_it_is_asked_with_brought(context: Context, brought: str) -> None:
     token = brought.rpartition(" ")[2]
     if brought == "no token":
         ask(context, host="localhost")
@@ -184,7 +184,7 @@ def hearing_the_log() -> Iterator[list[str]]:
 
 
 @when("serve_http without a token listens on {address}")
-def server_listens_without_a_token(context: Context, address: str) -> None:
+def step_serve_http_without_a_token_listens_on_address(context: Context, address: str) -> None:
     async def serving(*_: object) -> None:
         return None
 
@@ -206,7 +206,9 @@ def log_warns(context: Context, text: str) -> None:
 
 
 @when("serve_http is called, and {argument} is {value}")
-def server_is_called_with(context: Context, argument: str, value: str) -> None:
+def step_serve_http_is_called_and_argument_is_value(
+    context: Context, argument: str, value: str
+) -> None:
     options = {argument: ast.literal_eval(value)}
     patch(context, mcp_module, "serve_until_signalled", lambda *_, **__: None)
     noting(context, functools.partial(mcp_module.serve_http, BaseAgent("ann"), port=0, **options))
@@ -243,7 +245,7 @@ def connection_reads_nothing(context: Context) -> None:
 
 
 @when("it is answered, and is to be closed")
-def connection_is_answered(context: Context) -> None:
+def step_it_is_answered_and_is_to_be_closed(context: Context) -> None:
     async def answer(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body", "body": b"an answer"})
@@ -266,5 +268,5 @@ def connection_is_answered(context: Context) -> None:
 
 
 @then("it is aborted, and its place is free")
-def connection_is_aborted(context: Context) -> None:
+def step_it_is_aborted_and_its_place_is_free(context: Context) -> None:
     assert context.has_room

@@ -357,7 +357,7 @@ def step_the_mcp_part_is_imported_where_the_sdk_is_not_installed(context: Contex
 
 
 @when("a new interpreter makes an MCP server")
-def new_interpreter_makes_a_server(context: Context) -> None:
+def step_a_new_interpreter_makes_an_mcp_server(context: Context) -> None:
     run_in_a_new_interpreter(
         context,
         "import logging\n"
@@ -370,7 +370,7 @@ def new_interpreter_makes_a_server(context: Context) -> None:
 
 
 @then("its log goes to a logging.StreamHandler, from WARNING")
-def log_goes_to_a_stream(context: Context) -> None:
+def step_its_log_goes_to_a_logging_streamhandler_from_warning(context: Context) -> None:
     assert context.done.stdout.split() == ["30", "StreamHandler"], context.done
 
 

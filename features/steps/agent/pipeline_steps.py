@@ -329,5 +329,5 @@ def the_pool_itself_is_asked(context: Context, config: str) -> None:
 
 
 @then("it has answered")
-def the_pool_has_answered(context: Context) -> None:
+def step_it_has_answered(context: Context) -> None:
     assert context.answer == 0, context.answer

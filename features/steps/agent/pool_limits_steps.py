@@ -110,7 +110,9 @@ def stuck_is_answered(context: Context) -> None:
 
 
 @when('"{thread}" is to be forgotten within {seconds:f} s')
-def it_is_to_be_forgotten_within(context: Context, thread: str, seconds: float) -> None:
+def step_thread_is_to_be_forgotten_within_seconds_s(
+    context: Context, thread: str, seconds: float
+) -> None:
     pool = AgentPool(context.make, persistence=context.store)
     context.error = run(raised(pool.forget(thread, seconds)))
 
@@ -149,7 +151,7 @@ def a_pool_whose_store_fails(context: Context, lost: str) -> None:
 
 
 @when('"first" is asked, "lost" in vain, and "last"')
-def first_lost_and_last_are_asked(context: Context) -> None:
+def step_first_is_asked_lost_in_vain_and_last(context: Context) -> None:
     async def main() -> list[Any]:
         requests = ("first", "lost", "last")
         return [await outcome(ask(context.pool, "a", request)) for request in requests]
@@ -158,7 +160,7 @@ def first_lost_and_last_are_asked(context: Context) -> None:
 
 
 @then('the store, the agent and the graph\'s thread have "first" and "last" with their answers')
-def all_have_first_and_last(context: Context) -> None:
+def step_the_store_the_agent_and_the_graphs_thread_have_first_and(context: Context) -> None:
     assert [type(each) for each in context.answers] == [str, OSError, str], context.answers
     state = context.graph.get_state({"configurable": {"thread_id": "a"}})
     expected = ["first", "tsrif", "last", "tsal"]
@@ -196,14 +198,14 @@ class Broken(InMemoryStore):
 
 
 @given('a pool of agents over a graph with a checkpointer, failing with its store to keep "lost"')
-def a_pool_whose_store_and_checkpointer_fail(context: Context) -> None:
+def step_a_pool_of_agents_over_a_graph_with_a_checkpointer_failing(context: Context) -> None:
     context.store = Broken()
     context.graph = graph_of_messages(checkpointer=Unwritable(context.store))
     make_pool(context)
 
 
 @when('"first" is asked, "lost" in vain, and "last" when both work again')
-def last_is_asked_when_both_work_again(context: Context) -> None:
+def step_first_is_asked_lost_in_vain_and_last_when_both_work_again(context: Context) -> None:
     async def main() -> list[Any]:
         answers = [await outcome(ask(context.pool, "a", each)) for each in ("first", "lost")]
         context.store.is_broken = False
@@ -268,7 +270,9 @@ def a_pool_whose_agents_tell_what_they_know(context: Context, place: str) -> Non
 
 
 @given("a pool of one agent that keeps {count:d} memories in this process")
-def a_pool_that_keeps_so_many(context: Context, count: int) -> None:
+def step_a_pool_of_one_agent_that_keeps_count_memories_in_this(
+    context: Context, count: int
+) -> None:
     context.pool = AgentPool(Telling, max_agents=1, max_memories=count)
 
 
@@ -280,7 +284,7 @@ def a_pool_over_a_graph_with_a_checkpointer(context: Context) -> None:
 
 
 @when('the threads "a", "b" and "c" are sent requests, and "b" is forgotten')
-def threads_are_sent_requests_and_one_is_forgotten(context: Context) -> None:
+def step_the_threads_a_b_and_c_are_sent_requests_and_b_is(context: Context) -> None:
     async def main() -> None:
         for thread_id in "abc":
             await ask(context.pool, thread_id, f"of {thread_id}")
@@ -306,7 +310,7 @@ def the_threads_are_listed(context: Context, ids: str) -> None:
 
 
 @then('"b" knows nothing of what was said, and "a" does')
-def one_knows_nothing_and_the_other_does(context: Context) -> None:
+def step_b_knows_nothing_of_what_was_said_and_a_does(context: Context) -> None:
     async def main() -> tuple[str, str]:
         return await ask(context.pool, "a", "now"), await ask(context.pool, "b", "now")
 
@@ -316,7 +320,7 @@ def one_knows_nothing_and_the_other_does(context: Context) -> None:
 
 
 @then('the checkpointer of the graph knows "a" and "c" alone')
-def the_checkpointer_knows_the_others_alone(context: Context) -> None:
+def step_the_checkpointer_of_the_graph_knows_a_and_c_alone(context: Context) -> None:
     assert sorted(context.graph.checkpointer.storage) == ["a", "c"]
 
 
@@ -368,7 +372,7 @@ def a_pool_of_one_agent_which_is_busy(context: Context) -> None:
 
 
 @when('"b" is forgotten, and asked at once')
-def it_is_forgotten_and_asked_at_once(context: Context) -> None:
+def step_b_is_forgotten_and_asked_at_once(context: Context) -> None:
     async def forget() -> None:
         await context.pool.forget("b")
         context.order.append("forgotten")
@@ -384,7 +388,7 @@ def it_is_forgotten_and_asked_at_once(context: Context) -> None:
 
 
 @then('"b" is forgotten while "a" is on, and asked when that has ended, without a memory')
-def it_is_forgotten_meanwhile(context: Context) -> None:
+def step_b_is_forgotten_while_a_is_on_and_asked_when_that_has(context: Context) -> None:
     assert context.order == ["before", "forgotten", "wait", "after"], context.order
     assert not context.pool._forgetting
 
@@ -404,7 +408,7 @@ def the_threads_are_asked(context: Context) -> None:
 
 
 @then('"a" is answered twice, and "b" is refused with InvalidArgumentError')
-def one_is_refused(context: Context) -> None:
+def step_a_is_answered_twice_and_b_is_refused_with(context: Context) -> None:
     first, refused, again = context.answers
     assert isinstance(refused, InvalidArgumentError), refused
     assert "make one for each" in str(refused), refused
@@ -426,7 +430,7 @@ def a_thread_is_asked(context: Context) -> None:
 
 
 @when("a pool is made that keeps {count:d} memories in a store")
-def a_pool_is_made_that_keeps_so_many_in_a_store(context: Context, count: int) -> None:
+def step_a_pool_is_made_that_keeps_count_memories_in_a_store(context: Context, count: int) -> None:
     context.error = error_of(
         lambda: AgentPool(Telling, persistence=InMemoryStore(), max_memories=count)
     )

@@ -84,7 +84,9 @@ def each_is_added_to_a_memory(context: Context, count: int, unit: str) -> None:
 
 
 @then("each time a model is asked, {rules} would take what it is shown")
-def providers_would_take_what_it_is_shown(context: Context, rules: str) -> None:
+def step_each_time_a_model_is_asked_rules_would_take_what_it_is(
+    context: Context, rules: str
+) -> None:
     for shown in context.asked:
         for name in rules.split(", "):
             try:
@@ -97,7 +99,9 @@ def providers_would_take_what_it_is_shown(context: Context, rules: str) -> None:
     "an agent over a graph with tools, with a memory of at most {n:d} messages and "
     "a strict provider"
 )
-def an_agent_with_a_bounded_memory(context: Context, n: int) -> None:
+def step_an_agent_over_a_graph_with_tools_with_a_memory_of_at_most(
+    context: Context, n: int
+) -> None:
     context.model = provider()
     graph = GRAPHS["create_agent"](context.model, Tools().all())
     context.agent = BaseAgent("bounded", graph=graph, memory=Memory(max_messages=n))

@@ -110,7 +110,7 @@ def it_gives_the_result(context: Context) -> None:
 
 
 @when("a run that fails is awaited on another loop")
-def failing_run_is_awaited(context: Context) -> None:
+def step_a_run_that_fails_is_awaited_on_another_loop(context: Context) -> None:
     run = context.bridge.create_future_task(one_node(context.work.fail), HELLO)
     context.futures.append(run)
     context.error = raised_on(context, "another", by_await(run))
@@ -123,7 +123,7 @@ def awaiting_raises_the_exception(context: Context) -> None:
 
 
 @when("a run is cancelled while it is awaited on another loop")
-def awaited_run_is_cancelled(context: Context) -> None:
+def step_a_run_is_cancelled_while_it_is_awaited_on_another_loop(context: Context) -> None:
     run = context.bridge.create_future_task(context.work.wait, HELLO)
 
     async def cancel_and_await() -> None:
@@ -136,7 +136,7 @@ def awaited_run_is_cancelled(context: Context) -> None:
 
 
 @when("{how} comes while a run is awaited on another loop")
-def awaiting_is_ended(context: Context, how: str) -> None:
+def step_how_comes_while_a_run_is_awaited_on_another_loop(context: Context, how: str) -> None:
     run = context.bridge.create_future_task(context.work.wait, HELLO)
     context.futures.append(run)
     context.work.began.wait_for(1)
@@ -171,7 +171,7 @@ def it_keeps_the_run(context: Context) -> None:
 
 
 @when("a plain function hands back another run")
-def function_hands_back_a_run(context: Context) -> None:
+def step_a_plain_function_hands_back_another_run(context: Context) -> None:
     def forward(content: Any) -> Any:
         return context.bridge.create_future_task(context.work.answer, content)
 
@@ -179,7 +179,7 @@ def function_hands_back_a_run(context: Context) -> None:
 
 
 @then("its content is that run's result")
-def content_is_the_result(context: Context) -> None:
+def step_its_content_is_that_runs_result(context: Context) -> None:
     assert value_of(answer(context).content) == 7, answer(context)
 
 
@@ -229,7 +229,9 @@ def piped(context: Context, source: Any, pipeline: str) -> Any:
 
 
 @when("messages 0 to 9 from {source} go through {pipeline}, awaited on {where} loop")
-def stream_is_awaited(context: Context, source: str, pipeline: str, where: str) -> None:
+def step_messages_0_to_9_from_source_go_through_pipeline_awaited(
+    context: Context, source: str, pipeline: str, where: str
+) -> None:
     async def go() -> Any:
         return await piped(context, source_of(context, source), pipeline)
 
@@ -277,7 +279,7 @@ def who_awaits_is_cancelled(context: Context) -> None:
 
 
 @when("one of two runs fails while the loop that awaits their stream stands still")
-def step_one_run_fails_while_the_loop_stands_still(context: Context) -> None:
+def step_one_of_two_runs_fails_while_the_loop_that_awaits_their(context: Context) -> None:
     source: Subject[Any] = Subject()
     fails, ended = Gate(), Log()
 

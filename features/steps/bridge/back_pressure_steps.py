@@ -62,14 +62,16 @@ def step_messages_of_one_thread_go_through_two_stages(context: Context, count: i
 
 
 @when("{count:d} messages go through a stage, a flat_map to {each:d} each, and a second stage")
-def step_messages_go_through_a_stage_and_a_flat_map(
+def step_count_messages_go_through_a_stage_a_flat_map_to_each_each(
     context: Context, count: int, each: int
 ) -> None:
     through(context, count, ops.flat_map(lambda _: reactivex.from_iterable(range(each))))
 
 
 @when("{count:d} messages go through a stage, a step of the loop, and a second stage")
-def step_messages_go_through_a_stage_and_a_step_of_the_loop(context: Context, count: int) -> None:
+def step_count_messages_go_through_a_stage_a_step_of_the_loop_and(
+    context: Context, count: int
+) -> None:
     scheduler = AsyncIOThreadSafeScheduler(context.lent.loop)
     through(context, count, ops.map(lambda result: result.content), ops.observe_on(scheduler))
 
@@ -78,7 +80,7 @@ def step_messages_go_through_a_stage_and_a_step_of_the_loop(context: Context, co
     "{count:d} failed results go through a stage, which runs nothing, and their sources through a "
     "second one"
 )
-def step_failed_results_and_then_their_sources(context: Context, count: int) -> None:
+def step_count_failed_results_go_through_a_stage_which_runs(context: Context, count: int) -> None:
     context.watch = watch = Watch(context)
     context.subscriber = Subscriber()
     failed = [
@@ -158,7 +160,7 @@ def step_a_source_sends_messages_that_wait_and_blocks(context: Context, count: i
 
 @when("{count:d} of the runs end")
 @when("{count:d} of the runs ends")
-def step_some_of_the_runs_end(context: Context, count: int) -> None:
+def step_count_of_the_runs_ends(context: Context, count: int) -> None:
     context.turnstile.let_go(count)
 
 
@@ -226,7 +228,7 @@ def step_each_one_is_answered_or_was_refused(context: Context) -> None:
 
 
 @given("room for one run, which is taken and then closed")
-def room_that_is_taken_and_closed(context: Context) -> None:
+def step_room_for_one_run_which_is_taken_and_then_closed(context: Context) -> None:
     context.admission = AdmissionLimiter(1, threading.RLock())
     assert context.admission.acquire(a_run(), may_block=False)
     assert not context.admission.acquire(a_run(), may_block=False)
@@ -234,7 +236,7 @@ def room_that_is_taken_and_closed(context: Context) -> None:
 
 
 @given("room for one run, which is taken")
-def room_that_is_taken(context: Context) -> None:
+def step_room_for_one_run_which_is_taken(context: Context) -> None:
     context.admission, context.holder = AdmissionLimiter(1, threading.RLock()), a_run()
     assert context.admission.acquire(context.holder, may_block=False)
 

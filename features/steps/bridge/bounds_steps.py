@@ -249,7 +249,7 @@ def step_the_second_never_begins_and_leaves_the_registry_once_the(context: Conte
     "in a stream with max_concurrency=1 a message waits behind a run, and another one of its "
     "thread behind it"
 )
-def step_stream_with_waiting_messages(context: Context) -> None:
+def step_in_a_stream_with_max_concurrency_1_a_message_waits_behind(context: Context) -> None:
     context.source, context.subscriber = Subject(), Subscriber()
     stage = context.bridge.invoke(context.work.wait, max_concurrency=1, errors="emit")
     context.subscriber.subscribe(context.source.pipe(stage))
@@ -260,7 +260,7 @@ def step_stream_with_waiting_messages(context: Context) -> None:
 
 
 @when("that message is cancelled, one on another thread follows, and the gate opens")
-def step_waiting_message_is_cancelled(context: Context) -> None:
+def step_that_message_is_cancelled_one_on_another_thread_follows(context: Context) -> None:
     _, waiting, _ = context.bridge.registry.tasks()
     assert waiting.cancel()
     on_loop(context)
@@ -271,7 +271,7 @@ def step_waiting_message_is_cancelled(context: Context) -> None:
 
 
 @then("the stream has completed, and never had more than 1 run on")
-def step_stream_has_kept_its_bound(context: Context) -> None:
+def step_the_stream_has_completed_and_never_had_more_than_1_run_on(context: Context) -> None:
     assert context.subscriber.wait_for_end().ends == ["completed"], context.subscriber.ends
     assert list(context.work.began) == [0, 3, 2] and context.work.peak == 1, context.work.peak
 

@@ -34,7 +34,7 @@ def children_end_after_one_of_these_calls(context: Context) -> None:
 
 
 @then("each ends by itself with status 0, and prints nothing")
-def each_child_ends_by_itself(context: Context) -> None:
+def step_each_ends_by_itself_with_status_0_and_prints_nothing(context: Context) -> None:
     _ends_well(context)
     assert context.ended.stdout == "the child's status is 0\n" * context.rows, context.ended.stdout
 
@@ -53,13 +53,15 @@ def its_child_does_not_print(context: Context, words: str) -> None:
 
 
 @then('it ends by itself, and prints "{first}" and then "{second}"')
-def it_prints_both(context: Context, first: str, second: str) -> None:
+def step_it_ends_by_itself_and_prints_first_and_then_second(
+    context: Context, first: str, second: str
+) -> None:
     _ends_well(context)
     assert context.ended.stdout.splitlines()[-2:] == [first, second], context.ended.stdout
 
 
 @then('it ends by itself, and prints "{line}"')
-def it_prints_at_its_end(context: Context, line: str) -> None:
+def step_it_ends_by_itself_and_prints_line(context: Context, line: str) -> None:
     _ends_well(context)
     assert line in context.ended.stdout.splitlines(), context.ended.stdout
 

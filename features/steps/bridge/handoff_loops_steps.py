@@ -274,7 +274,7 @@ def step_each_future_is_resolved_with_kinds(context: Context, kinds: str) -> Non
 
 
 @then("the registry has them all until that loop is closed")
-def step_registered_until_closed(context: Context) -> None:
+def step_the_registry_has_them_all_until_that_loop_is_closed(context: Context) -> None:
     registry = context.bridge.registry
     assert len(registry) == len(context.futures), registry.snapshot()
     context.futures[0].get_loop().close()

@@ -34,7 +34,7 @@ def results_are_fed_back(context: Context, count: int) -> None:
 
 
 @then("the last one's source is the message it answers, without a source of its own")
-def the_source_has_no_source(context: Context) -> None:
+def step_the_last_ones_source_is_the_message_it_answers_without_a(context: Context) -> None:
     assert context.message.source == context.sent.replace(source=None), context.message.source
 
 
@@ -44,7 +44,9 @@ def it_is_pickled_in_less_than(context: Context, size: int) -> None:
 
 
 @when("{count:d} results are made, each with the one before as its source")
-def results_are_made_of_each_other(context: Context, count: int) -> None:
+def step_count_results_are_made_each_with_the_one_before_as_its(
+    context: Context, count: int
+) -> None:
     context.message = StreamMessage(0)
     for number in range(count):
         context.message = StreamMessage(number, source=context.message)
@@ -71,7 +73,7 @@ def its_source_is_that_very_message(context: Context) -> None:
 
 
 @when('a result of "{source}" is made')
-def a_result_of_a_string_is_made(context: Context, source: str) -> None:
+def step_a_result_of_source_is_made(context: Context, source: str) -> None:
     context.error = error_of(lambda: StreamMessage(1, source=source))
 
 
@@ -133,7 +135,7 @@ def nothing_is_kept(context: Context) -> None:
 
 
 @when("a graph fails whose node has a local of its own")
-def a_graph_fails_with_a_local(context: Context) -> None:
+def step_a_graph_fails_whose_node_has_a_local_of_its_own(context: Context) -> None:
     def node(state: dict[str, Any]) -> None:
         of_its_own = "here"
         raise ValueError(of_its_own)

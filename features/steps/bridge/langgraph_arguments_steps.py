@@ -91,7 +91,9 @@ FUNCTIONS: dict[str, Any] = {
 
 
 @when("two messages go by {entry}, with a function of the message for context and for config")
-def step_two_messages_go_with_functions(context: Context, entry: str) -> None:
+def step_two_messages_go_by_entry_with_a_function_of_the_message(
+    context: Context, entry: str
+) -> None:
     chosen = {name: FUNCTIONS[name] for name in ("context", "config")}
     graph = one_node(seen)
     messages = [{"value": 1}, {"value": 2}]
@@ -135,7 +137,9 @@ def step_that_one_timed_out(context: Context) -> None:
 
 
 @when("{what} of a message raises ZeroDivisionError, by {entry}")
-def step_a_function_of_a_message_raises(context: Context, what: str, entry: str) -> None:
+def step_what_of_a_message_raises_zerodivisionerror_by_entry(
+    context: Context, what: str, entry: str
+) -> None:
     options = {what.removeprefix("the "): lambda message: 1 // 0}
     graph = one_node(lambda state: state)
     if entry == "invoke":

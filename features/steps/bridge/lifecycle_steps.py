@@ -139,7 +139,7 @@ def step_it_gave_them_no_time(context: Context) -> None:
 
 
 @then("{method} has timeout={timeout:g} and cancel_timeout={cancel_timeout:g}")
-def step_method_has_timeouts(
+def step_method_has_timeout_timeout_and_cancel_timeout_cancel(
     context: Context, method: str, timeout: float, cancel_timeout: float
 ) -> None:
     parameters = inspect.signature(getattr(RxPyLangGraphBridge, method)).parameters
@@ -283,7 +283,7 @@ def step_a_loop_that_runs_forever_is_adopted_given_a_waiting_graph(context: Cont
 
 
 @then("closing that bridge names the run, which has not ended")
-def step_close_names_run(context: Context) -> None:
+def step_closing_that_bridge_names_the_run_which_has_not_ended(context: Context) -> None:
     (stuck,) = context.bridge.close().stuck
     assert "gate.wait_async" in stuck.stack, stuck.stack
     assert context.bridge.registry.state == "closing"
@@ -307,7 +307,9 @@ def step_other_code_cancels_all_tasks_of_the_loop_which_keeps(context: Context) 
 
 
 @then('the bridge refuses the next message with LoopUnavailableError, "{words}"')
-def step_refuse_with_words(context: Context, words: str) -> None:
+def step_the_bridge_refuses_the_next_message_with_loopunavailableerror(
+    context: Context, words: str
+) -> None:
     try:
         send(context, "an async function", [1])
     except LoopUnavailableError as error:

@@ -20,7 +20,7 @@ from support.concurrency.waiting import LIMIT, Gate, Log, thread
 
 
 @when("the adopted loop ends over a run that cleans up and one that waits for its slot")
-def step_the_adopted_loop_ends_over_two_runs(context: Context) -> None:
+def step_the_adopted_loop_ends_over_a_run_that_cleans_up_and_one(context: Context) -> None:
     context.begun, context.seen = Log(), Log()
     registry = context.bridge.registry
 

@@ -66,7 +66,9 @@ def step_program_and_bridge_with_options(context: Context, host: str, options: s
     "a program that runs its loop by {host:Host}, and a bridge that adopts it, "
     "whose loop is not watched"
 )
-def step_program_and_bridge_unwatched(context: Context, host: str) -> None:
+def step_a_program_that_runs_its_loop_by_host_and_a_bridge_that(
+    context: Context, host: str
+) -> None:
     make_bridge(context, host, look_every=3600)
 
 
@@ -84,7 +86,9 @@ VALUE = {"value": "asked"}
     "the loop runs {times:d} times, and each time a message is sent from it and one from "
     "another thread"
 )
-def step_run_several_times(context: Context, times: int) -> None:
+def step_the_loop_runs_times_times_and_each_time_a_message_is_sent(
+    context: Context, times: int
+) -> None:
     context.answers, context.refusals = [], []
 
     async def main() -> None:
@@ -114,12 +118,12 @@ def step_each_refused(context: Context, words: str) -> None:
 
 
 @when("a message is sent while the loop does not run")
-def step_send_in_pause(context: Context) -> None:
+def step_a_message_is_sent_while_the_loop_does_not_run(context: Context) -> None:
     context.error = error_of(lambda: context.bridge.create_future_task(context.work.answer, VALUE))
 
 
 @when("the loop runs, and a message is sent from it")
-def step_run_and_send(context: Context) -> None:
+def step_the_loop_runs_and_a_message_is_sent_from_it(context: Context) -> None:
     context.answers = [context.host.run(ask(context))]
 
 
@@ -163,7 +167,7 @@ def stop_with(context: Context, kind: str) -> None:
     "the loop stops with a run that cleans up slowly, one that waits for its turn, and a message "
     "on its way"
 )
-def step_stop_with_three(context: Context) -> None:
+def step_the_loop_stops_with_a_run_that_cleans_up_slowly_one_that(context: Context) -> None:
     async def main() -> None:
         send(context, "a graph that cleans up slowly", [0], thread_id="t")
         send(context, "an async function", [1], thread_id="t")
@@ -174,7 +178,9 @@ def step_stop_with_three(context: Context) -> None:
 
 
 @then("they are all given up with LoopUnavailableError, and the registry has all {count:d}")
-def step_resolved_and_registered(context: Context, count: int) -> None:
+def step_they_are_all_given_up_with_loopunavailableerror_and_the(
+    context: Context, count: int
+) -> None:
     assert len(context.futures) == count
     for number in range(count):
         error = failure_of(context, number)
@@ -184,7 +190,7 @@ def step_resolved_and_registered(context: Context, count: int) -> None:
 
 
 @when("the program runs its loop again")
-def step_run_again(context: Context) -> None:
+def step_the_program_runs_its_loop_again(context: Context) -> None:
     context.work.cleaning.open()
     context.host.turn()
 
@@ -203,7 +209,7 @@ def step_count_failed(context: Context, count: int) -> None:
 
 
 @then("a message on the same thread_id is answered")
-def step_thread_is_free(context: Context) -> None:
+def step_a_message_on_the_same_thread_id_is_answered(context: Context) -> None:
     async def main() -> Any:
         send(context, "an async function", [3], thread_id="t")
         return await asyncio.wrap_future(context.futures[-1])
@@ -212,7 +218,7 @@ def step_thread_is_free(context: Context) -> None:
 
 
 @when("the loop stops with a run in flight, and runs again")
-def step_short_pause(context: Context) -> None:
+def step_the_loop_stops_with_a_run_in_flight_and_runs_again(context: Context) -> None:
     stop_with(context, "a waiting graph")
     context.host.turn()
     context.work.gate.open()
@@ -253,7 +259,9 @@ class Looks(threading.Event):
 
 
 @when("a run is in flight, and the loop runs for a moment before each of {count:d} looks")
-def step_run_before_each_look(context: Context, count: int) -> None:
+def step_a_run_is_in_flight_and_the_loop_runs_for_a_moment_before(
+    context: Context, count: int
+) -> None:
     context.looks = context.bridge._engine.host._wake = Looks()
     stop_with(context, "a waiting graph")
     for _ in range(count):
@@ -267,7 +275,7 @@ def step_not_resolved(context: Context) -> None:
 
 
 @when("the loop stands still for {count:d} looks")
-def step_stand_still(context: Context, count: int) -> None:
+def step_the_loop_stands_still_for_count_looks(context: Context, count: int) -> None:
     for _ in range(count):
         context.looks.look()
 
@@ -279,7 +287,7 @@ def step_future_raises(context: Context) -> None:
 
 
 @when("the loop stops with a blocking sync node at work, which ends in the pause")
-def step_stop_with_sync_node(context: Context) -> None:
+def step_the_loop_stops_with_a_blocking_sync_node_at_work_which(context: Context) -> None:
     stop_with(context, "a graph with a blocking sync node")
     context.futures[0].exception(LIMIT)
     context.work.gate.open()
@@ -287,19 +295,19 @@ def step_stop_with_sync_node(context: Context) -> None:
 
 
 @then("its future raises LoopUnavailableError, and the registry has it")
-def step_future_raises_registered(context: Context) -> None:
+def step_its_future_raises_loopunavailableerror_and_the_registry(context: Context) -> None:
     step_future_raises(context)
     assert context.futures[0] in context.bridge.registry
 
 
 @then("the registry is empty, and the next message is answered")
-def step_empty_and_answering(context: Context) -> None:
+def step_the_registry_is_empty_and_the_next_message_is_answered(context: Context) -> None:
     assert len(context.bridge.registry) == 0, context.bridge.registry.snapshot()
     assert context.host.run(ask(context)).content == VALUE
 
 
 @when("the loop stops with a run that swallows cancelling, and runs again with a new message")
-def step_stop_with_swallower(context: Context) -> None:
+def step_the_loop_stops_with_a_run_that_swallows_cancelling_and(context: Context) -> None:
     stop_with(context, "a graph that swallows cancelling")
     step_future_raises(context)
 
@@ -321,7 +329,7 @@ def step_begun_after(context: Context) -> None:
 
 
 @when("a message passes the look at the loop, which stops before it is handed over")
-def step_pass_the_look(context: Context) -> None:
+def step_a_message_passes_the_look_at_the_loop_which_stops_before(context: Context) -> None:
     context.host.run(ask(context))
     home = context.bridge._engine.host
     home.check = lambda: None
@@ -353,7 +361,9 @@ def step_wait_for_room(context: Context, count: int) -> None:
 
 
 @then("each of the {count:d} was refused with LoopUnavailableError")
-def step_waiting_refused(context: Context, count: int) -> None:
+def step_each_of_the_count_was_refused_with_loopunavailableerror(
+    context: Context, count: int
+) -> None:
     errors = [future.exception(LIMIT) for future in context.waiting]
     assert [type(error) for error in errors] == [LoopUnavailableError] * count, errors
 
@@ -376,7 +386,7 @@ def step_room_for(context: Context, count: int) -> None:
 
 
 @when("the loop stops with a run in flight, which is cancelled in the pause")
-def step_cancel_in_pause(context: Context) -> None:
+def step_the_loop_stops_with_a_run_in_flight_which_is_cancelled_in(context: Context) -> None:
     stop_with(context, "a waiting graph")
     assert context.futures[0].cancel()
 
@@ -388,7 +398,9 @@ def step_wait_finds_it(context: Context) -> None:
 
 
 @when("the loop {goes} under {count:d} runs, each with a callback that waits for the next one")
-def step_callbacks_wait(context: Context, goes: str, count: int) -> None:
+def step_the_loop_goes_under_count_runs_each_with_a_callback_that(
+    context: Context, goes: str, count: int
+) -> None:
     context.called = Log()
 
     def wait_for_next(number: int) -> None:
@@ -473,7 +485,7 @@ def step_thread_has_ended(context: Context) -> None:
 
 
 @then("every future is resolved, and every callback has been called once")
-def step_all_resolved(context: Context) -> None:
+def step_every_future_is_resolved_and_every_callback_has_been(context: Context) -> None:
     for future in context.futures:
         assert isinstance(future.exception(LIMIT / 3), LoopUnavailableError), future
     called = context.called.wait_for(len(context.futures))
@@ -484,7 +496,7 @@ def step_all_resolved(context: Context) -> None:
 
 
 @when("the loop stops with a run in flight, and the bridge is closed without a limit")
-def step_stop_and_close(context: Context) -> None:
+def step_the_loop_stops_with_a_run_in_flight_and_the_bridge_is(context: Context) -> None:
     stop_with(context, "a waiting graph")
     context.report = thread(context.bridge.close, None).result(LIMIT)
 
@@ -493,11 +505,11 @@ def step_stop_and_close(context: Context) -> None:
     "the loop has paused with a run in flight, and runs just until the bridge, closed without a "
     "limit, asks for its end"
 )
-def step_run_until_end_is_asked_for(context: Context) -> None:
+def step_the_loop_has_paused_with_a_run_in_flight_and_runs_just(context: Context) -> None:
     host, asked = context.bridge._engine.host, Gate()
     context.looks = host._wake = Looks()
     stop_with(context, "a waiting graph")
-    step_stand_still(context, 2)
+    step_the_loop_stands_still_for_count_looks(context, 2)
     assert host.paused
     stop = host.stop
 
@@ -514,7 +526,7 @@ def step_run_until_end_is_asked_for(context: Context) -> None:
 
     closing = context.host.run(main())
     del host.stop
-    step_stand_still(context, 2)
+    step_the_loop_stands_still_for_count_looks(context, 2)
     context.report = closing.result(LIMIT)
 
 
@@ -533,10 +545,10 @@ def step_report_names_run(context: Context) -> None:
 
 
 @then("that run has ended, the registry is closed, and the loop and its tasks are as they were")
-def step_ended_and_as_it_was(context: Context) -> None:
+def step_that_run_has_ended_the_registry_is_closed_and_the_loop(context: Context) -> None:
     assert len(context.work.ended) == 1
     assert context.bridge.registry.state == "closed"
-    step_loop_as_it_was(context)
+    step_the_loop_and_its_tasks_are_as_they_were(context)
 
 
 @when("the program ends")
@@ -551,7 +563,7 @@ def step_ended_and_closed(context: Context) -> None:
 
 
 @then("the loop and its tasks are as they were")
-def step_loop_as_it_was(context: Context) -> None:
+def step_the_loop_and_its_tasks_are_as_they_were(context: Context) -> None:
     assert "run_in_executor" not in vars(context.host.loop), vars(context.host.loop)
     assert not asyncio.all_tasks(context.host.loop), asyncio.all_tasks(context.host.loop)
 
@@ -565,7 +577,9 @@ def step_no_thread(context: Context) -> None:
 
 
 @when("the loop stops with a run in flight, the bridge {state}, and the loop is closed")
-def step_stop_and_close_loop(context: Context, state: str) -> None:
+def step_the_loop_stops_with_a_run_in_flight_the_bridge_state_and(
+    context: Context, state: str
+) -> None:
     stop_with(context, "a waiting async function")
     if state == "is closed":
         assert len(context.bridge.close(0).stuck) == 1
@@ -573,7 +587,7 @@ def step_stop_and_close_loop(context: Context, state: str) -> None:
 
 
 @then("the future is done, the registry is empty, and the bridge has no thread when it is closed")
-def step_gone(context: Context) -> None:
+def step_the_future_is_done_the_registry_is_empty_and_the_bridge(context: Context) -> None:
     try:
         error: BaseException | None = context.futures[0].exception(LIMIT)
     except CancelledError as cancelled:
@@ -585,7 +599,7 @@ def step_gone(context: Context) -> None:
 
 
 @when("the loop stops with a coroutine of run_coroutine_threadsafe in flight")
-def step_stop_with_coroutine(context: Context) -> None:
+def step_the_loop_stops_with_a_coroutine_of_run_coroutine(context: Context) -> None:
     async def main() -> None:
         context.future = asyncio.run_coroutine_threadsafe(forever(), context.host.loop)
         await asyncio.sleep(0)
@@ -594,5 +608,5 @@ def step_stop_with_coroutine(context: Context) -> None:
 
 
 @then("that future is resolved within the pause")
-def step_resolved_in_pause(context: Context) -> None:
+def step_that_future_is_resolved_within_the_pause(context: Context) -> None:
     assert wait([context.future], 0.1).done, "it waits"

@@ -28,7 +28,9 @@ def parents_hold_its_slots(context: Context, count: int, way: str) -> None:
 
 
 @then('{refused:d} of them ended with DeadlockError, "{remedy}", and {good:d} have a result')
-def some_were_refused(context: Context, refused: int, remedy: str, good: int) -> None:
+def step_refused_of_them_ended_with_deadlockerror_remedy_and_good(
+    context: Context, refused: int, remedy: str, good: int
+) -> None:
     errors = [result.error for result in context.results if result.error is not None]
     assert (len(errors), len(context.results)) == (refused, refused + good), context.results
     for error in errors:
@@ -75,7 +77,9 @@ def they_ran_in_their_order(context: Context) -> None:
 
 
 @when("a run sends {count:d} messages to no thread, and then waits for all")
-def a_run_sends_many(context: Context, count: int) -> None:
+def step_a_run_sends_count_messages_to_no_thread_and_then_waits(
+    context: Context, count: int
+) -> None:
     def node(content: Any) -> list[Any]:
         send = context.bridge.create_future_task
         runs = [send(nested_runs.echo, number) for number in range(count)]

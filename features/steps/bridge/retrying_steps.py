@@ -47,7 +47,9 @@ def open_saver(context: Context, where: str) -> Any:
 
 
 @given("a graph of 3 steps whose 2nd fails {count:d} times, with a saver {where}")
-def a_graph_of_three_steps(context: Context, count: int, where: str) -> None:
+def step_a_graph_of_3_steps_whose_2nd_fails_count_times_with_a(
+    context: Context, count: int, where: str
+) -> None:
     context.steps = Steps(count)
     context.saver = open_saver(context, where)
     context.graph = three_steps(context.steps, context.saver)
@@ -72,13 +74,17 @@ def sent_with_durability(context: Context, text: str, durability: str) -> None:
 
 
 @when('the 2nd step is to fail {count:d} times, and "{text}" is sent on the same thread')
-def sent_after_another(context: Context, count: int, text: str) -> None:
+def step_the_2nd_step_is_to_fail_count_times_and_text_is_sent_on(
+    context: Context, count: int, text: str
+) -> None:
     context.steps.failures = count
     send(context, text)
 
 
 @when('"{text}" is sent with retry=2 to {kind}, which fails {count:d} times, with a saver {where}')
-def sent_to_a_kind(context: Context, text: str, kind: str, count: int, where: str) -> None:
+def step_text_is_sent_with_retry_2_to_kind_which_fails_count_times(
+    context: Context, text: str, kind: str, count: int, where: str
+) -> None:
     context.steps = Steps(count)
     context.graph = GRAPHS[kind](context.steps, open_saver(context, where))
     send(context, text)
@@ -92,7 +98,9 @@ def sent_with_a_timeout(context: Context, text: str) -> None:
 
 
 @when('"{text}" is sent with retry=2 to a graph whose saver fails at {what}')
-def sent_to_a_failing_saver(context: Context, text: str, what: str) -> None:
+def step_text_is_sent_with_retry_2_to_a_graph_whose_saver_fails_at(
+    context: Context, text: str, what: str
+) -> None:
     context.steps = Steps()
     context.graph = three_steps(context.steps, FailingSaver(what))
     send(context, text)
@@ -102,14 +110,16 @@ def sent_to_a_failing_saver(context: Context, text: str, what: str) -> None:
     "the 2nd step is to fail {count:d} times, "
     'and "{text}" is sent from the first checkpoint of that thread'
 )
-def sent_from_a_checkpoint(context: Context, count: int, text: str) -> None:
+def step_the_2nd_step_is_to_fail_count_times_and_text_is_sent_from(
+    context: Context, count: int, text: str
+) -> None:
     *_, first = context.graph.get_state_history(ON_THREAD)
     context.steps.failures = count
     send(context, text, config=first.config)
 
 
 @when('"{text}" is sent on a thread with a policy that wants it twice')
-def sent_until_twice(context: Context, text: str) -> None:
+def step_text_is_sent_on_a_thread_with_a_policy_that_wants_it(context: Context, text: str) -> None:
     twice = retry_if_result(lambda state: state["said"].count(text) < 2)
     send(context, text, retry=AsyncRetrying(retry=twice, stop=stop_after_attempt(3)))
 
@@ -131,13 +141,17 @@ def the_run_is_ok(context: Context) -> None:
 
 
 @then('the thread has "{text}" once, and only the failing step ran more than once')
-def said_once_and_ran_once(context: Context, text: str) -> None:
+def step_the_thread_has_text_once_and_only_the_failing_step_ran(
+    context: Context, text: str
+) -> None:
     assert said(context) == [text, "before", "flaky", "after"], said(context)
     assert context.steps.ran == {"before": 1, "flaky": 3, "after": 1}, context.steps.ran
 
 
 @then('the thread has "{first}" once, and "{second}" once after it')
-def said_one_after_the_other(context: Context, first: str, second: str) -> None:
+def step_the_thread_has_first_once_and_second_once_after_it(
+    context: Context, first: str, second: str
+) -> None:
     steps = ["before", "flaky", "after"]
     assert said(context) == [first, *steps, second, *steps], said(context)
 
@@ -150,7 +164,7 @@ def no_step_ran_again(context: Context, names: str) -> None:
 
 
 @then('the thread has "{text}" {count:Times}')
-def said_times(context: Context, text: str, count: int) -> None:
+def step_the_thread_has_text_count(context: Context, text: str, count: int) -> None:
     assert said(context).count(text) == count, said(context)
 
 
@@ -316,7 +330,7 @@ def tried_once_and_raises(context: Context, name: str) -> None:
 
 
 @when("a run fails that was in flight when close began, with retry=5")
-def a_run_fails_while_the_bridge_drains(context: Context) -> None:
+def step_a_run_fails_that_was_in_flight_when_close_began_with(context: Context) -> None:
     context.began = Log()
 
     async def work(_: object) -> None:
@@ -333,7 +347,7 @@ def a_run_fails_while_the_bridge_drains(context: Context) -> None:
 
 
 @when("a run outlasts its timeout and the time to end, and then fails, with retry=5")
-def a_run_is_given_up(context: Context) -> None:
+def step_a_run_outlasts_its_timeout_and_the_time_to_end_and_then(context: Context) -> None:
     context.began = Log()
 
     async def work(_: object) -> None:

@@ -121,7 +121,9 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
 
 
 @when("a message with a thread and metadata goes to {form}, with a config")
-def message_goes_to_a_function(context: Context, form: str) -> None:
+def step_a_message_with_a_thread_and_metadata_goes_to_form_with_a(
+    context: Context, form: str
+) -> None:
     context.message = StreamMessage({}, "t", {"line": 7})
     function = FUNCTIONS[form]()
     context.got = (
@@ -144,7 +146,7 @@ def check_config(context: Context) -> None:
 
 
 @then("the function got {what}")
-def it_got(context: Context, what: str) -> None:
+def step_the_function_got_what(context: Context, what: str) -> None:
     names = {name for name in ("message", "config") if name in what}
     assert context.got.keys() == names, context.got
     if "message" in names:
@@ -154,7 +156,7 @@ def it_got(context: Context, what: str) -> None:
 
 
 @when("two messages without thread or config go to a function that changes its config")
-def messages_to_a_changing_function(context: Context) -> None:
+def step_two_messages_without_thread_or_config_go_to_a_function(context: Context) -> None:
     async def change(content: Any, config: Any) -> Any:
         before = dict(config)
         config["changed"] = True
@@ -165,7 +167,7 @@ def messages_to_a_changing_function(context: Context) -> None:
 
 
 @then("each had a config of its own, empty at first")
-def each_had_its_own_config(context: Context) -> None:
+def step_each_had_a_config_of_its_own_empty_at_first(context: Context) -> None:
     assert [answer(context, number).content for number in range(2)] == [{}, {}]
 
 
@@ -205,7 +207,9 @@ def neither_was_changed(context: Context) -> None:
 
 
 @when('a message with the metadata {metadata} goes to it on the thread "{name}"')
-def message_with_this_metadata(context: Context, metadata: str, name: str) -> None:
+def step_a_message_with_the_metadata_metadata_goes_to_it_on_the(
+    context: Context, metadata: str, name: str
+) -> None:
     message = StreamMessage(HELLO, name, eval(metadata))
     context.bridge.create_future_task(context.graph, message).result(LIMIT)
 
@@ -220,7 +224,9 @@ def newest_checkpoint_has(context: Context, name: str, metadata: str) -> None:
     '{count:d} messages go to it on the thread "{name}" by plain "ainvoke", '
     'each with the run_id "{run_id}"'
 )
-def messages_with_a_run_id_by_ainvoke(context: Context, count: int, name: str, run_id: str) -> None:
+def step_count_messages_go_to_it_on_the_thread_name_by_plain(
+    context: Context, count: int, name: str, run_id: str
+) -> None:
     config = {"configurable": {"thread_id": name}, "metadata": {"run_id": run_id}}
 
     async def send_all() -> None:
@@ -231,7 +237,9 @@ def messages_with_a_run_id_by_ainvoke(context: Context, count: int, name: str, r
 
 
 @when('{count:d} messages go to it on the thread "{name}", each with the run_id "{run_id}"')
-def messages_with_a_run_id(context: Context, count: int, name: str, run_id: str) -> None:
+def step_count_messages_go_to_it_on_the_thread_name_each_with_the(
+    context: Context, count: int, name: str, run_id: str
+) -> None:
     for _ in range(count):
         message = StreamMessage(HELLO, name, {"run_id": run_id})
         context.bridge.create_future_task(context.graph, message).result(LIMIT)
@@ -241,7 +249,9 @@ def messages_with_a_run_id(context: Context, count: int, name: str, run_id: str)
 
 
 @when('a message goes by {entry} to a waiting graph, with name="{name}"')
-def message_with_a_name(context: Context, entry: str, name: str) -> None:
+def step_a_message_goes_by_entry_to_a_waiting_graph_with_name_name(
+    context: Context, entry: str, name: str
+) -> None:
     if entry == "invoke":
         stage = context.bridge.invoke(context.work.wait, name=name)
         subscription = rx.of(HELLO).pipe(stage, ops.materialize()).subscribe()

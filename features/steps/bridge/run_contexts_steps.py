@@ -49,7 +49,7 @@ def tell_config(_: object) -> Any:
 
 
 @given("a graph that asks and one that tells its config")
-def two_graphs(context: Context) -> None:
+def step_a_graph_that_asks_and_one_that_tells_its_config(context: Context) -> None:
     context.telling = one_node(tell_config)
     context.telling.name = "telling"
     context.asking = one_node(lambda _: {"value": interrupt("really?")})
@@ -67,7 +67,7 @@ def parent_of(context: Context, node: Any) -> Any:
     "a node of a graph with a checkpointer, tags and callbacks "
     'starts the other by plain "create_task"'
 )
-def node_starts_a_task(context: Context) -> None:
+def step_a_node_of_a_graph_with_a_checkpointer_tags_and_callbacks(context: Context) -> None:
     async def node(state: Any) -> Any:
         told = await asyncio.create_task(context.telling.ainvoke(HELLO))
         context.told.add(told["value"])
@@ -151,14 +151,14 @@ def node_sends(context: Context, way: str) -> None:
 
 
 @then("the other has neither the thread, the tags nor the callbacks of the node's graph")
-def other_has_nothing(context: Context) -> None:
+def step_the_other_has_neither_the_thread_the_tags_nor_the(context: Context) -> None:
     (told,) = context.told.wait_for(1)
     assert told["thread_id"] is None and not told["tags"], told
     assert "telling" not in list(context.heard.names), list(context.heard.names)
 
 
 @then("the checkpointer of the node's graph knows its own thread alone")
-def saver_knows_one_thread(context: Context) -> None:
+def step_the_checkpointer_of_the_nodes_graph_knows_its_own_thread(context: Context) -> None:
     known = {
         (each.config["configurable"]["thread_id"], each.config["configurable"]["checkpoint_ns"])
         for each in context.saver.list(None)
@@ -167,7 +167,7 @@ def saver_knows_one_thread(context: Context) -> None:
 
 
 @when("a node sends to the graph that asks")
-def node_sends_to_the_asking(context: Context) -> None:
+def step_a_node_sends_to_the_graph_that_asks(context: Context) -> None:
     async def node(state: Any) -> Any:
         future = context.bridge.create_future_task(context.asking, HELLO, errors="emit")
         context.futures.append(future)
@@ -181,7 +181,7 @@ def node_sends_to_the_asking(context: Context) -> None:
 
 
 @then("the run ends with its question")
-def run_is_interrupted(context: Context) -> None:
+def step_the_run_ends_with_its_question(context: Context) -> None:
     result = answer(context)
     assert result.error is None, result.error
     (question,) = result.content["__interrupt__"]
@@ -212,7 +212,7 @@ def seen(_: object) -> Any:
 
 
 @when("a sender with {what} sends from {where}")
-def somebody_sends(context: Context, what: str, where: str) -> None:
+def step_a_sender_with_what_sends_from_where(context: Context, what: str, where: str) -> None:
     graph = one_node(seen)
 
     async def node(state: Any) -> Any:
@@ -274,7 +274,7 @@ def messages_through_stages(context: Context, count: int, mode: str) -> None:
 
 
 @then("each run of the second stage, and each result, had the context variable of its message")
-def each_had_its_context(context: Context) -> None:
+def step_each_run_of_the_second_stage_and_each_result_had_the(context: Context) -> None:
     for result, heard in context.got:
         if result.error is None:
             assert result.content["tenant"] == f"tenant-{result.content['value']}", result
@@ -283,7 +283,9 @@ def each_had_its_context(context: Context) -> None:
 
 
 @when("a sender with a context variable sends a message, and is notified of {what}")
-def somebody_hears_of(context: Context, what: str) -> None:
+def step_a_sender_with_a_context_variable_sends_a_message_and_is(
+    context: Context, what: str
+) -> None:
     work, message, options = context.work, HELLO, {"timeout": 0.02}
     graph: Any = work.wait
     if what == "the timeout of a blocked thread":
@@ -301,7 +303,7 @@ def somebody_hears_of(context: Context, what: str) -> None:
 
 
 @then("the notified code has that context variable")
-def who_hears_has_that_context_variable(context: Context) -> None:
+def step_the_notified_code_has_that_context_variable(context: Context) -> None:
     ((status, heard),) = context.got.wait_for(1)
     assert status in {"timed_out", "error"} and heard == "acme", (status, heard)
 

@@ -122,13 +122,15 @@ def every_result_has_the_thread(context: Context, name: str) -> None:
 
 
 @when('{count:d} messages go to an async function, with the thread "{name}" in their config')
-def messages_go_to_a_function(context: Context, count: int, name: str) -> None:
+def step_count_messages_go_to_an_async_function_with_the_thread(
+    context: Context, count: int, name: str
+) -> None:
     for future in by_call(context, count, HELLO, context.work.answer, config=on(name)):
         future.result(LIMIT)
 
 
 @then("no more than 1 of them was ever on at once")
-def never_more_than_one(context: Context) -> None:
+def step_no_more_than_1_of_them_was_ever_on_at_once(context: Context) -> None:
     assert context.work.peak == 1, context.work.peak
 
 
@@ -149,7 +151,7 @@ def the_graph_gets_a_message(context: Context, call: str) -> None:
 
 
 @when('a stream on the threads "b", "a" goes through invoke with the thread "b" in its config')
-def a_stream_on_two_threads(context: Context) -> None:
+def step_a_stream_on_the_threads_b_a_goes_through_invoke_with_the(context: Context) -> None:
     context.subscriber = Subscriber()
     stage = context.bridge.invoke(context.graph, config=on("b"))
     items = [StreamMessage(HELLO, name) for name in "ba"]
@@ -157,13 +159,17 @@ def a_stream_on_two_threads(context: Context) -> None:
 
 
 @then('the stream ends with {name} that names "{first}" and "{second}"')
-def the_stream_fails_naming(context: Context, name: str, first: str, second: str) -> None:
+def step_the_stream_ends_with_name_that_names_first_and_second(
+    context: Context, name: str, first: str, second: str
+) -> None:
     error = context.subscriber.wait_for_end().error
     assert type(error).__name__ == name, repr(error)
     assert repr(first) in str(error) and repr(second) in str(error), error
 
 
 @when('a message on the thread "{name}" goes to the graph with config={config}')
-def a_message_with_a_config(context: Context, name: str, config: str) -> None:
+def step_a_message_on_the_thread_name_goes_to_the_graph_with(
+    context: Context, name: str, config: str
+) -> None:
     message = StreamMessage(HELLO, name)
     context.bridge.create_future_task(context.graph, message, config=eval(config)).result(LIMIT)

@@ -54,12 +54,14 @@ def executed_in(bridge: RxPyLangGraphBridge) -> str:
 
 
 @given("a running loop of {kind:w}")
-def step_lend_loop(context: Context, kind: str) -> None:
+def step_a_running_loop_of_kind(context: Context, kind: str) -> None:
     lend(context, kind)
 
 
 @given('a running loop of {kind:w}, whose default executor is named "{name}"')
-def step_lend_loop_with_executor(context: Context, kind: str, name: str) -> None:
+def step_a_running_loop_of_kind_whose_default_executor_is_named(
+    context: Context, kind: str, name: str
+) -> None:
     lend(context, kind)
     set_default_executor(context, name)
 
@@ -70,24 +72,26 @@ def set_default_executor(context: Context, name: str) -> None:
 
 
 @given("{count:d} bridges that adopt it")
-def step_adopt_several(context: Context, count: int) -> None:
+def step_count_bridges_that_adopt_it(context: Context, count: int) -> None:
     for _ in range(count):
         adopt(context)
 
 
 @given("{count:d} bridges that adopt it, with {options}")
-def step_adopt_several_with_options(context: Context, count: int, options: str) -> None:
+def step_count_bridges_that_adopt_it_with_options(
+    context: Context, count: int, options: str
+) -> None:
     for _ in range(count):
         adopt(context, **arguments(options))
 
 
 @when("each bridge runs a graph with a sync node")
-def step_run_sync_node_on_each(context: Context) -> None:
+def step_each_bridge_runs_a_graph_with_a_sync_node(context: Context) -> None:
     context.names = [executed_in(bridge) for bridge in context.bridges]
 
 
 @then("each node was executed in a worker thread of its own bridge")
-def step_each_in_its_own_thread(context: Context) -> None:
+def step_each_node_was_executed_in_a_worker_thread_of_its_own(context: Context) -> None:
     expected = [f"{bridge.name}-worker" for bridge in context.bridges]
     assert context.names == expected, context.names
 
@@ -96,7 +100,9 @@ def step_each_in_its_own_thread(context: Context) -> None:
     "{count:d} messages on one thread_id go through the first to a blocking sync node, "
     "each with a timeout"
 )
-def step_send_blocking_with_timeout(context: Context, count: int) -> None:
+def step_count_messages_on_one_thread_id_go_through_the_first_to_a(
+    context: Context, count: int
+) -> None:
     context.work = work = Work()
     context.add_cleanup(work.release)
     graph, first = one_node(work.block), context.bridges[0]
@@ -112,7 +118,7 @@ def step_send_blocking_with_timeout(context: Context, count: int) -> None:
 
 
 @then("no two of the {count:d} nodes are ever on at once")
-def step_never_two_at_once(context: Context, count: int) -> None:
+def step_no_two_of_the_count_nodes_are_ever_on_at_once(context: Context, count: int) -> None:
     # The first node is still on: its slot and its thread_id are not to be had.
     context.lent.run(asyncio.sleep(0))
     assert list(context.work.began) == [0], list(context.work.began)
@@ -122,19 +128,19 @@ def step_never_two_at_once(context: Context, count: int) -> None:
 
 
 @given("an outer bridge on a loop of its own")
-def step_bridge_on_own_loop(context: Context) -> None:
+def step_an_outer_bridge_on_a_loop_of_its_own(context: Context) -> None:
     context.bridge = RxPyLangGraphBridge()
     context.add_cleanup(context.bridge.close, 0)
 
 
 @given("an outer bridge on a running loop of {kind:w}")
-def step_bridge_on_lent_loop(context: Context, kind: str) -> None:
+def step_an_outer_bridge_on_a_running_loop_of_kind(context: Context, kind: str) -> None:
     lend(context, kind)
     context.bridge = adopt(context)
 
 
 @when("a run of it opens a second bridge on the running loop, uses it, and closes it")
-def step_open_inner_bridge(context: Context) -> None:
+def step_a_run_of_it_opens_a_second_bridge_on_the_running_loop(context: Context) -> None:
     context.outer, context.inner = [], []
 
     async def run(_: object) -> None:
@@ -163,7 +169,7 @@ def step_inner_in_inner_threads(context: Context) -> None:
 
 
 @when("a run leaves a task behind that calls asyncio.to_thread after its end")
-def step_leave_task_behind(context: Context) -> None:
+def step_a_run_leaves_a_task_behind_that_calls_asyncio_to_thread(context: Context) -> None:
     ended, name = asyncio.Event(), Future[str]()
 
     async def after_its_end() -> None:
@@ -180,7 +186,7 @@ def step_leave_task_behind(context: Context) -> None:
 
 
 @then("that call was executed in a thread of the host's executor")
-def step_executed_by_host(context: Context) -> None:
+def step_that_call_was_executed_in_a_thread_of_the_hosts_executor(context: Context) -> None:
     assert context.name.startswith("host"), context.name
 
 
@@ -188,7 +194,9 @@ def step_executed_by_host(context: Context) -> None:
 
 
 @when("{count:d} bridges adopt it and close, in each of the {orders:d} orders")
-def step_close_in_every_order(context: Context, count: int, orders: int) -> None:
+def step_count_bridges_adopt_it_and_close_in_each_of_the_orders(
+    context: Context, count: int, orders: int
+) -> None:
     every = list(itertools.permutations(range(count)))
     assert len(every) == orders
     context.names = [context.lent.run(name_in_thread())]
@@ -204,7 +212,7 @@ def step_close_in_every_order(context: Context, count: int, orders: int) -> None
 
 
 @then('the host\'s asyncio.to_thread was always executed in a thread named "{name}"')
-def step_always_executed_by_host(context: Context, name: str) -> None:
+def step_the_hosts_asyncio_to_thread_was_always_executed_in_a(context: Context, name: str) -> None:
     assert all(each.startswith(name) for each in context.names), context.names
 
 
@@ -233,7 +241,9 @@ class ExecutorUser:
 
 
 @when("{count:d} users of set_default_executor adopt it and close, the first one first")
-def step_close_executor_users(context: Context, count: int) -> None:
+def step_count_users_of_set_default_executor_adopt_it_and_close(
+    context: Context, count: int
+) -> None:
     context.as_it_was = set(vars(context.lent.loop))
     users = [ExecutorUser(context.lent.loop) for _ in range(count)]
     for user in users:
@@ -243,7 +253,7 @@ def step_close_executor_users(context: Context, count: int) -> None:
 
 
 @then("the host's asyncio.to_thread works, and the loop is as it was")
-def step_host_works(context: Context) -> None:
+def step_the_hosts_asyncio_to_thread_works_and_the_loop_is_as_it(context: Context) -> None:
     try:
         context.lent.run(name_in_thread())
     except RuntimeError as error:
@@ -262,24 +272,24 @@ def step_executed_in_named(context: Context, name: str) -> None:
 
 
 @then("sync code of the bridge is executed in a thread of the bridge")
-def step_executed_by_bridge(context: Context) -> None:
+def step_sync_code_of_the_bridge_is_executed_in_a_thread_of_the(context: Context) -> None:
     bridge = context.bridges[-1]
     assert executed_in(bridge) == f"{bridge.name}-worker"
 
 
 @when("the bridges close")
-def step_close_all(context: Context) -> None:
+def step_the_bridges_close(context: Context) -> None:
     for bridge in context.bridges:
         bridge.close()
 
 
 @when("another bridge adopts the loop")
-def step_adopt_another(context: Context) -> None:
+def step_another_bridge_adopts_the_loop(context: Context) -> None:
     adopt(context)
 
 
 @when("the host wraps the loop's run_in_executor")
-def step_wrap_run_in_executor(context: Context) -> None:
+def step_the_host_wraps_the_loops_run_in_executor(context: Context) -> None:
     loop, context.wrapped = context.lent.loop, []
     inner: Callable[..., Any] = loop.run_in_executor
 
@@ -312,7 +322,7 @@ class BareLoop(asyncio.AbstractEventLoop):
 
 
 @when("a bridge is to adopt a loop that has no attributes of its own")
-def step_adopt_bare_loop(context: Context) -> None:
+def step_a_bridge_is_to_adopt_a_loop_that_has_no_attributes_of_its(context: Context) -> None:
     context.error = error_of(lambda: RxPyLangGraphBridge(BareLoop()))
 
 
@@ -320,7 +330,7 @@ def step_adopt_bare_loop(context: Context) -> None:
 
 
 @when("a blocking call that belongs to no run goes to the default executor of that loop")
-def step_block_default_executor(context: Context) -> None:
+def step_a_blocking_call_that_belongs_to_no_run_goes_to_the(context: Context) -> None:
     async def running_loop(_: object) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 

@@ -76,7 +76,7 @@ def approval_goes_on_by_invoke(context: Context) -> None:
 
 
 @then("the order has not been released")
-def order_is_not_released(context: Context) -> None:
+def step_the_order_has_not_been_released(context: Context) -> None:
     state = context.orders.get_state(ON_THREAD)
     assert state.next == ("release",) and "released" not in state.values, state
 
@@ -144,7 +144,7 @@ def very_result_is_emitted(context: Context) -> None:
 
 
 @then("it is logged with its error, and the graph ran on none but the others")
-def result_is_logged(context: Context) -> None:
+def step_it_is_logged_with_its_error_and_the_graph_ran_on_none_but(context: Context) -> None:
     assert [result.content for result in context.subscriber.items] == [1, 2]
     assert context.subscriber.ends == ["completed"]
     (record,) = context.records
@@ -153,7 +153,9 @@ def result_is_logged(context: Context) -> None:
 
 
 @when('a message made with the status {status} goes through invoke with errors="raise"')
-def made_message_goes_through(context: Context, status: Any) -> None:
+def step_a_message_made_with_the_status_status_goes_through_invoke(
+    context: Context, status: Any
+) -> None:
     through(context, [StreamMessage(1, status=status)], errors="raise")
 
 
@@ -167,7 +169,9 @@ def stream_has_ended_with(context: Context, name: str) -> None:
 
 
 @when('create_future_task gets a result that was {status}, with errors="{policy}"')
-def future_of_a_result(context: Context, status: str, policy: Any) -> None:
+def step_create_future_task_gets_a_result_that_was_status_with(
+    context: Context, status: str, policy: Any
+) -> None:
     context.graph, context.result = Answering(), result_of(status)
     context.futures = [
         context.bridge.create_future_task(
@@ -203,7 +207,7 @@ def every_third_failed(count: int) -> list[StreamMessage]:
 
 
 @when("{count:d} results of which every third failed go through invoke with ordered=True")
-def every_third_goes_through(context: Context, count: int) -> None:
+def step_count_results_of_which_every_third_failed_go_through(context: Context, count: int) -> None:
     context.sent = every_third_failed(count)
     through(context, context.sent, errors="emit", ordered=True)
 
@@ -231,7 +235,7 @@ def failed_result_follows(context: Context) -> None:
 
 
 @then("the result is emitted after that run's, once the gate opens")
-def emitted_after_that_run(context: Context) -> None:
+def step_the_result_is_emitted_after_that_runs_once_the_gate_opens(context: Context) -> None:
     # A message without a thread, sent after it and answered, shows that the loop has seen it.
     context.bridge.create_future_task(context.work.answer, {"value": 1}).result(LIMIT)
     assert context.subscriber.items == []
@@ -241,7 +245,7 @@ def emitted_after_that_run(context: Context) -> None:
 
 
 @when("a failed result goes through invoke with a thread_id function of the content")
-def failed_result_with_a_selector(context: Context) -> None:
+def step_a_failed_result_goes_through_invoke_with_a_thread_id(context: Context) -> None:
     context.asked = []
 
     def choose(item: Any) -> str:
@@ -254,7 +258,7 @@ def failed_result_with_a_selector(context: Context) -> None:
 
 
 @then("the function was asked about the others alone, and the result kept its thread")
-def selector_was_asked(context: Context) -> None:
+def step_the_function_was_asked_about_the_others_alone_and_the(context: Context) -> None:
     assert context.asked == [{"user": "a"}, {"user": "b"}], context.asked
     (failed,) = [result for result in context.subscriber.items if result.status == "error"]
     assert failed is context.result and failed.thread_id == "before"
@@ -277,7 +281,7 @@ def all_are_emitted(context: Context, count: int) -> None:
 
 
 @when("failed and good results go through invoke of {kind}")
-def results_go_through_an_agent(context: Context, kind: str) -> None:
+def step_failed_and_good_results_go_through_invoke_of_kind(context: Context, kind: str) -> None:
     context.requests = Log()
 
     async def llm(messages: Any) -> str:
@@ -298,7 +302,7 @@ def results_go_through_an_agent(context: Context, kind: str) -> None:
 
 
 @then("it has answered the good ones alone, and the failed ones came through")
-def agent_answered_the_good_ones(context: Context) -> None:
+def step_it_has_answered_the_good_ones_alone_and_the_failed_ones(context: Context) -> None:
     first, second, third = context.results
     assert first is context.sent[0] and third is context.sent[2], context.results
     assert (second.status, second.content) == ("ok", "yes"), second

@@ -120,7 +120,7 @@ def step_the_other_two_are_called_and_the_log_has(context: Context, exception: s
 
 
 @when("the main thread cancels a run whose first callback raises a KeyboardInterrupt")
-def step_the_main_thread_cancels_a_run_whose_callback_interrupts(context: Context) -> None:
+def step_the_main_thread_cancels_a_run_whose_first_callback_raises(context: Context) -> None:
     assert threading.current_thread() is threading.main_thread()
     context.logged = listen(context, "concurrent.futures")
     context.called = Log()
@@ -137,7 +137,7 @@ def step_the_main_thread_cancels_a_run_whose_callback_interrupts(context: Contex
 @then(
     "the KeyboardInterrupt comes out of cancel(), the other callbacks were called, and the run ends"
 )
-def step_the_keyboard_interrupt_comes_out_of_cancel(context: Context) -> None:
+def step_the_keyboardinterrupt_comes_out_of_cancel_the_other(context: Context) -> None:
     assert isinstance(context.error, KeyboardInterrupt)
     assert list(context.called) == context.futures
     assert context.bridge.registry.wait_idle(LIMIT)
@@ -148,7 +148,9 @@ async def cancel_itself(_: object) -> None:
 
 
 @when("on a loop of the main thread that a bridge adopts, {place} raises a KeyboardInterrupt")
-def step_on_a_loop_of_the_main_thread_a_place_interrupts(context: Context, place: str) -> None:
+def step_on_a_loop_of_the_main_thread_that_a_bridge_adopts_place(
+    context: Context, place: str
+) -> None:
     assert threading.current_thread() is threading.main_thread()
     listen(context, "concurrent.futures")
     context.called = Log()
@@ -173,14 +175,14 @@ def step_on_a_loop_of_the_main_thread_a_place_interrupts(context: Context, place
 
 
 @then("asyncio.run raises KeyboardInterrupt, and the run is resolved and its other callback called")
-def step_asyncio_run_raises_keyboard_interrupt(context: Context) -> None:
+def step_asyncio_run_raises_keyboardinterrupt_and_the_run_is(context: Context) -> None:
     assert isinstance(context.error, KeyboardInterrupt), repr(context.error)
     assert context.futures[0].done(), context.futures
     assert list(context.called) == context.futures, list(context.called)
 
 
 @when("the main thread cleans up 3 runs, each with a callback that raises a KeyboardInterrupt")
-def step_the_main_thread_cleans_up_runs_that_interrupt(context: Context) -> None:
+def step_the_main_thread_cleans_up_3_runs_each_with_a_callback(context: Context) -> None:
     listen(context, "concurrent.futures")
     listen(context, "rxlanggraph")
     for value in range(3):
@@ -250,7 +252,7 @@ def step_messages_go_to_invoke_of_which_every_seventh_raises(
     "{ok:d} results are ok, {failed:d} have the status error and the {exception} itself, "
     "and the stream completes"
 )
-def step_results_are_ok_or_have_the_exception_itself(
+def step_ok_results_are_ok_failed_have_the_status_error_and_the(
     context: Context, ok: int, failed: int, exception: str
 ) -> None:
     subscriber = context.subscriber.wait_for_end()
@@ -262,7 +264,7 @@ def step_results_are_ok_or_have_the_exception_itself(
 
 
 @when("a node raises SystemExit in the step in which the bridge is closed")
-def step_a_node_raises_system_exit_as_the_bridge_is_closed(context: Context) -> None:
+def step_a_node_raises_systemexit_in_the_step_in_which_the_bridge(context: Context) -> None:
     listen(context, "rxlanggraph")
     bridge = context.bridge
 
@@ -302,7 +304,7 @@ def step_messages_go_to_a_graph_on_an_adopted_loop(context: Context, count: int)
 
 
 @then("asyncio.run raises SystemExit, and every future is resolved")
-def step_asyncio_run_raises_system_exit(context: Context) -> None:
+def step_asyncio_run_raises_systemexit_and_every_future_is(context: Context) -> None:
     assert isinstance(context.end, SystemExit), repr(context.end)
     assert context.futures
     assert all(run.done() for run in context.futures), context.futures
@@ -339,7 +341,9 @@ def step_the_adopted_loop_ends_over_a_stream(context: Context, errors: str) -> N
 
 
 @then("the stream has {count:d} results, ends with {error}, and does not complete")
-def step_the_stream_has_results_and_ends_with(context: Context, count: int, error: str) -> None:
+def step_the_stream_has_count_results_ends_with_error_and_does_not(
+    context: Context, count: int, error: str
+) -> None:
     subscriber = context.subscriber.wait_for_end()
     assert len(subscriber.items) == count, len(subscriber.items)
     assert len(subscriber.ends) == 1, subscriber.ends

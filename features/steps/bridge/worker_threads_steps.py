@@ -61,7 +61,7 @@ def submit(context: Context, target: Any, content: Any = None, **options: Any) -
 
 
 @when("a run fans out to {count:d} sync nodes")
-def step_fan_out(context: Context, count: int) -> None:
+def step_a_run_fans_out_to_count_sync_nodes(context: Context, count: int) -> None:
     context.census = Census()
     submit(context, fan_out(context.census), {"count": count, "done": []})
     context.done = sorted(answer(context).content["done"])
@@ -76,7 +76,9 @@ def step_executed_by_at_most(context: Context, count: int, threads: int) -> None
 
 
 @when("{runs:d} runs at once fan out to {count:d} sync nodes each")
-def step_several_fan_out(context: Context, runs: int, count: int) -> None:
+def step_runs_runs_at_once_fan_out_to_count_sync_nodes_each(
+    context: Context, runs: int, count: int
+) -> None:
     context.census = Census()
     graph = fan_out(context.census)
     for _ in range(runs):
@@ -100,7 +102,7 @@ def step_calls_meet(context: Context, count: int, same: int) -> None:
 
 
 @when("a message goes to {kind:Kind}, and times out")
-def step_send_and_time_out(context: Context, kind: str) -> None:
+def step_a_message_goes_to_kind_and_times_out(context: Context, kind: str) -> None:
     def send_one(timeout: float) -> Future[Any]:
         send(context, kind, [0], timeout=timeout, errors="emit")
         return context.futures[-1]
@@ -109,7 +111,7 @@ def step_send_and_time_out(context: Context, kind: str) -> None:
 
 
 @when("a run fans out to {count:d} calls of asyncio.to_thread")
-def step_fan_out_to_thread(context: Context, count: int) -> None:
+def step_a_run_fans_out_to_count_calls_of_asyncio_to_thread(context: Context, count: int) -> None:
     context.census = Census()
     submit(context, calls_of(context.census, count))
     answer(context)
@@ -122,26 +124,32 @@ def step_one_at_a_time(context: Context) -> None:
 
 
 @when("a run fans out to {count:d} calls of asyncio.to_thread that block")
-def step_fan_out_blocking(context: Context, count: int) -> None:
+def step_a_run_fans_out_to_count_calls_of_asyncio_to_thread_that(
+    context: Context, count: int
+) -> None:
     submit(context, calls_of(lambda number: context.work.block({"value": number}), count))
     context.work.began.wait_for(1)
 
 
 @when("a run fans out to {count:d} calls of asyncio.to_thread that block, and is cancelled")
-def step_fan_out_blocking_cancelled(context: Context, count: int) -> None:
-    step_fan_out_blocking(context, count)
+def step_a_run_fans_out_to_count_calls_of_asyncio_to_thread_that_block(
+    context: Context, count: int
+) -> None:
+    step_a_run_fans_out_to_count_calls_of_asyncio_to_thread_that(context, count)
     assert context.futures[-1].cancel()
     for _ in range(5):  # from the run to its tasks, and from them to what they wait for
         on_loop(context)
 
 
 @when("another message goes to {kind:Kind}")
-def step_send_another(context: Context, kind: str) -> None:
+def step_another_message_goes_to_kind(context: Context, kind: str) -> None:
     send(context, kind, ["another"])
 
 
 @then("that one is answered once the first call has ended, and the other {count:d} never began")
-def step_answered_after_first(context: Context, count: int) -> None:
+def step_that_one_is_answered_once_the_first_call_has_ended_and(
+    context: Context, count: int
+) -> None:
     assert list(context.work.began) == [0]
     context.work.gate.open()
     answer(context)
@@ -153,7 +161,7 @@ def step_answered_after_first(context: Context, count: int) -> None:
 
 
 @then("it is answered while the others stand still")
-def step_answered_meanwhile(context: Context) -> None:
+def step_it_is_answered_while_the_others_stand_still(context: Context) -> None:
     assert answer(context).content == {"value": 0}
     assert not context.futures[0].done()
 
@@ -200,14 +208,14 @@ def step_two_fan_out_one_by_one(context: Context, count: int) -> None:
 
 
 @then("each run always had a thread, and of every two that the spare one took on each had one")
-def step_took_turns(context: Context) -> None:
+def step_each_run_always_had_a_thread_and_of_every_two_that_the(context: Context) -> None:
     taken = "".join(run for run, _ in context.order)
     assert all(on == {"a", "b"} for _, on in context.order[:14]), context.order
     assert taken.startswith(("ba" * 7, "ab" * 7)), taken
 
 
 @when("a run nests blocking calls as deep as asyncio's own executor allows for")
-def step_nest_blocking_calls(context: Context) -> None:
+def step_a_run_nests_blocking_calls_as_deep_as_asyncios_own(context: Context) -> None:
     context.deepest = []
 
     async def run(_: object) -> None:
@@ -232,7 +240,7 @@ def step_innermost_reached(context: Context) -> None:
 
 
 @when("a call that belongs to no run goes to the default executor of that loop")
-def step_call_of_no_run(context: Context) -> None:
+def step_a_call_that_belongs_to_no_run_goes_to_the_default(context: Context) -> None:
     context.work.began.wait_for(1)
     loop = context.bridge._engine.host.loop
     context.call = Future()
@@ -249,7 +257,9 @@ def step_call_answered(context: Context) -> None:
 
 
 @given("an open bridge on its own loop whose threads end when they were idle for {seconds:g} s")
-def step_bridge_with_idle_timeout(context: Context, seconds: float) -> None:
+def step_an_open_bridge_on_its_own_loop_whose_threads_end_when(
+    context: Context, seconds: float
+) -> None:
     make_bridge(context)
     context.bridge._engine.threads.idle_timeout = seconds
 
@@ -263,7 +273,9 @@ def step_no_worker_thread(context: Context) -> None:
 
 
 @when("{count:d} calls of one run meet, and then messages go to a sync function one after another")
-def step_burst_and_trickle(context: Context, count: int) -> None:
+def step_count_calls_of_one_run_meet_and_then_messages_go_to_a(
+    context: Context, count: int
+) -> None:
     step_calls_meet(context, count, count)  # so there were that many threads
     until = time.monotonic() + LIMIT
     while len(workers_of(context)) > 2 and time.monotonic() < until:
@@ -272,12 +284,14 @@ def step_burst_and_trickle(context: Context, count: int) -> None:
 
 
 @then("in the end no more than two threads are left")
-def step_few_left(context: Context) -> None:
+def step_in_the_end_no_more_than_two_threads_are_left(context: Context) -> None:
     assert len(workers_of(context)) <= 2, workers_of(context)
 
 
 @when("{count:d} messages, one after another, go to {kind:Kind}")
-def step_send_one_after_another(context: Context, count: int, kind: str) -> None:
+def step_count_messages_one_after_another_go_to_kind(
+    context: Context, count: int, kind: str
+) -> None:
     for value in range(count):
         send(context, kind, [value])
         answer(context)
@@ -289,7 +303,7 @@ def step_one_thread(context: Context) -> None:
 
 
 @when("a message goes to {kind:Kind} while no thread can be started")
-def step_send_without_threads(context: Context, kind: str) -> None:
+def step_a_message_goes_to_kind_while_no_thread_can_be_started(context: Context, kind: str) -> None:
     loop = context.bridge.create_future_task(asyncio.sleep, 0)
     loop.result(LIMIT)
     refusal = mock.Mock(side_effect=RuntimeError("can't start new thread"))
@@ -311,7 +325,7 @@ class TracedError(Exception):
 
 
 @when("a run handles what a call of asyncio.to_thread raises, while the cyclic collector is off")
-def step_handle_without_collector(context: Context) -> None:
+def step_a_run_handles_what_a_call_of_asyncio_to_thread_raises(context: Context) -> None:
     def fail() -> None:
         raise TracedError
 

@@ -73,7 +73,7 @@ def step_three_callers_wait_for_the_journal_while_its_server_is(
 
 
 @then("it is said {times:d} times that it does not answer")
-def step_it_is_said_times_times_that_it_gives_no_answer(context: Context, times: int) -> None:
+def step_it_is_said_times_times_that_it_does_not_answer(context: Context, times: int) -> None:
     text = "the journal does not answer; trying again for 60 s"
     assert context.said == [text] * times, context.said
 
@@ -149,7 +149,7 @@ def step_i_run_line_and_name_grows_before_the_first_line_is_kept(
 
 
 @when('I run "{line}", and the checks are counted')
-def step_run_and_count_the_checks(context: Context, line: str) -> None:
+def step_i_run_line_and_the_checks_are_counted(context: Context, line: str) -> None:
     check = RxPyLangGraphBridge._run_options
     context.checks = 0
 
@@ -173,7 +173,7 @@ def step_the_writer_is_not_told_what_is_answered_here(context: Context) -> None:
 
 
 @when('I run "{line}", and what is looked for is noted')
-def step_run_and_note_what_is_looked_for(context: Context, line: str) -> None:
+def step_i_run_line_and_what_is_looked_for_is_noted(context: Context, line: str) -> None:
     look = SyncState.results
     context.looks = []
 

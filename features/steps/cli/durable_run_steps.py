@@ -65,7 +65,7 @@ def step_every_line_is_added_by_itself(context: Context) -> None:
 
 
 @given("a server for the journal that takes values of 1 MB")
-def given_journal_of_small_values(context: Context) -> None:
+def step_a_server_for_the_journal_that_takes_values_of_1_mb(context: Context) -> None:
     server = LocalValkey(proto_max_bulk_len="1mb")
     context.add_cleanup(server.close)
     server.start()
@@ -73,13 +73,13 @@ def given_journal_of_small_values(context: Context) -> None:
 
 
 @given('2 lines of 2 MB each in "{name}"')
-def given_large_lines(context: Context, name: str) -> None:
+def step_2_lines_of_2_mb_each_in_name(context: Context, name: str) -> None:
     line = json.dumps({"n": 1, "text": "x" * 2_000_000})
     (context.folder / name).write_text(f"{line}\n{line}\n")
 
 
 @given("the journal refuses to keep an answer")
-def given_refusing_journal(context: Context) -> None:
+def step_the_journal_refuses_to_keep_an_answer(context: Context) -> None:
     async def refused(*_: Any, **__: Any) -> None:
         raise InvalidArgumentError("permission denied")
 
@@ -88,7 +88,7 @@ def given_refusing_journal(context: Context) -> None:
 
 
 @given("the journal does not answer when one is to be kept")
-def step_the_journal_gives_no_answer_when_one_is_to_be_kept(context: Context) -> None:
+def step_the_journal_does_not_answer_when_one_is_to_be_kept(context: Context) -> None:
     async def unanswered(claim: Claim, result: Any) -> None:
         raise StateUnavailableError("the server has gone")
 
@@ -171,7 +171,7 @@ def step_a_run_over_3_lines_is_killed_at_each_step_in_turn_and(
 
 
 @when("beside a run, --resume-failed is killed at each step in turn")
-def kill_resume_failed_at_each_step(context: Context) -> None:
+def step_beside_a_run_resume_failed_is_killed_at_each_step_in_turn(context: Context) -> None:
     line = (
         "rxlanggraph run graphs.py:held_up -i good.jsonl -o out.jsonl --journal j --lease 0.2 "
         "--max-attempts 1000 --quiet"

@@ -44,7 +44,7 @@ OTHERS = {
 
 
 @given("a name that is too long for a file")
-def given_long_name(context: Context) -> None:
+def step_a_name_that_is_too_long_for_a_file(context: Context) -> None:
     context.journal = "x" * 300
 
 

@@ -68,7 +68,9 @@ def another_version_has_written(context: Context, part: str, name: str) -> None:
 
 
 @when('I run "{line}", and it is noted how many dead letters are read')
-def run_noting_dead_letters(context: Context, line: str) -> None:
+def step_i_run_line_and_it_is_noted_how_many_dead_letters_are_read(
+    context: Context, line: str
+) -> None:
     context.read = 0
     read_page = SqlBackend.tasks_dead_page
 
@@ -87,7 +89,9 @@ def no_more_were_read(context: Context, most: int) -> None:
 
 
 @then("the data has {failed:d} failed lines and {dead:d} dead letters")
-def data_has_all(context: Context, failed: int, dead: int) -> None:
+def step_the_data_has_failed_failed_lines_and_dead_dead_letters(
+    context: Context, failed: int, dead: int
+) -> None:
     found = json.loads(context.ended.out)
     told = len(found["failed_lines"]), len(found["dead_letters"]), found["failed"], found["dead"]
     assert told == (failed, dead, failed, dead), told

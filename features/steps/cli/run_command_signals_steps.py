@@ -164,7 +164,9 @@ def step_it_has_said_one_other_and_nothing_else(context: Context, one: str, othe
 
 
 @when("a run that takes in a line whenever something is printed gets SIG{name}")
-def step_a_run_that_takes_in_lines_gets_a_signal(context: Context, name: str) -> None:
+def step_a_run_that_takes_in_a_line_whenever_something_is_printed(
+    context: Context, name: str
+) -> None:
     context.taken, context.printed, stopped = 2, [], []
 
     def print_and_take_in(text: str) -> None:

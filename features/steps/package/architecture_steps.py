@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
+import collections
 import importlib
 import inspect
 import pickle
@@ -85,7 +86,7 @@ def step_each_name_on_the_map_is_a_module_or_a_package(context: Context) -> None
     "registry.py and the modules of concurrency that it imports import nothing but these and each "
     "other"
 )
-def step_registry_and_its_parts_import_nothing_but_these(context: Context) -> None:
+def step_registry_py_and_the_modules_of_concurrency_that_it(context: Context) -> None:
     parts = ("registry", "concurrency.forking", "concurrency.threads", "concurrency.user_code")
     allowed = {*sys.stdlib_module_names, *(f"rxlanggraph.{name}" for name in (*parts, "errors"))}
     for part in parts:
@@ -213,6 +214,28 @@ def step_every_public_class_function_method_and_property_has_a(context: Context)
     documented = [(name, inspect.getdoc(thing)) for name, thing in public_objects()]
     assert len(documented) > 100, len(documented)
     assert [name for name, text in documented if not text] == []
+
+
+def words_of(sentence: str) -> list[str]:
+    """The words that a name can have, with the names of the parameters."""
+    named = re.sub(r"\{(\w+)[^}]*\}", r" \1 ", sentence).lower().replace("'", "")
+    return re.findall("[a-z0-9]+", named)
+
+
+@then("every step function is named with words of its sentence, in their order")
+def step_every_step_function_is_named_with_words_of_its_sentence(context: Context) -> None:
+    sentences = collections.defaultdict(list)
+    for matchers in context._runner.step_registry.steps.values():
+        for matcher in matchers:
+            sentences[matcher.func].append(matcher.pattern)
+    assert len(sentences) > 1000, len(sentences)
+    misnamed = []
+    for function, its in sentences.items():
+        name = function.__name__.removeprefix("step_").split("_")
+        following = (iter(words_of(sentence)) for sentence in its)
+        if not any(all(word in rest for word in name) for rest in following):
+            misnamed.append((function.__name__, its))
+    assert not misnamed, misnamed
 
 
 @then('every name under "Raises:" is a built-in error or one of this package')

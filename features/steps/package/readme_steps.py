@@ -24,13 +24,15 @@ def block(marker: str, document: Path = README) -> str:
 
 
 @when("the {example} of {document:S} runs in a process of its own")
-def run_document(context: Context, example: str, document: str) -> None:
+def step_the_example_of_document_runs_in_a_process_of_its_own(
+    context: Context, example: str, document: str
+) -> None:
     context.document = README.parent / document
     run_example(context, context.document, example)
 
 
 @then("it prints the {output}")
-def prints_block(context: Context, output: str) -> None:
+def step_it_prints_the_output(context: Context, output: str) -> None:
     assert context.finished.stdout == block(output, context.document), context.finished.stdout
 
 
@@ -54,14 +56,14 @@ def succeeds(context: Context) -> None:
 
 
 @then("its line is the one that the README promises")
-def prints_promise(context: Context) -> None:
+def step_its_line_is_the_one_that_the_readme_promises(context: Context) -> None:
     promised = re.search(r"It prints `(.*)`\.", README.read_text(encoding="utf-8"))
     assert promised is not None
     assert context.finished.stdout.strip() == promised[1], context.finished.stdout
 
 
 @then("the README's example has at most {most:d} lines")
-def short(context: Context, most: int) -> None:
+def step_the_readmes_example_has_at_most_most_lines(context: Context, most: int) -> None:
     assert len(block("example").splitlines()) <= most
 
 

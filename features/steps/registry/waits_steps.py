@@ -39,7 +39,7 @@ class TimedLock:
 
 
 @when("a thread waits for it without a timeout")
-def wait_without_a_timeout(context: Context) -> None:
+def step_a_thread_waits_for_it_without_a_timeout(context: Context) -> None:
     context.lock = TimedLock()
     patch(context, registry_module, "threading", SimpleNamespace(Lock=lambda: context.lock))
     assert context.registry.wait_idle()

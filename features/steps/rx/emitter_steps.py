@@ -110,7 +110,7 @@ class Item:
 
 
 @when("an SerializedObserver is stopped by the first of three items that are lined up")
-def emitter_is_stopped_by_the_first(context: Context) -> None:
+def step_an_serializedobserver_is_stopped_by_the_first_of_three(context: Context) -> None:
     items = [Item(), Item(), Item()]
     context.first, context.kept = items[0], [weakref.ref(item) for item in items[1:]]
     context.got = []
@@ -133,7 +133,7 @@ def the_first_alone_and_the_others_freed(context: Context) -> None:
 
 
 @when("an SerializedObserver's on_next raises a GeneratorExit, and its on_error a LookupError")
-def step_on_next_and_on_error_raise(context: Context) -> None:
+def step_an_serializedobservers_on_next_raises_a_generatorexit_and(context: Context) -> None:
     context.logged = listen(context, "rxlanggraph")
     context.first, context.second = GeneratorExit(), LookupError()
     context.error = None
@@ -153,7 +153,9 @@ def step_on_next_and_on_error_raise(context: Context) -> None:
 
 
 @then('the GeneratorExit comes out of the SerializedObserver, and "{text}" is logged')
-def step_the_first_comes_out_and_the_second_is_logged(context: Context, text: str) -> None:
+def step_the_generatorexit_comes_out_of_the_serializedobserver_and(
+    context: Context, text: str
+) -> None:
     assert context.error is context.first, repr(context.error)
     (record,) = context.logged
     assert record.getMessage() == text and record.exc_info[1] is context.second, record

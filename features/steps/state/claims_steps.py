@@ -318,7 +318,7 @@ def step_the_other_one_has_it_in_attempt_1_as_soon_as_it_was_given(context: Cont
 
 
 @when("a task is cancelled while the server gives it the item, and then is gone for a while")
-def step_a_task_is_cancelled_while_the_server_gives_it_the_item_and_2(context: Context) -> None:
+def step_a_task_is_cancelled_while_the_server_gives_it_the_item(context: Context) -> None:
     async def work() -> None:
         slow_claims(context)
         task = asyncio.ensure_future(context.state.claim_task("q"))

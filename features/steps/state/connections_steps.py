@@ -19,12 +19,14 @@ from support.state.sql_openings import open_at
 
 
 @given("an empty store in {backend}")
-def given_empty_store(context: Context, backend: str) -> None:
+def step_an_empty_store_in_backend(context: Context, backend: str) -> None:
     context.url = servers.fresh_url(context, backend)
 
 
 @when("each method of a state is called while its connection dies {moment}, by {end}")
-def call_while_connection_dies(context: Context, moment: str, end: str) -> None:
+def step_each_method_of_a_state_is_called_while_its_connection(
+    context: Context, moment: str, end: str
+) -> None:
     context.outcome = run(use_through_deaths(context.url, moment, end))
 
 
@@ -32,7 +34,7 @@ def call_while_connection_dies(context: Context, moment: str, end: str) -> None:
     "two calls are made after a reset of all connections, noticed for 0 to {last:d} steps of the"
     " loop"
 )
-def count_through_resets_of_idle_connections(context: Context, last: int) -> None:
+def step_two_calls_are_made_after_a_reset_of_all_connections(context: Context, last: int) -> None:
     context.counted = run(count_through_resets(context.url, last + 1))
 
 
@@ -42,12 +44,14 @@ def have_counted(context: Context, count: int) -> None:
 
 
 @when("a state is opened there while its connection dies {moment}, by {end}")
-def open_while_connection_dies(context: Context, moment: str, end: str) -> None:
+def step_a_state_is_opened_there_while_its_connection_dies_moment(
+    context: Context, moment: str, end: str
+) -> None:
     context.error = run(open_through_death(context.url, moment, end))
 
 
 @when('tasks with names of any characters are claimed over "{option}"')
-def claim_over_option(context: Context, option: str) -> None:
+def step_tasks_with_names_of_any_characters_are_claimed_over(context: Context, option: str) -> None:
     context.names = run(names_come_back(with_option(context.url, option)))
 
 
@@ -57,19 +61,19 @@ def names_are_as_they_were(context: Context) -> None:
 
 
 @when('a state is opened over "{option}"')
-def open_over_option(context: Context, option: str) -> None:
+def step_a_state_is_opened_over_option(context: Context, option: str) -> None:
     context.error = run(open_at(with_option(context.url, option)))
 
 
 @given("a store that refuses one key, in {backend}")
-def given_forbidden_key(context: Context, backend: str) -> None:
+def step_a_store_that_refuses_one_key_in_backend(context: Context, backend: str) -> None:
     context.url = servers.fresh_url(context, backend)
     assert run(open_at(context.url)) is None
     FORBID[backend](context.url)
 
 
 @when("that key is set, while {others:d} others are set")
-def set_forbidden_beside_others(context: Context, others: int) -> None:
+def step_that_key_is_set_while_others_others_are_set(context: Context, others: int) -> None:
     context.error, context.there = run(set_forbidden(context.url, others))
 
 

@@ -108,7 +108,7 @@ def step_clients_clients_in_processes_make_2_times_operations(
     "{clients:d} clients in processes make 2 times {operations:d} operations each, and in between "
     "the server is killed and started again"
 )
-def step_clients_clients_in_processes_make_2_times_operations_2(
+def step_clients_clients_in_processes_make_2_times_operations_operations(
     context: Context, clients: int, operations: int
 ) -> None:
     def event(_: object) -> None:
@@ -122,7 +122,7 @@ def step_clients_clients_in_processes_make_2_times_operations_2(
     "{clients:d} clients in processes make 2 times {operations:d} operations each, and in between "
     "the server says nothing until each of them has given up"
 )
-def step_clients_clients_in_processes_make_2_times_operations_3(
+def step_clients_clients_in_processes_make_2_times_operations_operations_each(
     context: Context, clients: int, operations: int
 ) -> None:
     def event(hear: Callable[[str], None]) -> None:

@@ -30,7 +30,9 @@ def tasks_were_claimed(context: Context, count: int) -> None:
 @then(
     "a claim from the first task on reads at least {times:d} times as many pages as one behind them"
 )
-def a_claim_reads_more_pages(context: Context, times: int) -> None:
+def step_a_claim_from_the_first_task_on_reads_at_least_times_times(
+    context: Context, times: int
+) -> None:
     from_first, behind = context.pages
     assert from_first >= times * behind, context.pages
 

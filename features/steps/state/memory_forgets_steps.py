@@ -10,7 +10,7 @@ from support.concurrency.tasks import run
 
 
 @given("memory with a clock of its own")
-def store_with_clock(context: Context) -> None:
+def step_memory_with_a_clock_of_its_own(context: Context) -> None:
     context.now = 0.0
     context.backend = MemoryBackend(clock=lambda: context.now)
 
@@ -19,7 +19,7 @@ def store_with_clock(context: Context) -> None:
     "a key is written under a token and deleted, another one expires, a lock's holder dies, and a "
     "queue is emptied"
 )
-def come_and_go(context: Context) -> None:
+def step_a_key_is_written_under_a_token_and_deleted_another_one(context: Context) -> None:
     async def go() -> None:
         backend = context.backend
         await backend.commit({"deleted": Write("1", token=7)}, {})
@@ -60,7 +60,7 @@ def step_the_queue_keeps_references_to_fewer_than_tasks(context: Context, count:
 
 
 @when("a key is written under a token and deleted, and counts again")
-def delete_and_count(context: Context) -> None:
+def step_a_key_is_written_under_a_token_and_deleted_and_counts(context: Context) -> None:
     async def go() -> None:
         await context.backend.commit({"deleted": Write("1", token=7)}, {})
         await context.backend.commit({"deleted": Write(None, token=7)}, {})

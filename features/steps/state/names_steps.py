@@ -34,7 +34,9 @@ def unlink(link: Path) -> None:
 
 
 @when("{who} counts to {each:d} by its name, and another one by {name}")
-def count_by_two_names(context: Context, who: str, each: int, name: str) -> None:
+def step_who_counts_to_each_by_its_name_and_another_one_by_name(
+    context: Context, who: str, each: int, name: str
+) -> None:
     is_mount = name == "a mount of that file"
     ways = mounted(context) if is_mount else (sql_names.NAMES[name], unlink)
     context.counted = run(sql_names.WAYS[who](context.url, *ways, each))

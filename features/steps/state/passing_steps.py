@@ -11,11 +11,13 @@ from support.state.sql_openings import rows_left
 
 
 @given("tokens of keys that are gone are kept for a millisecond")
-def keep_tokens_for_a_millisecond(context: Context) -> None:
+def step_tokens_of_keys_that_are_gone_are_kept_for_a_millisecond(context: Context) -> None:
     patch(context, sqlite_keys, "FENCE_RETENTION", 0.001)
     patch(context, postgresql, "FENCE_RETENTION", 0.001)
 
 
 @when("{count:d} {what} come and go, one after the other")
-def let_come_and_go(context: Context, count: int, what: str) -> None:
+def step_count_what_come_and_go_one_after_the_other(
+    context: Context, count: int, what: str
+) -> None:
     context.rows = run(rows_left(context.url, count, what))

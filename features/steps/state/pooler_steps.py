@@ -10,24 +10,26 @@ from support.state.sql_ways import plain
 
 
 @given("a PostgreSQL server behind a pooler in {mode} mode")
-def given_pooler(context: Context, mode: str) -> None:
+def step_a_postgresql_server_behind_a_pooler_in_mode_mode(context: Context, mode: str) -> None:
     context.url = postgres_server.fresh_url()
     context.mode = mode
 
 
 @given("a PostgreSQL server with the tables, behind a pooler in {mode} mode")
-def given_pooler_and_tables(context: Context, mode: str) -> None:
-    given_pooler(context, mode)
+def step_a_postgresql_server_with_the_tables_behind_a_pooler_in(
+    context: Context, mode: str
+) -> None:
+    step_a_postgresql_server_behind_a_pooler_in_mode_mode(context, mode)
     assert run(open_at(context.url)) is None
 
 
 @given("a PostgreSQL server behind a pooler in session mode that has one session")
-def given_pooler_of_one_session(context: Context) -> None:
+def step_a_postgresql_server_behind_a_pooler_in_session_mode_that(context: Context) -> None:
     context.url = postgres_server.fresh_url()
 
 
 @given("the transactions there are serializable by default")
-def given_serializable(context: Context) -> None:
+def step_the_transactions_there_are_serializable_by_default(context: Context) -> None:
     with plain(context.url) as connection:
         connection.execute(
             f"ALTER DATABASE {connection.info.dbname}"
@@ -36,7 +38,7 @@ def given_serializable(context: Context) -> None:
 
 
 @given("a PostgreSQL database that is encoded in {encoding}")
-def given_encoding(context: Context, encoding: str) -> None:
+def step_a_postgresql_database_that_is_encoded_in_encoding(context: Context, encoding: str) -> None:
     context.url = postgres_server.fresh_url()
     with plain(context.url) as connection:
         name = f"{connection.info.dbname}_{encoding.lower()}"
@@ -47,22 +49,24 @@ def given_encoding(context: Context, encoding: str) -> None:
 
 
 @when("{way} counts {count:d} times, by several tasks at once")
-def count_behind_pooler(context: Context, way: str, count: int) -> None:
+def step_way_counts_count_times_by_several_tasks_at_once(
+    context: Context, way: str, count: int
+) -> None:
     context.counter = run(pooled.count_behind(context.url, context.mode, way, count))
 
 
 @when("each method of a state is called there")
-def call_behind_pooler(context: Context) -> None:
+def step_each_method_of_a_state_is_called_there(context: Context) -> None:
     context.outcome = run(pooled.use_behind(context.url, context.mode))
 
 
 @when("a state is opened there with {more}")
-def open_with_more(context: Context, more: str) -> None:
+def step_a_state_is_opened_there_with_more(context: Context, more: str) -> None:
     context.error = run(pooled.error_of_opening(context.url, context.mode, more))
 
 
 @when("a state is opened there")
-def open_there(context: Context) -> None:
+def step_a_state_is_opened_there(context: Context) -> None:
     if hasattr(context, "mode"):
         context.error = run(pooled.error_of_opening(context.url, context.mode))
     else:
@@ -70,5 +74,5 @@ def open_there(context: Context) -> None:
 
 
 @when("a state is opened there while another client has that session")
-def open_without_session(context: Context) -> None:
+def step_a_state_is_opened_there_while_another_client_has_that(context: Context) -> None:
     context.error = run(pooled.error_with_no_session(context.url))

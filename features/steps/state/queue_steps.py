@@ -159,7 +159,7 @@ def step_its_stats_its_results_and_a_claim_tell_so(context: Context) -> None:
 
 
 @given("a queue with 1,200 dead tasks and 1,200 completed ones")
-def given_many_ended_tasks(context: Context) -> None:
+def step_a_queue_with_1_200_dead_tasks_and_1_200_completed_ones(context: Context) -> None:
     context.state = world(context).open(max_attempts=1)
 
     async def fill() -> None:
@@ -174,7 +174,9 @@ def given_many_ended_tasks(context: Context) -> None:
 
 
 @when("a task counts its turns while state.{call} is carried out")
-def count_turns_meanwhile(context: Context, call: str) -> None:
+def step_a_task_counts_its_turns_while_state_call_is_carried_out(
+    context: Context, call: str
+) -> None:
     names = {"state": context.state, "ids": context.ids, "keys": list(map(str, range(2_400)))}
 
     async def carry_out() -> int:
@@ -190,7 +192,7 @@ def count_turns_meanwhile(context: Context, call: str) -> None:
 
 
 @then("he has had {least:d} at least")
-def has_had_turns(context: Context, least: int) -> None:
+def step_he_has_had_least_at_least(context: Context, least: int) -> None:
     assert context.had >= least, context.had
 
 

@@ -62,28 +62,32 @@ def step_a_valkey_server_of_its_own_whose_password_is_password(
 
 
 @given("a Valkey server of its own whose maxmemory-policy is {policy}")
-def given_server_with_policy(context: Context, policy: str) -> None:
+def step_a_valkey_server_of_its_own_whose_maxmemory_policy_is(
+    context: Context, policy: str
+) -> None:
     context.url = start(context, maxmemory_policy=policy).url
 
 
 @given("a Valkey server of its own that knows no {command}")
-def given_server_without_command(context: Context, command: str) -> None:
+def step_a_valkey_server_of_its_own_that_knows_no_command(context: Context, command: str) -> None:
     context.url = start(context, rename_command=f'{command} ""').url
 
 
 @given("a Valkey server of its own that takes values of 1 MB")
-def given_server_with_small_values(context: Context) -> None:
+def step_a_valkey_server_of_its_own_that_takes_values_of_1_mb(context: Context) -> None:
     context.url = start(context, proto_max_bulk_len="1mb").url
 
 
 @given("a Valkey server of its own with a user who may {rights}")
-def given_server_with_guest(context: Context, rights: str) -> None:
+def step_a_valkey_server_of_its_own_with_a_user_who_may_rights(
+    context: Context, rights: str
+) -> None:
     with start(context).client() as client:
         client.execute_command("ACL", "SETUSER", "guest", "on", ">sesame", "~*", *RIGHTS[rights])
 
 
 @given("a namespace there is of a version to come")
-def given_namespace_of_tomorrow(context: Context) -> None:
+def step_a_namespace_there_is_of_a_version_to_come(context: Context) -> None:
     run(redis_servers.age_by_a_version(context.url))
 
 
@@ -95,7 +99,7 @@ def step_a_cluster_of_two_valkey_servers(context: Context) -> None:
 
 
 @given("fences are kept for {seconds:g} seconds")
-def given_short_fences(context: Context, seconds: float) -> None:
+def step_fences_are_kept_for_seconds_seconds(context: Context, seconds: float) -> None:
     patch(context, backend, "_FENCE_RETENTION_MS", int(seconds * 1000))
 
 
@@ -170,12 +174,12 @@ def step_tasks_tasks_are_purged_and_the_server_refuses_all_writes(
     "keys are written under tokens and are deleted or expire, locks and queues are used, and time"
     " passes"
 )
-def use_and_let_end(context: Context) -> None:
+def step_keys_are_written_under_tokens_and_are_deleted_or_expire(context: Context) -> None:
     context.keys = run(redis_connections.use_and_let_end(context.url))
 
 
 @when("a key is written under a token, and {then}, and more time passes than that")
-def write_and_let_time_pass(context: Context, then: str) -> None:
+def step_a_key_is_written_under_a_token_and_then_and_more_time(context: Context, then: str) -> None:
     context.is_refused = run(redis_connections.is_fenced_after(context.url, then))
 
 
@@ -268,7 +272,7 @@ def step_a_state_is_opened_at_the_node_that_does_not_have_it_and(context: Contex
 
 
 @when("a client counts to 1 there, and fills its memory with other keys")
-def count_and_fill_memory(context: Context) -> None:
+def step_a_client_counts_to_1_there_and_fills_its_memory_with(context: Context) -> None:
     with context.server.client() as client:
         client.incr("counter")
         client.config_set("maxmemory", client.info("memory")["used_memory"] + 200_000)
@@ -278,12 +282,12 @@ def count_and_fill_memory(context: Context) -> None:
 
 
 @when("a state is opened in that namespace")
-def open_in_namespace(context: Context) -> None:
+def step_a_state_is_opened_in_that_namespace(context: Context) -> None:
     context.error = run(raised(redis_servers.use(context.url)))
 
 
 @when("{what} is sent to it that is larger than that")
-def send_what_is_too_large(context: Context, what: str) -> None:
+def step_what_is_sent_to_it_that_is_larger_than_that(context: Context, what: str) -> None:
     context.error, context.counter = run(redis_servers.send_too_much(context.url, what))
 
 
@@ -342,7 +346,7 @@ def step_another_worker_can_claim_it(context: Context) -> None:
 
 
 @then("the server has nothing but the counter, the version and sequences")
-def server_has_nothing_else(context: Context) -> None:
+def step_the_server_has_nothing_but_the_counter_the_version_and(context: Context) -> None:
     assert context.keys == {"clock", "schema", "sequence"}, context.keys
 
 
@@ -396,7 +400,9 @@ def step_each_of_them_ended_with_a_stateunavailableerror_count_of(
 
 
 @then("those in doubt say that no answer came within {seconds:g} seconds")
-def those_in_doubt_say_why(context: Context, seconds: float) -> None:
+def step_those_in_doubt_say_that_no_answer_came_within_seconds(
+    context: Context, seconds: float
+) -> None:
     said = [str(error) for error in context.ended if error.in_doubt]
     assert all(f"within {seconds:g} seconds" in text for text in said), said
 
@@ -419,7 +425,7 @@ def some_were_left(context: Context, purged: int) -> None:
 
 
 @then("some were left then, and the next one has forgotten those")
-def next_purge_forgets_the_rest(context: Context) -> None:
+def step_some_were_left_then_and_the_next_one_has_forgotten_those(context: Context) -> None:
     # Cancelled, the step that is on its way is carried out, or not.
     assert 0 < context.purged <= context.left, (context.left, context.purged)
 
@@ -436,13 +442,13 @@ def warning_has_said(context: Context, text: str) -> None:
 
 
 @then("the server has no key but that of the version")
-def server_has_version_alone(context: Context) -> None:
+def step_the_server_has_no_key_but_that_of_the_version(context: Context) -> None:
     with context.server.client() as client:
         assert client.keys() == ["{test}:schema"], client.keys()
 
 
 @when("a state is opened at the Redis URL {url}")
-def open_at_redis_url(context: Context, url: str) -> None:
+def step_a_state_is_opened_at_the_redis_url_url(context: Context, url: str) -> None:
     context.error = run(raised(redis_servers.use(url)))
 
 

@@ -53,7 +53,7 @@ def step_the_tables_in_it_are_of_a_version_to_come(context: Context) -> None:
 
 
 @given("a user there who may not make tables")
-def given_user_who_makes_no_tables(context: Context) -> None:
+def step_a_user_there_who_may_not_make_tables(context: Context) -> None:
     with sql_ways.plain(context.url) as connection:
         connection.execute("DROP ROLE IF EXISTS guest")
         connection.execute("CREATE ROLE guest LOGIN")
@@ -61,7 +61,7 @@ def given_user_who_makes_no_tables(context: Context) -> None:
 
 
 @given("tables there, and a user who may only read them")
-def given_user_who_may_only_read(context: Context) -> None:
+def step_tables_there_and_a_user_who_may_only_read_them(context: Context) -> None:
     assert run(open_at(context.url)) is None
     with sql_ways.plain(context.url) as connection:
         connection.execute("DROP ROLE IF EXISTS reader")
@@ -95,7 +95,7 @@ def step_a_state_is_opened_at_url(context: Context, url: str) -> None:
 
 
 @when("a state writes to it that may only read it")
-def write_where_one_may_only_read(context: Context) -> None:
+def step_a_state_writes_to_it_that_may_only_read_it(context: Context) -> None:
     context.error = run(sql_files.write_read_only(context.url))
 
 
@@ -160,7 +160,7 @@ def step_increments_are_made_and_the_database_is_closed_meanwhile(
 
 
 @then("each was answered, cancelled with the closing, or told that the state was closed")
-def step_each_was_answered_cancelled_or_told_that_it_was_closed(context: Context) -> None:
+def step_each_was_answered_cancelled_with_the_closing_or_told_that(context: Context) -> None:
     for outcome in context.outcomes:
         assert isinstance(outcome, int | StateClosedError | asyncio.CancelledError), outcome
 

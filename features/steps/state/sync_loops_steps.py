@@ -174,7 +174,7 @@ def step_a_thread_waits_for_sync_get_that_is_answered_after_the(context: Context
 
 
 @when("a thread waits for sync.get, and each look finds a loop that has run and stopped again")
-def step_look_in_pauses(context: Context) -> None:
+def step_a_thread_waits_for_sync_get_and_each_look_finds_a_loop(context: Context) -> None:
     loop, looks, answered = context.loop_thread.loop, 0, Gate()
     looking, read = run_on_loop.wait, context.state.backend.read
 

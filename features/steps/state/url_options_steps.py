@@ -8,7 +8,7 @@ from support.servers import sql_servers
 
 
 @when('{calls:d} increments are made over "{options}"')
-def increment_over_options(context: Context, calls: int, options: str) -> None:
+def step_calls_increments_are_made_over_options(context: Context, calls: int, options: str) -> None:
     counted = run(sql_servers.count_with_options(context.url, options, calls))
     context.counter, context.connections, context.limit = counted
 
