@@ -124,7 +124,9 @@ class LeakCheck:
         self._unhandled: list[Leak] = []
 
     def start(self) -> Self:
-        """Record what exists now, which is not reported as a leak. Any thread; never blocks.
+        """Record what exists now, which is not reported as a leak. Never blocks.
+
+        Any thread, but no other one may use the same check at that time.
 
         Raises:
             UsageError: It has started already.
@@ -145,8 +147,9 @@ class LeakCheck:
     def verify(self) -> None:
         """End the check, wait for what is about to end, and raise an error about the rest.
 
-        Any thread. Blocks for up to ``timeout`` seconds, and not at all if all
-        has ended. On the thread of an event loop, it does not wait for the tasks of that loop.
+        Any thread, but no other one may use the same check at that time. Blocks for up to
+        ``timeout`` seconds, and not at all if all has ended. On the thread of an event loop, it
+        does not wait for the tasks of that loop.
 
         Raises:
             LeakError: There are leaks that are not ignored. The error lists them all.
