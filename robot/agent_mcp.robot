@@ -300,7 +300,7 @@ Errors Reach The Caller
     ${client}    ${server}=    Connect Over    ${mode}    ${transport}
     Send Lines    1 hasty wait    2 bob fail swordfish    3 bob nonsense    4 nobody say hello
     Answer Tells Of An Error    1    did not end within 2.0 s
-    Answer Tells Of An Error    2    agent 'bob' failed with LookupError; the log of the server says more
+    Answer Tells Of An Error    2    agent 'bob' failed with LookupError; see the log of the server
     Answer Tells Of An Error    3    agent 'bob' failed with AttributeError
     ${answer}=    Answer To    4
     Should Contain    ${{str($answer)}}    Unknown tool
