@@ -1,8 +1,8 @@
 """LangGraph's own arguments of a call, under their own names and with their own meanings.
 
-What breaks without the checks: LangGraph takes ``interrupt_before="approve"`` for a list of
-one-letter nodes, ignores nodes that a graph does not have, and tells of a misspelled durability
-only where the graph has a checkpointer. Each of these runs to its end where it should have stopped.
+What breaks without the checks: LangGraph ignores nodes that a graph does not have, so a run does
+not stop where it should; with one string, ``interrupt_before="approve_all"``, it stops at a node
+``approve`` too, whose name is a part of it; a misspelled durability is taken for the default.
 """
 
 from __future__ import annotations
