@@ -43,7 +43,7 @@ from rxlanggraph.errors import (
     RegistryClosedError,
     RunError,
 )
-from rxlanggraph.messages import Status, StreamMessage, passes_through
+from rxlanggraph.messages import Status, StreamMessage, answer_to
 from rxlanggraph.registry import Trackable
 
 __all__ = ["Engine"]
@@ -113,7 +113,8 @@ class Engine:
         """
         run = self.new_run(message, options, owner)
         try:
-            self.wait_for_room(run)
+            if self.admission.bounded:
+                self.wait_for_room(run)
             self.hand_over(run)
         except BaseException:  # also from a signal handler, perhaps half-way through admission
             if run in self.registry:
@@ -138,14 +139,10 @@ class Engine:
             on_done: Its first done-callback. There from the start: of two runs of one thread, the
                 second could otherwise end before the first one's submitter has added its callback.
         """
-        run = Run(message, options, context_of_its_own(), self.inbox, owner, on_done=on_done)
-        parent = current_run()
-        if parent is not None and not parent.done():
-            run.parent = parent
-        return run
+        return Run(message, options, context_of_its_own(), self.inbox, owner, on_done=on_done)
 
     def wait_for_room(self, run: Run) -> None:
-        """Block until fewer than ``max_pending`` runs wait to start.
+        """Block until fewer than ``max_pending`` runs wait to start. Not called without a limit.
 
         A run that a result of this bridge led to, on the loop's thread (a later stage of the
         pipeline), is admitted at once and starts before all others; so is a run that will execute
@@ -155,10 +152,8 @@ class Engine:
         Raises:
             BlockingCallError: There is no room, and this is the thread of the bridge's loop.
         """
-        if not self.admission.bounded:
-            return
         on_loop = self.on_own_loop()
-        if (on_loop and self._delivers_result()) or passes_through(run.message):
+        if (on_loop and self._delivers_result()) or run.message.status != "ok":
             run.downstream = True
             self.admission.hold(run)
         elif not self.admission.acquire(run, may_block=not on_loop):
@@ -190,7 +185,9 @@ class Engine:
             if not self._started:
                 self._start()
             if not self.host.owned:
-                self.host.check()
+                loop = self.inbox.loop
+                if loop is None or not loop.is_running():
+                    self.host.check()
             self.inbox.submit(run)
         except (RegistryClosedError, LoopUnavailableError) as error:
             if self.registry.state == "open":
@@ -231,8 +228,10 @@ class Engine:
 
     def _process(self, run: Run) -> None:
         if run.phase is Phase.NEW and not run.done():
-            self._scheduler.enqueue(run)
-            self._start_ready()
+            if self._scheduler.enqueue(run):
+                self._start_run(run, in_place=False)
+            elif self._scheduler.free:
+                self._start_ready()
         elif run.done():  # cancelled, or given up while the loop was paused
             if run.phase is Phase.RUNNING:
                 if run.task is not None and (run.cancelled() or not run.task.cancelling()):
@@ -241,7 +240,7 @@ class Engine:
                 # Also if it ended before it was registered, as a run that is cancelled between the
                 # two.
                 run.phase = Phase.ENDED
-                self._retire(run, run.outcome("cancelled", None, None, None))
+                self._retire(run, run.unanswered("cancelled"))
 
     def _start_ready(self, *, in_place: bool = False) -> None:
         """Start the runs that are ready, at most one burst of them per iteration of the loop.
@@ -253,7 +252,7 @@ class Engine:
         self._starting = True
         try:
             for _ in range(_BURST):
-                run = self._scheduler.next_ready()
+                run = self._scheduler.next_ready() if self._scheduler.free else None
                 if run is None:
                     return
                 self._start_run(run, in_place=in_place)
@@ -269,7 +268,7 @@ class Engine:
             self.admission.release(run)
         name, context = run.options.name, run.context
         del run.context  # it has a variable that refers to the run: a cycle for each message
-        if passes_through(run.message):
+        if run.message.status != "ok":
             # It was queued all the same, so as not to overtake earlier runs of its thread.
             context.run(self._pass_on, run)
             return
@@ -278,7 +277,7 @@ class Engine:
             task = self._tasks.start(coroutine, name=name, context=context, in_place=in_place)
         except BaseException as error:  # from the loop's own task factory
             coroutine.close()
-            self._finish(run, run.outcome("error", None, error, None))
+            self._finish(run, run.unanswered("error", error))
             if is_interrupt(error):
                 raise_on_loop(error)
         else:
@@ -286,26 +285,27 @@ class Engine:
                 task.add_done_callback(partial(self._never_began, run))
 
     def _pass_on(self, run: Run) -> None:
-        run.scope = RunScope(run)
-        run_scope.set(run.scope)  # its callbacks are downstream of this run, as of any other
+        self._enter_scope(run)  # its callbacks are downstream of this run, as of any other
         self._finish(run, run.message)
+
+    def _enter_scope(self, run: Run) -> None:
+        scope = run.scope = RunScope()
+        scope.place, scope.run = self.inbox, run
+        run_scope.set(scope)
 
     def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
         # _execute lets no cancellation out; so the task was cancelled before its first step.
         if task.cancelled():
-            self._finish(run, run.outcome("cancelled", None, None, None))
+            self._finish(run, run.unanswered("cancelled"))
 
     async def _execute(self, run: Run) -> None:
-        run.scope = RunScope(run)
-        run_scope.set(run.scope)
+        self._enter_scope(run)
         run.task = asyncio.current_task()
-        content: Any = None
+        result: StreamMessage | None = None
         error: BaseException | None = None
-        status: Status = "ok"
+        status: Status = "timed_out"
         try:
-            content = await self._attempts(run)
-            if run.expired and run.options.retry is None:
-                status, content = "timed_out", None  # it swallowed the cancellation, and continued
+            result = self._answer(run, await self._attempts(run))
         except asyncio.CancelledError as caught:
             status, error = self._cancelled_by(run, caught)
         except BaseException as caught:
@@ -314,7 +314,8 @@ class Engine:
             status = "timed_out" if caught is run.timeout_error else "error"
             error = without_machinery(caught)
         run.task = None
-        result = run.outcome(status, content, error, monotonic() - run.since)
+        if result is None:
+            result = run.unanswered(status, error, monotonic() - run.since)
         if run.threaded and self._wait_for_threads(run, result):
             run.resolve(result)  # the future does not wait for a thread that cannot be stopped
         elif status == "cancelled" and not run.cancelled():
@@ -326,7 +327,12 @@ class Engine:
             raise_on_loop(error)  # as asyncio does; user code must not end a loop of ours
         # The error's traceback refers to this frame and its callers' frames, and those to the
         # error.
-        del run, content, error, result
+        del run, error, result
+
+    def _answer(self, run: Run, content: Any) -> StreamMessage | None:
+        if run.expired and run.options.retry is None:
+            return None  # its time was over; it swallowed the cancellation, and continued
+        return answer_to(run.message, "ok", content, None, monotonic() - run.since)
 
     def _cancelled_by(
         self, run: Run, caught: asyncio.CancelledError
@@ -384,7 +390,7 @@ class Engine:
                 raise
             asyncio.current_task(loop).uncancel()  # type: ignore[union-attr]
             await self._threads_ended(run)
-            run.timeout_error = run.outcome("timed_out", None, None, None).error
+            run.timeout_error = run.unanswered("timed_out").error
             assert run.timeout_error is not None
             raise run.timeout_error from None
         finally:
@@ -425,7 +431,7 @@ class Engine:
 
     def _resolve_early(self, run: Run, status: Status) -> None:
         assert run.task is not None
-        result = run.outcome(status, None, None, monotonic() - run.since)
+        result = run.unanswered(status, None, monotonic() - run.since)
         # Callbacks run in the context of the run, as at its end: in a copy, because the original
         # may be entered at the moment.
         context_of(run.task).copy().run(run.resolve, result)
@@ -474,7 +480,7 @@ class Engine:
             if run.phase is not Phase.RUNNING:
                 run.phase = Phase.ENDED
                 run.cut_off = True
-                self._retire(run, run.outcome("error", None, error, None))
+                self._retire(run, run.unanswered("error", error))
             elif run.task is not None and not run.task.cancelling():
                 # The loop cancels all its tasks itself, except for those started since then in the
                 # place of a cancelled one. Cancelling a task twice would cut its cleanup short.
@@ -515,7 +521,7 @@ class Engine:
 
         Otherwise a callback that waits for another of these runs would wait for itself.
         """
-        results = [(run, run.outcome("error", None, error, None)) for run in runs]
+        results = [(run, run.unanswered("error", error)) for run in runs]
         for run, result in results:
             run.cut_off = True
             run.resolve(result, call_back=False)

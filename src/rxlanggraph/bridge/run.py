@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from rxlanggraph.bridge.call_arguments import PerMessage, given
 from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait, waiting
-from rxlanggraph.concurrency.future import SharedLockFuture
+from rxlanggraph.concurrency.future import PENDING, SharedLockFuture
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.errors import (
     BlockingCallError,
     RunCancelledError,
-    RunRejectedError,
     RunTimeoutError,
     WrongProcessError,
 )
@@ -186,7 +185,8 @@ class Run(SharedLockFuture[StreamMessage]):
         # For a run that is not handed over yet: the runs that have to end before. Any thread.
         self.withheld_by: Callable[[], Iterable[Run]] | None = None
         # The unfinished run in whose context this one was made. Until this one has ended.
-        self.parent: Run | None = None
+        parent = current_run()
+        self.parent: Run | None = None if parent is None or parent.done() else parent
         self.child_cancelled = False  # whether a run made in its context was cancelled; never reset
         # A reference to this future keeps its bridge from being collected while the run is active.
         self.owner: object = owner
@@ -303,23 +303,15 @@ class Run(SharedLockFuture[StreamMessage]):
 
     # -- for the engine ------------------------------------------------------------------------
 
-    def outcome(
-        self, status: Status, content: Any, error: BaseException | None, duration: float | None
+    def unanswered(
+        self, status: Status, error: BaseException | None = None, duration: float | None = None
     ) -> StreamMessage:
-        """Make the message that answers this run's message."""
-        if error is None and status != "ok":
-            error = self._error_for(status)
-        return answer_to(self.message, status, content, error, duration)
-
-    def _error_for(self, status: Status) -> BaseException | None:
-        what = self.label
-        if status == "timed_out":
-            return RunTimeoutError(f"{what} did not end within {self.options.timeout} s")
-        if status == "cancelled":
-            return RunCancelledError(f"{what} was cancelled")
-        if status == "rejected":
-            return RunRejectedError(f"{what} was rejected")
-        return None
+        """Make the result that says why this run has no answer; its error too, if there is none."""
+        if error is None and status == "timed_out":
+            error = RunTimeoutError(f"{self.label} did not end within {self.options.timeout} s")
+        elif error is None:
+            error = RunCancelledError(f"{self.label} was cancelled")
+        return answer_to(self.message, status, None, error, duration)
 
     def resolve(self, result: StreamMessage, *, call_back: bool = True) -> None:
         """Resolve the future, once: later calls change nothing. Calls its callbacks.
@@ -343,11 +335,10 @@ class Run(SharedLockFuture[StreamMessage]):
 
     def counts_as(self, status: Status) -> Outcome:
         """How the registry counts it: as its future says, if that is already resolved."""
-        if self.done():
+        if self._progress is not PENDING:
             if self.cancelled():
                 return "cancelled"
-            result = self.result_nowait()
-            status = "error" if result is None else result.status
+            status = "error" if self._result is None else self._result.status
         return _COUNTS_AS[status]
 
 
@@ -362,18 +353,16 @@ class RunScope:
     when the run has ended.
     """
 
-    __slots__ = ("_crossing", "run")
+    __slots__ = ("place", "run")
 
-    def __init__(self, run: Run) -> None:
-        self._crossing = run._crossing
-        # Until the run has left the registry. One reference, replaced whole, by the removing
-        # thread.
-        self.run: Run | None = run
+    # Both are written when the run starts. One reference each, replaced whole.
+    place: _Crossing
+    run: Run | None  # until the run has left the registry: then None, by the removing thread
 
     def is_over(self, crossing: _Crossing) -> bool:
         """Whether the run belongs to the bridge of ``crossing``, and is done. Any thread."""
         run = self.run
-        return self._crossing is crossing and (run is None or run.done())
+        return self.place is crossing and (run is None or run.done())
 
 
 run_scope: ContextVar[RunScope | None] = ContextVar("rxlanggraph_run_scope", default=None)

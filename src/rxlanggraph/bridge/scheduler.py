@@ -23,8 +23,7 @@ class RunScheduler:
     """Decides which run may start next."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._running = 0
+        self.free = limit  # how many slots are free; written here alone
         self._ready: deque[Run] = deque()
         # With max_pending, runs that results of the bridge led to. They go first: otherwise the
         # earlier stages of a pipeline would fill the room that the later ones have to empty.
@@ -33,8 +32,12 @@ class RunScheduler:
         # value: the runs that wait behind that one; None while there are none.
         self._lanes: dict[str, deque[Run] | None] = {}
 
-    def enqueue(self, run: Run) -> None:
-        """Put ``run`` in the queue."""
+    def enqueue(self, run: Run) -> bool:
+        """Put ``run`` in the queue, unless it may start at once: then take its slot.
+
+        Returns:
+            Whether it may start at once. If not, others may be ready.
+        """
         run.phase = Phase.WAITING
         thread_id = run.message.thread_id
         if thread_id is not None:
@@ -43,26 +46,33 @@ class RunScheduler:
                 if behind is None:
                     behind = self._lanes[thread_id] = deque()
                 behind.append(run)
-                return
+                return False
             self._lanes[thread_id] = None
+        is_first = not (self._ready or self._downstream)
         self._pass_lane(run)
+        ready = self._downstream or self._ready
+        if not (is_first and self.free and ready):
+            return False
+        ready.pop()
+        self.free -= 1
+        return True
 
     def next_ready(self) -> Run | None:
         """Return the next run that may start, with its slot taken; None if there is none."""
-        while self._running < self._limit:
+        while self.free:
             ready = self._downstream or self._ready
             if not ready:
                 return None
             run = ready.popleft()
             if run.phase is Phase.WAITING:
-                self._running += 1
+                self.free -= 1
                 return run
             self._leave_group_and_lane(run)  # cancelled while it waited
         return None
 
     def release(self, run: Run) -> None:
         """Give back everything that ``run``, returned by `next_ready`, holds."""
-        self._running -= 1
+        self.free += 1
         if run.options.group is not None or run.message.thread_id is not None:
             self._leave_group_and_lane(run)
 

@@ -28,12 +28,12 @@ from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import contain, raise_on_loop
 from rxlanggraph.errors import UsageError
 
-__all__ = ["SharedLockFuture"]
+__all__ = ["PENDING", "SharedLockFuture"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger("concurrent.futures")
 
-_PENDING = "PENDING"
+PENDING = "PENDING"
 _CANCELLED = "CANCELLED"
 _NOTIFIED = "CANCELLED_AND_NOTIFIED"
 _FINISHED = "FINISHED"
@@ -110,7 +110,7 @@ class SharedLockFuture(Future[_T]):
         # _progress is also read without it: one reference, which only advances, and is written
         # last.
         self._lock = lock
-        self._progress = _PENDING
+        self._progress = PENDING
         self._result: _T | None = None
         self._exception: BaseException | None = None
         self._callbacks: list[Callable[[Any], object]] | None
@@ -120,7 +120,7 @@ class SharedLockFuture(Future[_T]):
 
     def done(self) -> bool:
         """Whether it is resolved or cancelled. Any thread; never blocks."""
-        return self._progress is not _PENDING
+        return self._progress is not PENDING
 
     def cancelled(self) -> bool:
         """Whether it was cancelled. Any thread; never blocks."""
@@ -149,7 +149,7 @@ class SharedLockFuture(Future[_T]):
     def _cancel(self) -> tuple[bool, BaseException | None]:
         """Do what `cancel` does, but return the exception instead of raising it."""
         with self._lock:
-            if self._progress is not _PENDING:
+            if self._progress is not PENDING:
                 return self._progress is not _FINISHED, None
             self._progress = _CANCELLED
         return True, self._wake_and_call_back()
@@ -172,7 +172,7 @@ class SharedLockFuture(Future[_T]):
         """
         with self._lock:
             before = self._progress
-            if before is _PENDING:
+            if before is PENDING:
                 self._result, self._exception = result, exception
                 self._progress = _FINISHED
             elif before is _CANCELLED:
@@ -185,11 +185,11 @@ class SharedLockFuture(Future[_T]):
         if waiters:
             self._notify_waiters(waiters)
         if unobserved:
-            return before is _PENDING
+            return before is PENDING
         interrupt = self._wake_and_call_back(call_back=call_back)
         if interrupt is not None:
             raise_on_loop(interrupt)
-        return before is _PENDING
+        return before is PENDING
 
     def abandon(self, exception: BaseException) -> None:
         """Resolve it, unless it is resolved, notifying only the threads that wait for it.
@@ -199,7 +199,7 @@ class SharedLockFuture(Future[_T]):
         self._callbacks = None
         if self._progress is _CANCELLED:
             self._progress = _NOTIFIED
-        elif self._progress is _PENDING:
+        elif self._progress is PENDING:
             self._exception = exception
             self._progress = _FINISHED
         self._wake_and_call_back()
@@ -214,7 +214,7 @@ class SharedLockFuture(Future[_T]):
             KeyboardInterrupt, SystemExit: As for `cancel`, if ``fn`` is called at once.
         """
         with self._lock:
-            if self._progress is _PENDING:
+            if self._progress is PENDING:
                 if self._callbacks is None:
                     self._callbacks = [fn]
                 else:
@@ -275,11 +275,11 @@ class SharedLockFuture(Future[_T]):
     def _wait(self, timeout: float | None) -> None:
         if self._progress is _FINISHED:
             return
-        if self._progress is _PENDING:
+        if self._progress is PENDING:
             gate = threading.Lock()
             gate.acquire()
             with self._lock:
-                pending = self._progress is _PENDING
+                pending = self._progress is PENDING
                 if pending:
                     self._gates = [*(self._gates or ()), gate]
             if pending:
@@ -290,7 +290,7 @@ class SharedLockFuture(Future[_T]):
                     with self._lock:
                         self._gates = [other for other in self._gates or () if other is not gate]
         progress = self._progress
-        if progress is _PENDING:
+        if progress is PENDING:
             raise TimeoutError
         if progress is not _FINISHED:
             raise CancelledError
@@ -328,7 +328,7 @@ class SharedLockFuture(Future[_T]):
             progress = self._progress
         if progress is _FINISHED:
             return True, False, self._result, self._exception
-        return progress is not _PENDING, progress is not _PENDING, None, None
+        return progress is not PENDING, progress is not PENDING, None, None
 
     def _state_for_thread(self) -> str:
         if self._waiting is not None:

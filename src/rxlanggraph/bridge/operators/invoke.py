@@ -127,7 +127,8 @@ class _Subscription:
             run = self._engine.new_run(message, options, self._owner, self._ended)
             if self._look_ahead is not None:
                 run.withheld_by = partial(self._behind, self._arrived - self._look_ahead)
-            self._engine.wait_for_room(run)
+            if self._engine.admission.bounded:
+                self._engine.wait_for_room(run)
             if not self._take(run):
                 self._engine.drop(run)
             elif self._look_ahead is None:
@@ -207,7 +208,7 @@ class _Subscription:
         assert isinstance(future, Run)
         result = future.result_nowait()
         if result is None:
-            result = future.outcome("cancelled", None, None, None)
+            result = future.unanswered("cancelled")
         with self._lock:
             index = self._indexes.pop(future, None)
             if index is None:  # disposed
@@ -240,7 +241,8 @@ class _Subscription:
     def _put(self, results: Sequence[_Ended]) -> None:
         """Queue the results as the error policy says. Under the lock."""
         for result, context in results:
-            failure = None if self._errors == "emit" else failure_of(result)
+            keep = result.status == "ok" or self._errors == "emit"
+            failure = None if keep else failure_of(result)
             if failure is None:
                 self._emitter.put_next(result, context)
             elif self._errors == "raise":
