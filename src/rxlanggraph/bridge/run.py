@@ -165,26 +165,6 @@ class Run(SharedLockFuture[StreamMessage]):
     can only begin, or end, after.
     """
 
-    # What most runs have in common is here and not in each of them: a run that waits is small.
-    # Before the run is handed over:
-    downstream = False  # whether a result of the same bridge led to it
-    # For a run that is not handed over yet: the runs that have to end before. Any thread.
-    withheld_by: Callable[[], Iterable[Run]] | None = None
-    # The unfinished run in whose context this one was made. Until this one has ended.
-    parent: Run | None = None
-    child_cancelled = False  # whether a run made in its context was cancelled; never reset
-    # Confined to the loop's thread:
-    phase = Phase.NEW
-    scope: RunScope | None = None  # from its start to its end
-    task: asyncio.Task[None] | None = None
-    timer: asyncio.TimerHandle | None = None
-    expired = False
-    executor: Executor | None = None  # of its bridge, from its start on
-    timeout_error: BaseException | None = None  # its own, not that of a child run
-    cut_off = False  # whether its loop ended it, by ending itself
-    threaded = False  # whether it ever used a worker thread
-    since = 0.0
-
     def __init__(
         self,
         message: StreamMessage,
@@ -201,11 +181,26 @@ class Run(SharedLockFuture[StreamMessage]):
         self.options = options
         self.context = context
         self._crossing = crossing
+        self.downstream = False  # whether a result of the same bridge led to it
+        # For a run that is not handed over yet: the runs that have to end before. Any thread.
+        self.withheld_by: Callable[[], Iterable[Run]] | None = None
+        # The unfinished run in whose context this one was made. Until this one has ended.
+        parent = current_run()
+        self.parent: Run | None = None if parent is None or parent.done() else parent
+        self.child_cancelled = False  # whether a run made in its context was cancelled; never reset
         # A reference to this future keeps its bridge from being collected while the run is active.
         self.owner: object = owner
-        parent = current_run()
-        if parent is not None and not parent.done():
-            self.parent = parent
+        # Confined to the loop's thread:
+        self.phase = Phase.NEW
+        self.scope: RunScope | None = None  # from its start to its end
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.expired = False
+        self.executor: Executor | None = None  # of its bridge, from its start on
+        self.timeout_error: BaseException | None = None  # its own, not that of a child run
+        self.cut_off = False  # whether its loop ended it, by ending itself
+        self.threaded = False  # whether it ever used a worker thread
+        self.since = 0.0
 
     def cancel(self) -> bool:
         """Cancel the run, started or not.
