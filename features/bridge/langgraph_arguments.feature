@@ -77,6 +77,52 @@ Feature: A graph is called as LangGraph calls it, with LangGraph's own arguments
       | Command(update, goto) as content    | create_future_task |
       | Command(update, goto) as content    | invoke             |
 
+  Scenario Outline: <graph>: the same chunks through stream as from "astream", in every mode
+    Given an open bridge on its own loop
+    When a graph that shows "<graph>" is streamed by "astream", and through stream
+    Then the chunks are the same in each mode, with subgraphs and without, and so is the result
+
+    Examples:
+      | graph                               |
+      | an async node                       |
+      | a sync node                         |
+      | a sequence of nodes                 |
+      | a loop                              |
+      | parallel nodes and a deferred one   |
+      | Send to many                        |
+      | a subgraph as a node                |
+      | a subgraph called by a node         |
+      | Command(goto) by a node             |
+      | Command(graph=PARENT) by a subgraph |
+      | the functional API                  |
+      | the functional API with memory      |
+      | messages with a checkpointer        |
+      | create_react_agent with a tool      |
+      | create_agent with a tool            |
+      | a store                             |
+      | a cached node                       |
+      | a node with a retry policy          |
+      | a pydantic state                    |
+      | an output schema                    |
+      | a graph with a bound config         |
+      | context                             |
+      | context as a dictionary             |
+      | output_keys, one                    |
+      | output_keys, a list                 |
+      | durability exit                     |
+      | durability sync                     |
+      | interrupt_before, and on            |
+      | interrupt_after, and on             |
+      | two questions, and their answers    |
+      | questions at once, and no answer    |
+      | Command(update, goto) as content    |
+
+  Scenario: A graph in a sequence streams its chunks, and the steps behind it get its result
+    Given an open bridge on its own loop
+    When a graph and a function behind it, as a sequence, are streamed by "astream", and through stream
+    Then "astream" has failed, for the function got a chunk
+    And through stream came the chunks of the graph, and what "ainvoke" returns
+
   Scenario Outline: Context and config may be functions of the message, by <entry>
     Given an open bridge on its own loop
     When two messages go by <entry>, with a function of the message for context and for config

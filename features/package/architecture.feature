@@ -38,7 +38,8 @@ Feature: The package keeps to its map
   Scenario: The bridge has these public names and no others
     Then the public names of RxPyLangGraphBridge are
       """
-      aclose cleanup_tasks cleanup_tasks_async close create_future_task invoke registry statistics
+      aclose astream cleanup_tasks cleanup_tasks_async close create_future_task invoke join_stream
+      registry statistics stream
       """
     And those of an open bridge are these, and what it was made with: max_concurrency name timeout
 
@@ -92,6 +93,9 @@ Feature: The package keeps to its map
       __init__: loop, *, max_concurrency, max_threads, max_pending, overflow, timeout, name
       create_future_task: graph, message, *, thread_id, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, name
       invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, name
+      stream: graph, *, stream_mode, subgraphs, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, resumable, name
+      astream: graph, message, *, stream_mode, subgraphs, thread_id, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, resumable, name
+      join_stream: message, *, last_sequence, errors
       cleanup_tasks: timeout
       cleanup_tasks_async: timeout
       close: timeout, *, cancel_timeout

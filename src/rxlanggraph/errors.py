@@ -25,6 +25,7 @@
     │   ├── AgentMessageError               an MCP message that cannot be read
     │   ├── IllegalTransitionError          (RuntimeError) not from the state that it is in
     │   └── OutputEndedError                (RuntimeError) the run is over, its output taken
+    ├── ChunksLostError                     (LookupError) chunks of a run that are no longer kept
     └── RunError                            why one run has no result
         ├── RunTimeoutError                 (TimeoutError)
         ├── RunCancelledError
@@ -42,6 +43,7 @@ __all__ = [
     "AgentMessageError",
     "BlockingCallError",
     "BridgeClosedError",
+    "ChunksLostError",
     "ClosedError",
     "ContentionError",
     "DeadlockError",
@@ -176,6 +178,10 @@ class IllegalTransitionError(AgentError, RuntimeError):
 
 class OutputEndedError(AgentError, RuntimeError):
     """The run that filled the output has ended, and everything it put there was taken."""
+
+
+class ChunksLostError(RxLangGraphError, LookupError):
+    """Chunks of a run were asked for that are not kept: not any more, or not at all."""
 
 
 class RunError(RxLangGraphError):

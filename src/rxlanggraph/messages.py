@@ -17,7 +17,17 @@ from rxlanggraph.errors import (
     RunTimeoutError,
 )
 
-__all__ = ["Status", "StreamMessage", "answer_to", "as_message", "failure_of", "passes_through"]
+__all__ = [
+    "ChunkMessage",
+    "Status",
+    "StreamMessage",
+    "answer_to",
+    "as_message",
+    "chunk_of",
+    "failure_of",
+    "passes_through",
+    "without_source",
+]
 
 Status = Literal["ok", "error", "interrupted", "cancelled", "timed_out", "rejected"]
 _STATUSES = frozenset(get_args(Status))
@@ -88,7 +98,7 @@ class StreamMessage:
         self._thread_id = thread_id
         self._metadata = metadata
         self._id = str(uuid7()) if id is None else id
-        self._source = None if source is None else _without_source(source)
+        self._source = None if source is None else _checked_source(source)
         self._status = status
         self._error = error
         self._duration = duration
@@ -141,8 +151,26 @@ class StreamMessage:
         """Seconds that the run took, from its start, not counting its wait to start."""
         return self._duration
 
+    @property
+    def mode(self) -> str | None:
+        """In a chunk of a stream, the stream mode that it belongs to; otherwise None.
+
+        None in a chunk of a Runnable that has no modes, too.
+        """
+        return None
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """In a chunk of a subgraph, the path of that subgraph; otherwise empty."""
+        return ()
+
+    @property
+    def sequence(self) -> int | None:
+        """In a chunk, its number among those of its run, from 0; otherwise None."""
+        return None
+
     def _fields(self) -> dict[str, Any]:
-        return {slot[1:]: getattr(self, slot) for slot in self.__slots__}
+        return {slot[1:]: getattr(self, slot) for slot in StreamMessage.__slots__}
 
     def __eq__(self, other: object) -> bool:
         """Whether every field is equal."""
@@ -158,11 +186,15 @@ class StreamMessage:
         """Content, thread, id, and of a result the status."""
         thread = "" if self._thread_id is None else f", thread_id={self._thread_id!r}"
         status = "" if self._source is None else f", status={self._status!r}"
-        return f"StreamMessage({self._content!r}{thread}, id={self._id!r}{status})"
+        what = self._described()
+        return f"StreamMessage({self._content!r}{thread}, id={self._id!r}{status}{what})"
+
+    def _described(self) -> str:
+        return ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy: a mapping proxy supports neither itself."""
-        return _restore, ({**self._fields(), "metadata": dict(self._metadata)},)
+        return _restore, (type(self), {**self._fields(), "metadata": dict(self._metadata)})
 
     def replace(self, **changes: Any) -> StreamMessage:
         """Return a copy with other values in some fields; its ``id`` too is kept unless given.
@@ -172,7 +204,7 @@ class StreamMessage:
         Raises:
             InvalidTypeError, InvalidArgumentError: As for the constructor.
         """
-        return _restore({**self._fields(), **changes})
+        return _restore(type(self), {**self._fields(), **changes})
 
     __replace__ = replace
 
@@ -193,6 +225,61 @@ class StreamMessage:
         if failure is not None:
             raise failure
         return self
+
+
+class ChunkMessage(StreamMessage):
+    """A chunk of a run's stream: a `StreamMessage` with a mode, a namespace and a number.
+
+    A class of its own, so that messages and results, which a bridge makes for every run, do not
+    carry three more fields. The ``source`` is the message that the run works on; the ``status`` is
+    ``"ok"``.
+    """
+
+    __slots__ = ("_mode", "_namespace", "_sequence")
+
+    def __init__(
+        self,
+        content: Any,
+        thread_id: str | None = None,
+        metadata: Mapping[str, Any] = _NO_METADATA,
+        *,
+        mode: str | None = None,
+        namespace: tuple[str, ...] = (),
+        sequence: int | None = None,
+        **fields: Any,
+    ) -> None:
+        """Make a chunk. Any thread; never blocks.
+
+        Raises:
+            InvalidTypeError, InvalidArgumentError: As for `StreamMessage`.
+        """
+        super().__init__(content, thread_id, metadata, **fields)
+        self._mode = mode
+        self._namespace = namespace
+        self._sequence = sequence
+
+    @property
+    def mode(self) -> str | None:
+        """The stream mode that it belongs to; None if it came from something without modes."""
+        return self._mode
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """The path of the subgraph that it came from; empty for the graph itself."""
+        return self._namespace
+
+    @property
+    def sequence(self) -> int | None:
+        """Its number among the chunks of its run, from 0, over all modes and attempts."""
+        return self._sequence
+
+    def _fields(self) -> dict[str, Any]:
+        own = {slot[1:]: getattr(self, slot) for slot in ChunkMessage.__slots__}
+        return {**super()._fields(), **own}
+
+    def _described(self) -> str:
+        within = f", namespace={self._namespace!r}" if self._namespace else ""
+        return f", mode={self._mode!r}{within}, sequence={self._sequence!r}"
 
 
 def as_message(item: Any, thread_id: str | None = None) -> StreamMessage:
@@ -238,6 +325,35 @@ def answer_to(
     return answer
 
 
+def chunk_of(
+    source: StreamMessage, content: Any, mode: str | None, namespace: tuple[str, ...], sequence: int
+) -> StreamMessage:
+    """Make a chunk of the run on ``source``: on its thread, with its metadata.
+
+    May be called from any thread; never blocks. Like `answer_to`, without repeating checks.
+
+    Args:
+        source: The message of the run, `without_source`.
+        content: The chunk itself.
+        mode: The stream mode that it belongs to.
+        namespace: The path of the subgraph that it came from.
+        sequence: Its number among the chunks of the run.
+    """
+    chunk = ChunkMessage.__new__(ChunkMessage)
+    chunk._content = content
+    chunk._thread_id = source._thread_id
+    chunk._metadata = source._metadata
+    chunk._id = str(uuid7())
+    chunk._source = source
+    chunk._status = "ok"
+    chunk._error = None
+    chunk._duration = None
+    chunk._mode = mode
+    chunk._namespace = namespace
+    chunk._sequence = sequence
+    return chunk
+
+
 def failure_of(message: StreamMessage) -> BaseException | None:
     """Return why the run that ``message`` reports did not succeed; None if it did.
 
@@ -262,11 +378,16 @@ def passes_through(item: Any) -> TypeGuard[StreamMessage]:
     return isinstance(item, StreamMessage) and item.status != "ok"
 
 
-def _without_source(message: object) -> StreamMessage:
-    if not isinstance(message, StreamMessage):
-        raise InvalidTypeError(f"source must be a StreamMessage or None, not {message!r}")
+def without_source(message: StreamMessage) -> StreamMessage:
+    """Return ``message`` as the source of another one: without a source of its own. Any thread."""
     return message if message.source is None else message.replace(source=None)
 
 
-def _restore(fields: dict[str, Any]) -> StreamMessage:
-    return StreamMessage(**fields)
+def _checked_source(message: object) -> StreamMessage:
+    if not isinstance(message, StreamMessage):
+        raise InvalidTypeError(f"source must be a StreamMessage or None, not {message!r}")
+    return without_source(message)
+
+
+def _restore(kind: type[StreamMessage], fields: dict[str, Any]) -> StreamMessage:
+    return kind(**fields)

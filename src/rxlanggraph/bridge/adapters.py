@@ -21,7 +21,7 @@ from rxlanggraph.bridge.configs import Config, config_for
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Graph", "GraphAdapter", "adapt_graph"]
+__all__ = ["Arguments", "Graph", "GraphAdapter", "adapt_graph", "attempts_at"]
 
 Graph: TypeAlias = Any
 """A compiled LangGraph graph, a LangChain Runnable, or a function of the content."""
@@ -133,6 +133,30 @@ def _name_of(graph: Graph) -> str:
     return name if isinstance(name, str) else type(graph).__name__
 
 
+def attempts_at(
+    graph: Graph,
+    ainvoke: Callable[..., Awaitable[Any]],
+    message: StreamMessage,
+    config: Config | None,
+    arguments: Arguments,
+) -> Callable[[], Awaitable[Any]]:
+    """Return what starts one attempt per call, each from where the last one stopped.
+
+    On the loop.
+
+    Args:
+        graph: The graph that is called.
+        ainvoke: How it is called: as its method of that name.
+        message: The message of the run.
+        config: The config of the run.
+        arguments: LangGraph's other arguments of the call.
+    """
+    saver, config = saver_of(graph), config_for(message, config)
+    if saver is None or config is None or message.thread_id is None:
+        return partial(ainvoke, message.content, config, **arguments)
+    return ThreadAttempts(graph, saver, message.content, config, arguments, ainvoke)
+
+
 class _Callable:
     """A function of the content. Its attempts are independent of each other."""
 
@@ -190,10 +214,7 @@ class _Runnable:
         arguments: Arguments,
         executor: Executor,
     ) -> Callable[[], Awaitable[Any]]:
-        saver, config = saver_of(self._runnable), config_for(message, config)
-        if saver is None or config is None or message.thread_id is None:
-            return partial(self._ainvoke, message.content, config, **arguments)
-        return ThreadAttempts(self._runnable, saver, message.content, config, arguments)
+        return attempts_at(self._runnable, self._ainvoke, message, config, arguments)
 
 
 class _AsyncFunction(_Callable):

@@ -106,17 +106,24 @@ class ThreadAttempts:
     """Starts the attempts at one message on a thread with checkpoints. Confined to the loop.
 
     Args:
-        graph: The graph to call, with ``ainvoke``.
+        graph: The graph that is called.
         saver: The checkpoint saver of the graph.
         content: The message's content.
         config: The run's config, with its thread.
         arguments: LangGraph's other arguments of the call.
+        ainvoke: Called in the place of the graph's method of that name.
     """
 
-    def __init__(
-        self, graph: Any, saver: Any, content: Any, config: Config, arguments: Mapping[str, Any]
+    def __init__(  # noqa: PLR0917 - those of the call, and what becomes of them
+        self,
+        graph: Any,
+        saver: Any,
+        content: Any,
+        config: Config,
+        arguments: Mapping[str, Any],
+        ainvoke: Callable[..., Awaitable[Any]],
     ) -> None:
-        self._graph = graph
+        self._ainvoke = ainvoke
         self._saver = saver
         self._content = content
         self._config = config
@@ -137,7 +144,7 @@ class ThreadAttempts:
             self._before = saved
             content, config = _told_apart(self._content, saved), self._config
         self._failed = True
-        result = await self._graph.ainvoke(content, config, **self._arguments)
+        result = await self._ainvoke(content, config, **self._arguments)
         self._failed = False
         return result
 

@@ -6,6 +6,8 @@ import asyncio
 import itertools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
@@ -14,9 +16,12 @@ from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
 from rxlanggraph.bridge.adapters import Graph, adapt_graph
 from rxlanggraph.bridge.call_arguments import Durability, Nodes, PerMessage, given
+from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow, joinable_run
+from rxlanggraph.bridge.chunks import StreamMode, streaming
 from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.engine import Engine
-from rxlanggraph.bridge.operators.invoke import ErrorPolicy, invoke
+from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
+from rxlanggraph.bridge.operators.stream import StreamSubscription
 from rxlanggraph.bridge.run import Run, RunOptions
 from rxlanggraph.bridge.shutdown import (
     CleanupReport,
@@ -45,6 +50,8 @@ _names = itertools.count(1)
 # largest machine: sync nodes that can wait for each other on asyncio's default executor can do so
 # here.
 _SPARE_THREADS = 31
+# Chunks that a run may be ahead of who iterates over them. A guess: enough for both to be at work.
+_BUFFERED = 16
 
 
 class RxPyLangGraphBridge:
@@ -251,11 +258,7 @@ class RxPyLangGraphBridge:
 
         An operator does this once for all its messages. ``arguments`` are LangGraph's own.
         """
-        if errors not in ("raise", "emit"):
-            raise InvalidArgumentError(
-                f"errors must be 'raise' or 'emit', not {errors!r}: "
-                "a future has one result, and cannot leave it out as a stream can"
-            )
+        _check_errors(errors)
         if name is not None and not isinstance(name, str):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
         adapter = adapt_graph(graph)
@@ -280,6 +283,20 @@ class RxPyLangGraphBridge:
             arguments=arguments,
             per_message=per_message,
         )
+
+    def _stream_options(
+        self,
+        graph: Graph,
+        stream_mode: StreamMode | Sequence[StreamMode],
+        subgraphs: bool,
+        resumable: int | None,
+        **options: Any,
+    ) -> RunOptions:
+        """Check the options of `stream` and `astream`; those of `_run_options` are ``options``."""
+        if resumable is not None:
+            check_whole("resumable", resumable, least=1)
+        checked = self._run_options(graph, **options)
+        return replace(checked, adapter=streaming(graph, checked.adapter, stream_mode, subgraphs))
 
     def invoke(
         self,
@@ -335,12 +352,6 @@ class RxPyLangGraphBridge:
         Raises:
             InvalidTypeError, InvalidArgumentError: As in `create_future_task`.
         """
-        if multitask_strategy != "enqueue":
-            raise InvalidArgumentError(
-                f"multitask_strategy must be 'enqueue', not {multitask_strategy!r}"
-            )
-        if max_concurrency is not None:
-            check_whole("max_concurrency", max_concurrency, least=1)
         options = self._run_options(
             graph,
             timeout=timeout,
@@ -354,8 +365,7 @@ class RxPyLangGraphBridge:
             interrupt_after=interrupt_after,
             output_keys=output_keys,
         )
-        if thread_id is not None and not callable(thread_id):
-            _check_thread(thread_id, options.thread)
+        _check_operator(options, max_concurrency, thread_id, multitask_strategy)
         return invoke(
             self._engine,
             self,
@@ -365,6 +375,208 @@ class RxPyLangGraphBridge:
             thread_id=thread_id,
             errors=errors,
         )
+
+    def stream(
+        self,
+        graph: Graph,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "updates",
+        subgraphs: bool = False,
+        max_concurrency: int | None = None,
+        ordered: bool = False,
+        thread_id: ThreadSelector = None,
+        multitask_strategy: Literal["enqueue"] = "enqueue",
+        timeout: PerMessageOr[float] = None,
+        retry: Retry = None,
+        errors: ErrorPolicy = "raise",
+        config: PerMessageOr[Mapping[str, Any]] = None,
+        context: PerMessageOr[Any] = None,
+        durability: Durability | None = None,
+        interrupt_before: Nodes | None = None,
+        interrupt_after: Nodes | None = None,
+        output_keys: str | Sequence[str] | None = None,
+        resumable: int | None = None,
+        name: str | None = None,
+    ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
+        """Return an Rx operator that emits every chunk of every run, and then the run's result.
+
+        As `invoke`, which says what happens to messages; the results are the same. A chunk is a
+        `StreamMessage` with the chunk as ``content``, the message as ``source``, and its ``mode``,
+        ``namespace`` and ``sequence`` number; a result has no ``sequence``. The chunks of a run are
+        in order, and its result is behind them; chunks of several runs alternate.
+
+        A run takes its next chunk when ``on_next`` has returned from the last one, so a slow
+        observer slows the runs down instead of filling a buffer. After a failed attempt (``retry``)
+        the numbers go on: its chunks were emitted.
+
+        Args:
+            graph: As in `create_future_task`. A Runnable that is not a graph emits the chunks of
+                its own ``astream``, without a mode, and its result is their sum; a function has no
+                chunks.
+            stream_mode: LangGraph's mode of the chunks, or several of them.
+            subgraphs: Whether the chunks of subgraphs are emitted too.
+            max_concurrency: As in `invoke`.
+            ordered: Emit whole runs in input order. The chunks of the first unfinished run flow at
+                once; of each later one, 64 are held back before the run has to wait.
+            thread_id: As in `invoke`.
+            multitask_strategy: As in `invoke`.
+            timeout: As in `create_future_task`. The time that a run waits for its observer counts.
+            retry: As in `create_future_task`.
+            errors: As in `invoke`.
+            config: As in `create_future_task`.
+            context: As in `create_future_task`.
+            durability: As in `create_future_task`.
+            interrupt_before: As in `create_future_task`.
+            interrupt_after: As in `create_future_task`.
+            output_keys: As in `create_future_task`; limits the chunks too.
+            resumable: How many chunks of a run to keep for `join_stream` until it has ended. None
+                keeps none.
+            name: As in `create_future_task`.
+
+        Raises:
+            InvalidTypeError, InvalidArgumentError: As in `create_future_task`; or a mode is
+                unknown, or asked of what is not a graph.
+        """
+        options = self._stream_options(
+            graph,
+            stream_mode,
+            subgraphs,
+            resumable,
+            timeout=timeout,
+            retry=retry,
+            errors="emit",
+            config=config,
+            name=name,
+            context=context,
+            durability=durability,
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            output_keys=output_keys,
+        )
+        _check_operator(options, max_concurrency, thread_id, multitask_strategy)
+        return invoke(
+            self._engine,
+            self,
+            options,
+            max_concurrency=max_concurrency,
+            ordered=ordered,
+            thread_id=thread_id,
+            errors=errors,
+            subscription=partial(StreamSubscription, resumable=resumable),
+        )
+
+    def astream(
+        self,
+        graph: Graph,
+        message: Any,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "updates",
+        subgraphs: bool = False,
+        thread_id: str | None = None,
+        timeout: PerMessageOr[float] = None,
+        retry: Retry = None,
+        errors: Literal["raise", "emit"] = "raise",
+        config: PerMessageOr[Mapping[str, Any]] = None,
+        context: PerMessageOr[Any] = None,
+        durability: Durability | None = None,
+        interrupt_before: Nodes | None = None,
+        interrupt_after: Nodes | None = None,
+        output_keys: str | Sequence[str] | None = None,
+        resumable: int | None = None,
+        name: str | None = None,
+    ) -> ChunkReader:
+        """Run ``graph`` on ``message``; return its chunks, and then its result, for ``async for``.
+
+        As `create_future_task`, which says what happens to the message: the run is registered
+        before this returns. May be iterated over on any loop. The run waits while 16 chunks, or
+        ``resumable`` ones if that is more, have not been taken. It holds its slot meanwhile.
+        Leaving the loop ends the run: when the returned object is closed, or dropped.
+
+        Args:
+            graph: As in `stream`.
+            message: As in `create_future_task`.
+            stream_mode: As in `stream`.
+            subgraphs: As in `stream`.
+            thread_id: As in `create_future_task`.
+            timeout: As in `stream`.
+            retry: As in `stream`.
+            errors: What follows the chunks of a run that did not succeed: ``"raise"``, its
+                exception; ``"emit"``, its result, with its ``status`` and ``error``.
+            config: As in `create_future_task`.
+            context: As in `create_future_task`.
+            durability: As in `create_future_task`.
+            interrupt_before: As in `create_future_task`.
+            interrupt_after: As in `create_future_task`.
+            output_keys: As in `stream`.
+            resumable: As in `stream`.
+            name: As in `create_future_task`.
+
+        Raises:
+            BridgeClosedError, LoopUnavailableError, BlockingCallError: As in `create_future_task`.
+            InvalidTypeError, InvalidArgumentError: As in `stream`.
+        """
+        options = self._stream_options(
+            graph,
+            stream_mode,
+            subgraphs,
+            resumable,
+            timeout=timeout,
+            retry=retry,
+            errors=errors,
+            config=config,
+            name=name,
+            context=context,
+            durability=durability,
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            output_keys=output_keys,
+        )
+        engine = self._engine
+        window = ChunkWindow(
+            engine.lock,
+            max(_BUFFERED, resumable or 0),
+            held_up=True,
+            joinable=resumable is not None,
+        )
+        bound, options = replace(options, errors="emit").bind(message, thread_id)
+        run = engine.new_run(bound, options, self, window.end)
+        run.sink = window
+        return ChunkReader(engine.send(run), window, 0, errors, owns_run=True)
+
+    def join_stream(
+        self,
+        message: StreamMessage | str,
+        *,
+        last_sequence: int | None = None,
+        errors: Literal["raise", "emit"] = "raise",
+    ) -> ChunkReader:
+        """Read the chunks of a run in flight again, and on to its result, for ``async for``.
+
+        For a run of `stream` or `astream` with ``resumable``, which keeps its latest chunks. Any
+        thread; never blocks; may be iterated over on any loop. The run does not wait for this
+        reader, and goes on when it is closed.
+
+        Args:
+            message: The message that the run works on, a chunk of the run, or the message's id.
+            last_sequence: The number of the last chunk that the caller has; None begins with the
+                first one, or behind ``message`` if that is a chunk.
+            errors: As in `astream`.
+
+        Raises:
+            ChunksLostError: The chunk behind that one is not kept any more; or there is no
+                resumable run on that message in flight. When reading, too: the reader is so slow
+                that its next chunk has left the window.
+            InvalidArgumentError: ``last_sequence`` is not a whole number, or ``errors`` unknown.
+        """
+        _check_errors(errors)
+        if last_sequence is None and isinstance(message, StreamMessage):
+            last_sequence = message.sequence
+        if last_sequence is not None:
+            check_whole("last_sequence", last_sequence, least=0)
+        run, window = joinable_run(self._engine.registry.tasks(), message)
+        first = 0 if last_sequence is None else last_sequence + 1
+        window.read(first)  # raises if it is gone
+        return ChunkReader(run, window, first, errors, owns_run=False)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -526,6 +738,27 @@ def _check_thread(thread_id: object, named: NamedThread | None) -> None:
         )
     if named is not None:
         one_thread((NamedThread(thread_id, "the argument"), named))
+
+
+def _check_errors(errors: object) -> None:
+    if errors not in ("raise", "emit"):
+        raise InvalidArgumentError(
+            f"errors must be 'raise' or 'emit', not {errors!r}: "
+            "a future has one result, and cannot leave it out as a stream can"
+        )
+
+
+def _check_operator(
+    options: RunOptions, max_concurrency: object, thread_id: object, multitask_strategy: object
+) -> None:
+    if multitask_strategy != "enqueue":
+        raise InvalidArgumentError(
+            f"multitask_strategy must be 'enqueue', not {multitask_strategy!r}"
+        )
+    if max_concurrency is not None:
+        check_whole("max_concurrency", max_concurrency, least=1)
+    if thread_id is not None and not callable(thread_id):
+        _check_thread(thread_id, options.thread)
 
 
 def _spare_threads(max_threads: object, max_concurrency: int) -> int:

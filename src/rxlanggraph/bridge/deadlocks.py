@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -114,25 +114,45 @@ class _StandingLoop:
 
 
 # A lock of its own, held during the search; at most a bridge's lock is taken under it. Guards
-# _waits.
+# _waits and _dispensable.
 _lock = fork_safe_rlock()
 # What each run waits for; several entries if several of its nodes wait.
 _waits: dict[Waiter, list[Waiter | Room]] = {}
+# What runs wait for and can do without, and how they are told that they have to.
+_dispensable: dict[Waiter, tuple[Waiter | Room, Callable[[], object]]] = {}
 
 
-def begin_wait(run: Waiter, target: Waiter | Room) -> None:
+def begin_wait(
+    run: Waiter, target: Waiter | Room, go_on: Callable[[], object] | None = None
+) -> None:
     """Record that ``run`` is about to wait for ``target``, until `end_wait`. Any thread.
+
+    Args:
+        run: What waits.
+        target: What it waits for.
+        go_on: For a wait that ``run`` can do without: ends it, and is called when the wait turns
+            out to be in a deadlock later on. Never blocks.
 
     Raises:
         DeadlockError: It would wait forever.
     """
     with _lock:
         _waits.setdefault(run, []).append(target)
+        if go_on is not None:
+            _dispensable[run] = target, go_on
         if not run.running() or _comes(target, _who_waits()):
             return
         stuck = _who_is_stuck()
         if run not in stuck:
             return
+        if go_on is None and (others := [each for each in stuck if each in _dispensable]):
+            for each in others:
+                dispensable, tell = _dispensable.pop(each)
+                end_wait(each, dispensable)
+                tell()
+            stuck = _who_is_stuck()
+            if run not in stuck:
+                return
         end_wait(run, target)
         reason = _reason(run, target, stuck)
     raise DeadlockError(reason)
@@ -146,6 +166,8 @@ def end_wait(run: Waiter, target: Waiter | Room) -> None:
             targets.remove(target)
         if not targets:
             _waits.pop(run, None)
+        if run in _dispensable and _dispensable[run][0] is target:
+            del _dispensable[run]
 
 
 def review() -> None:

@@ -111,7 +111,15 @@ class Engine:
             BridgeClosedError, LoopUnavailableError: As `hand_over`.
             BlockingCallError: As `wait_for_room`.
         """
-        run = self.new_run(message, options, owner)
+        return self.send(self.new_run(message, options, owner))
+
+    def send(self, run: Run) -> Run:
+        """Wait for room for a run that was just made, and hand it over. Returns the run.
+
+        Raises:
+            BridgeClosedError, LoopUnavailableError: As `hand_over`.
+            BlockingCallError: As `wait_for_room`.
+        """
         try:
             if self.admission.bounded:
                 self.wait_for_room(run)

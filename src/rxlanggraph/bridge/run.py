@@ -6,7 +6,7 @@ import asyncio
 import enum
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field, replace
@@ -41,7 +41,16 @@ if TYPE_CHECKING:
     from rxlanggraph.bridge.adapters import Graph, GraphAdapter
     from rxlanggraph.bridge.configs import Config
 
-__all__ = ["ConcurrencyGroup", "Phase", "Run", "RunOptions", "RunScope", "current_run", "run_scope"]
+__all__ = [
+    "ChunkSink",
+    "ConcurrencyGroup",
+    "Phase",
+    "Run",
+    "RunOptions",
+    "RunScope",
+    "current_run",
+    "run_scope",
+]
 
 
 _COUNTS_AS: dict[Status, Outcome] = {
@@ -142,6 +151,18 @@ class RunOptions:
         return message.replace(thread_id=self.thread.thread_id)
 
 
+class ChunkSink(Protocol):
+    """Where the chunks of one run go that is executed as a stream."""
+
+    def put(self, chunk: StreamMessage) -> Awaitable[None] | None:
+        """Take ``chunk``. On the loop, in the run's task.
+
+        Returns:
+            None if there is room for the next one; otherwise what the run awaits before it takes
+            that.
+        """
+
+
 class _Crossing(Protocol):
     loop: asyncio.AbstractEventLoop | None
 
@@ -164,6 +185,10 @@ class Run(SharedLockFuture[StreamMessage]):
     BlockingCallError on the loop that the run itself needs; DeadlockError in a run that this one
     can only begin, or end, after.
     """
+
+    # Of a run that streams. Written once, before the run is handed over; in the class, so that
+    # other runs do without.
+    sink: ChunkSink | None = None
 
     def __init__(
         self,

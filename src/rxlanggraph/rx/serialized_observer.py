@@ -39,7 +39,7 @@ class SerializedObserver(Generic[_T]):
         self._observer = observer
         # An RLock by invariant 5, shared with the code that puts. Guards the rest.
         self._lock = fork_safe_rlock() if lock is None else lock
-        self._notifications: deque[tuple[Callable[[Any], None], Any, Context | None]] = deque()
+        self._notifications: deque[tuple[Callable[[Any], object], Any, Context | None]] = deque()
         self._emitting = False
         self._closed = False
 
@@ -63,6 +63,22 @@ class SerializedObserver(Generic[_T]):
     def put_completed(self) -> None:
         """Queue ``on_completed``, the last notification. Any thread; never blocks."""
         self._put_last(lambda _: self._observer.on_completed(), None)
+
+    def put_call(self, function: Callable[[], object]) -> bool:
+        """Queue a call of ``function`` behind the items. Any thread; never blocks.
+
+        Returns:
+            False if nothing follows any more; then it is not called.
+        """
+        with self._lock:
+            if not self._closed:
+                self._notifications.append((lambda _: function(), None, None))
+            return not self._closed
+
+    def is_busy(self) -> bool:
+        """Whether something is queued, or being emitted by another thread. Any thread."""
+        with self._lock:
+            return self._emitting or bool(self._notifications)
 
     def stop(self) -> None:
         """Emit nothing more, not even what is queued. Any thread; never blocks."""
@@ -103,7 +119,7 @@ class SerializedObserver(Generic[_T]):
                 with self._lock:
                     self._emitting = False
 
-    def _notify(self, notify: Callable[[Any], None], value: Any, context: Context | None) -> None:
+    def _notify(self, notify: Callable[[Any], object], value: Any, context: Context | None) -> None:
         try:
             if context is None:
                 notify(value)

@@ -1,4 +1,4 @@
-"""invoke: one result for every message."""
+"""invoke: one result for every message; and the subscription that operators have in common."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.messages import StreamMessage, failure_of, passes_through
 from rxlanggraph.rx.serialized_observer import SerializedObserver
 
-__all__ = ["ErrorPolicy", "invoke"]
+__all__ = ["Ended", "ErrorPolicy", "Subscription", "ThreadSelector", "invoke"]
 
 _log = logging.getLogger("rxlanggraph")
 
 ErrorPolicy: TypeAlias = Literal["raise", "emit", "skip"]
-_Ended: TypeAlias = tuple[StreamMessage, Context]
+Ended: TypeAlias = tuple[StreamMessage, Context]
+"""What is to be emitted, and the context of its run."""
 ThreadSelector: TypeAlias = "str | Callable[[Any], str | None] | None"
 
 
@@ -39,8 +40,19 @@ def invoke(
     ordered: bool,
     thread_id: ThreadSelector,
     errors: ErrorPolicy,
+    subscription: Callable[..., Subscription] | None = None,
 ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
     """Return the operator that `RxPyLangGraphBridge.invoke` documents. Any thread.
+
+    Args:
+        engine: Executes the runs.
+        owner: The bridge, kept alive by its runs.
+        options: Of all runs.
+        max_concurrency: As documented there.
+        ordered: As documented there.
+        thread_id: As documented there.
+        errors: As documented there.
+        subscription: Makes what emits the runs of one subscription; None for one result each.
 
     Raises:
         InvalidArgumentError: ``errors`` is not one of the three.
@@ -56,7 +68,7 @@ def invoke(
         ) -> abc.DisposableBase:
             loop = loop_behind(scheduler)
             group = None if max_concurrency is None else ConcurrencyGroup(max_concurrency)
-            subscription = _Subscription(
+            runs = (subscription or Subscription)(
                 engine,
                 owner,
                 replace(options, group=group),
@@ -65,14 +77,14 @@ def invoke(
                 errors=errors,
                 observer=observer if loop is None else OnLoop(observer, loop),
             )
-            return subscription.to(source, scheduler)
+            return runs.to(source, scheduler)
 
         return Observable(subscribe)
 
     return operator
 
 
-class _Subscription:
+class Subscription:
     """The runs of one subscription, from the source's notifications to the observer's."""
 
     def __init__(
@@ -102,7 +114,7 @@ class _Subscription:
         self._advancing = False
         self._arrived = 0
         self._head = 0  # with look-ahead: the next index to emit
-        self._early: dict[int, _Ended] = {}  # results that wait for an earlier one
+        self._early: dict[int, Ended] = {}  # results that wait for an earlier one
         self._source_ended = False
         self._failed = False
         self._cut_off: BaseException | None = None  # why some runs did not end by themselves
@@ -229,7 +241,7 @@ class _Subscription:
         elif self._look_ahead is not None:
             self._advance(self._look_ahead)
 
-    def _due(self, index: int, ended: _Ended) -> Sequence[_Ended]:
+    def _due(self, index: int, ended: Ended) -> Sequence[Ended]:
         """The results that may be emitted in order now that ``ended`` is there. Under the lock."""
         self._early[index] = ended
         due = []
@@ -238,7 +250,7 @@ class _Subscription:
             due.append(head)
         return due
 
-    def _put(self, results: Sequence[_Ended]) -> None:
+    def _put(self, results: Sequence[Ended]) -> None:
         """Queue the results as the error policy says. Under the lock."""
         for result, context in results:
             keep = result.status == "ok" or self._errors == "emit"
@@ -290,7 +302,7 @@ class _Subscription:
             raise interrupt
 
 
-def _log_failures(results: Sequence[_Ended]) -> None:
+def _log_failures(results: Sequence[Ended]) -> None:
     for result, _ in results:
         failure = failure_of(result)
         if failure is not None:

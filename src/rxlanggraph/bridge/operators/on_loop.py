@@ -9,6 +9,7 @@ its operators, which tells where the results have to go.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TypeVar
 
 from reactivex import abc
@@ -37,10 +38,30 @@ class OnLoop(abc.ObserverBase[_T]):
     def __init__(self, observer: abc.ObserverBase[_T], loop: asyncio.AbstractEventLoop) -> None:
         self._observer = observer
         self._loop = loop
+        # Two counters with one writer each: the caller of the methods, and the loop.
+        self._passed = 0
+        self._delivered = 0
+
+    @property
+    def backlog(self) -> int:
+        """How many items are on their way to ``observer``. Any thread; never blocks."""
+        return self._passed - self._delivered
 
     def on_next(self, value: _T) -> None:
         """Pass ``value`` on, on the loop."""
-        self._loop.call_soon_threadsafe(self._observer.on_next, value)
+        self._loop.call_soon_threadsafe(self._deliver, value)
+        self._passed += 1
+
+    def _deliver(self, value: _T) -> None:
+        self._delivered += 1
+        self._observer.on_next(value)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call ``function`` on the loop, behind the items. At once if the loop is closed."""
+        try:
+            self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            function()
 
     def on_error(self, error: Exception) -> None:
         """Pass the end on, with an error, on the loop."""

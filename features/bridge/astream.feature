@@ -1,0 +1,98 @@
+Feature: astream is a run's chunks in "async for", and join_stream the same chunks for a late reader
+
+  Scenario Outline: async for gets the chunks and the result, on <where>
+    Given an open bridge on <home> loop
+    When a graph of 20 steps is streamed by "async for" on <where>
+    Then it has got 20 chunks in order, and the result
+
+    Examples:
+      | where             | home       |
+      | another loop      | its own    |
+      | the bridge's loop | an adopted |
+
+  Scenario: Two streams at once on one loop, each with its own chunks
+    Given an open bridge on its own loop
+    When two graphs of 50 steps are streamed by "async for" at once
+    Then each has got its own 50 chunks in order, and its result
+
+  Scenario Outline: Leaving the loop by <way> ends the run
+    Given an open bridge on its own loop
+    When a stream that would go on forever is left by <way> at the 3rd chunk
+    Then the run ends, and the registry is idle
+
+    Examples:
+      | way          |
+      | break        |
+      | an exception |
+      | cancellation |
+      | aclose       |
+      | async with   |
+
+  Scenario: A stream that nobody iterates over ends its run when it is dropped
+    Given an open bridge on its own loop
+    When a stream that would go on forever is made, and dropped
+    Then the run ends, and the registry is idle
+
+  Scenario: A step that is cancelled has taken nothing
+    Given an open bridge on its own loop
+    When a step of a stream times out before its chunk, and the stream goes on
+    Then it has got every chunk once, and the result
+
+  Scenario Outline: A run that <ends>, with errors="<errors>": <what>
+    Given an open bridge on its own loop
+    When a stream of a run that <ends> is read to its end, with errors="<errors>"
+    Then it has got chunk 0, and then <what>
+
+    Examples:
+      | ends         | errors | what                            |
+      | fails        | raise  | ValueError                      |
+      | fails        | emit   | a result with status error      |
+      | is cancelled | raise  | RunCancelledError               |
+      | is cancelled | emit   | a result with status cancelled  |
+      | times out    | raise  | RunTimeoutError                 |
+      | times out    | emit   | a result with status timed_out  |
+
+  Scenario: A node that waits for a stream that can only begin after it is told so
+    Given an open bridge on its own loop with max_concurrency=1
+    When a node streams another graph on the same bridge
+    Then DeadlockError is raised
+
+  # -- late readers
+
+  Scenario: A late reader gets the chunks from a number on, then the rest, and the result
+    Given an open bridge on its own loop
+    When a resumable stream has had 10 chunks, and a reader joins behind number 5
+    And the rest comes
+    Then the reader has got the numbers from 6 to the last, and the result
+
+  Scenario: A reader may join by a chunk, and by the message
+    Given an open bridge on its own loop
+    When a resumable stream has had 10 chunks, and readers join by the chunk 7, by the message, and by its id
+    And the rest comes
+    Then they have got the chunks from 8 on, from 0 on, and from 0 on, and the result
+
+  Scenario: A reader that comes too late is told that the chunks are gone
+    Given an open bridge on its own loop
+    When a stream of resumable=4 has had 10 chunks, and a reader joins behind number 2
+    Then ChunksLostError is raised, which says "chunk 3 is no longer kept, the first one that is is 6"
+
+  Scenario: A reader that is too slow is told so, and does not hold the run up
+    Given an open bridge on its own loop
+    When a reader of resumable=4 pauses while 100 more chunks come
+    Then ChunksLostError is raised, which says "is no longer kept"
+
+  Scenario: A run of astream can be joined too, and goes on when that reader leaves
+    Given an open bridge on its own loop
+    When a resumable astream is joined by a second reader, which leaves early
+    Then the first reader has got everything
+
+  Scenario Outline: There is nothing to join for <what>
+    Given an open bridge on its own loop
+    When a reader joins <what>
+    Then ChunksLostError is raised, which says "no run on message"
+
+    Examples:
+      | what                      |
+      | a run that has ended      |
+      | a run that keeps no chunk |
+      | a run that is no stream   |

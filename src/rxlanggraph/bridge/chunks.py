@@ -1,0 +1,326 @@
+"""Runs that are executed as streams: a graph's chunks go out one by one, its result comes last.
+
+LangGraph's ``ainvoke`` is a loop over ``astream`` that keeps the last state and the questions. This
+is the same loop, which also passes on the chunks that were asked for. So a run that streams has the
+result that it would have without, and remains one run: with its lane, its timeout and its retries.
+
+The next chunk is taken once there is room for it, so a slow consumer holds up its own run, and no
+other. What breaks without it: LangGraph goes on, and buffers whatever its nodes emit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import aclosing
+from functools import partial
+from typing import Any, TypeAlias, get_args
+
+from rxlanggraph.bridge.adapters import Arguments, GraphAdapter, attempts_at
+from rxlanggraph.bridge.configs import Config, config_for, layers_of
+from rxlanggraph.bridge.run import ChunkSink, current_run
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.messages import StreamMessage, chunk_of, without_source
+
+__all__ = ["StreamMode", "streaming"]
+
+StreamMode: TypeAlias = str
+"""A stream mode of LangGraph: ``values``, ``updates``, ``messages``, ``custom``, ``tasks``, ..."""
+
+_DEFAULT = ("updates",)
+# The key of a run's questions, in LangGraph's updates and results.
+_INTERRUPT = "__interrupt__"
+
+
+def streaming(
+    graph: Any,
+    adapter: GraphAdapter,
+    stream_mode: StreamMode | Sequence[StreamMode],
+    subgraphs: bool,
+) -> GraphAdapter:
+    """Return the adapter that executes ``graph`` as a stream. Any thread; never blocks.
+
+    The chunks of a run go to its ``sink``.
+
+    Args:
+        graph: What is executed.
+        adapter: The adapter that executes it without streaming; returned for functions, which have
+            no chunks.
+        stream_mode: The mode of the chunks, or the modes.
+        subgraphs: Whether the chunks of subgraphs are included.
+
+    Raises:
+        InvalidArgumentError: A mode is unknown; or modes or subgraphs are asked of something other
+            than a graph of LangGraph's.
+        InvalidTypeError: A mode is not a string, or ``subgraphs`` not a bool.
+    """
+    modes = _checked_modes(stream_mode)
+    if not isinstance(subgraphs, bool):
+        raise InvalidTypeError(f"subgraphs must be True or False, not {subgraphs!r}")
+    if _is_graph(graph):
+        return _StreamedGraph(graph, adapter, _GraphStream(graph, modes, subgraphs))
+    if any(_is_graph(step) for step in _steps(graph)):
+        return _StreamedSequence(graph, adapter, modes, subgraphs)
+    if subgraphs or modes != _DEFAULT:
+        raise InvalidArgumentError(
+            f"{'subgraphs' if subgraphs else 'stream_mode'} can be passed for a compiled LangGraph "
+            f"graph alone, and {graph!r} is none; leave it out"
+        )
+    return _StreamedRunnable(graph, adapter) if hasattr(graph, "astream") else adapter
+
+
+def _is_graph(graph: Any) -> bool:
+    """Whether its ``astream`` is that of a LangGraph graph, perhaps with something bound to it."""
+    layers = list(layers_of(graph))
+    return hasattr(layers[-1], "aget_state") and not any(_steps(layer) for layer in layers)
+
+
+def _steps(graph: Any) -> list[Any]:
+    steps = getattr(graph, "steps", None)
+    return steps if isinstance(steps, list) else []
+
+
+def _checked_modes(stream_mode: object) -> tuple[StreamMode, ...]:
+    modes = (stream_mode,) if isinstance(stream_mode, str) else stream_mode
+    if not isinstance(modes, list | tuple | set | frozenset) or not modes:
+        raise InvalidTypeError(f"stream_mode must be a mode or a list of modes, not {modes!r}")
+    known = _known_modes()
+    for mode in modes:
+        if not isinstance(mode, str):
+            raise InvalidTypeError(f"stream_mode must be a list of strings, and has {mode!r}")
+        if mode not in known:  # LangGraph would emit nothing for it
+            raise InvalidArgumentError(
+                f"stream_mode must be one or more of {', '.join(sorted(known))}, not {mode!r}"
+            )
+    return tuple(modes)
+
+
+def _known_modes() -> frozenset[str]:
+    # Of the installed LangGraph; where it has not been imported, there is no graph of its either.
+    types = sys.modules.get("langgraph.types")
+    return frozenset(_DEFAULT if types is None else get_args(types.StreamMode))
+
+
+class _Chunks:
+    """The chunks of one run, numbered over all its attempts. Confined to the loop."""
+
+    def __init__(self, message: StreamMessage) -> None:
+        run = current_run()
+        sink = None if run is None else run.sink
+        if sink is None:  # another thread has just cancelled the run
+            raise asyncio.CancelledError
+        self._sink: ChunkSink = sink
+        self._source = without_source(message)
+        self._count = 0
+
+    def put(
+        self, content: Any, mode: StreamMode | None, namespace: tuple[str, ...]
+    ) -> Awaitable[None] | None:
+        """Pass one chunk on; return what to await before the next one, if anything."""
+        chunk = chunk_of(self._source, content, mode, namespace, self._count)
+        self._count += 1
+        return self._sink.put(chunk)
+
+
+class _GraphStream:
+    """How a graph of LangGraph's is streamed, and what ``ainvoke`` would return. Immutable."""
+
+    def __init__(self, graph: Any, modes: tuple[StreamMode, ...], subgraphs: bool) -> None:
+        *_, innermost = layers = list(layers_of(graph))
+        self._astream = graph.astream
+        self._modes = frozenset(modes)
+        self._subgraphs = subgraphs
+        # As in ainvoke: the result is made of the values, and of the questions among the updates.
+        self._asked = list(dict.fromkeys((*modes, "updates", "values")))
+        self._output = getattr(innermost, "output_channels", None)
+        streamed = getattr(innermost, "stream_channels_asis", None)
+        self._defaults: dict[str, Any] = {}
+        if any("output_keys" in (getattr(layer, "kwargs", None) or {}) for layer in layers):
+            self._output = None
+        elif not _is_within(self._output, streamed):
+            # Rare: only without StateGraph. The chunks are limited to what makes up the result.
+            self._defaults["output_keys"] = self._output
+            self._output = None
+        elif self._output == streamed:
+            self._output = None
+
+    async def run(
+        self, chunks: _Chunks, content: Any, config: Config | None, **arguments: Any
+    ) -> Any:
+        """Stream one attempt to ``chunks``; return what ``ainvoke`` would. On the loop."""
+        subgraphs, wanted, put = self._subgraphs, self._modes, chunks.put
+        arguments = {**self._defaults, **arguments}
+        stream = self._astream(
+            content, config, stream_mode=self._asked, subgraphs=subgraphs, **arguments
+        )
+        result = _Result()
+        namespace: tuple[str, ...] = ()
+        # Closed here: an async generator that is only dropped ends when its loop gets to it.
+        async with aclosing(stream):
+            async for chunk in stream:
+                if subgraphs:
+                    namespace, mode, payload = chunk
+                else:
+                    mode, payload = chunk
+                if not namespace:
+                    result.see(mode, payload)
+                if mode in wanted:
+                    room = put(payload, mode, namespace)
+                    if room is not None:
+                        await room
+        if "output_keys" not in arguments:
+            result.values = self._output_of(result.values)
+        return result.get()
+
+    def _output_of(self, latest: Any) -> Any:
+        """What of the streamed channels is output."""
+        if self._output is None or not isinstance(latest, dict):
+            return latest
+        if isinstance(self._output, str):
+            return latest.get(self._output)
+        return {key: latest[key] for key in (*self._output, _INTERRUPT) if key in latest}
+
+
+class _Result:
+    """What ``ainvoke`` would return, from the chunks of the graph itself."""
+
+    __slots__ = ("questions", "values")
+
+    def __init__(self) -> None:
+        self.values: Any = None
+        self.questions: list[Any] = []
+
+    def see(self, mode: StreamMode, payload: Any) -> None:
+        if mode == "values":
+            self.values = payload
+        elif mode == "updates" and isinstance(payload, dict):
+            self.questions.extend(payload.get(_INTERRUPT) or ())
+
+    def get(self) -> Any:
+        if not self.questions:
+            return self.values
+        values = self.values if isinstance(self.values, dict) else {}
+        return {**values, _INTERRUPT: self.questions}
+
+
+def _is_within(output: Any, streamed: Any) -> bool:
+    if isinstance(streamed, str) or streamed is None or output is None:
+        return bool(output == streamed)
+    return {output} <= set(streamed) if isinstance(output, str) else set(output) <= set(streamed)
+
+
+class _Streamed:
+    """An adapter whose runs pass their chunks on. Wraps the one that executes without streaming."""
+
+    def __init__(self, graph: Any, adapter: GraphAdapter) -> None:
+        self.name = adapter.name
+        self.check = adapter.check
+        self._graph = graph
+
+    def call(
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
+    ) -> Awaitable[Any]:
+        ainvoke = self._ainvoke(_Chunks(message))
+        return ainvoke(message.content, config_for(message, config), **arguments)
+
+    def attempts(
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
+    ) -> Callable[[], Awaitable[Any]]:
+        ainvoke = self._ainvoke(_Chunks(message))
+        return attempts_at(self._graph, ainvoke, message, config, arguments)
+
+    def _ainvoke(self, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
+        """A function like the graph's ``ainvoke``, whose chunks go to ``chunks``."""
+        raise NotImplementedError
+
+
+class _StreamedGraph(_Streamed):
+    def __init__(self, graph: Any, adapter: GraphAdapter, stream: _GraphStream) -> None:
+        super().__init__(graph, adapter)
+        self._stream = stream
+
+    def _ainvoke(self, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
+        return partial(self._stream.run, chunks)
+
+
+class _StreamedSequence(_Streamed):
+    """A sequence with graphs among its steps: the chunks are theirs.
+
+    The sequence's own ``astream`` would feed the chunks of a graph to the next step, which is made
+    for the graph's result.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        adapter: GraphAdapter,
+        modes: tuple[StreamMode, ...],
+        subgraphs: bool,
+    ) -> None:
+        super().__init__(graph, adapter)
+        self._steps: list[Any] = [
+            _GraphStream(step, modes, subgraphs) if _is_graph(step) else step
+            for step in graph.steps
+        ]
+
+    def _ainvoke(self, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
+        steps = [
+            _step(step, chunks) if isinstance(step, _GraphStream) else step for step in self._steps
+        ]
+        sequence: Any = type(self._graph)(*steps, name=self._graph.name)
+        ainvoke: Callable[..., Awaitable[Any]] = sequence.ainvoke
+        return ainvoke
+
+
+def _step(stream: _GraphStream, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
+    async def run(content: Any, config: Any, **arguments: Any) -> Any:
+        return await stream.run(chunks, content, config, **arguments)
+
+    return run
+
+
+class _StreamedRunnable(_Streamed):
+    """A Runnable that is not a graph: its chunks have no mode, and their sum is the result."""
+
+    def _ainvoke(self, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
+        return partial(self._run, chunks)
+
+    async def _run(
+        self, chunks: _Chunks, content: Any, config: Config | None, **arguments: Any
+    ) -> Any:
+        total: Any = None
+        stream = self._graph.astream(content, config, **arguments)
+        async with aclosing(stream):
+            async for chunk in stream:
+                room = chunks.put(chunk, None, ())
+                if room is not None:
+                    await room
+                total = _sum(total, chunk)
+        return _as_message(total)
+
+
+def _sum(total: Any, chunk: Any) -> Any:
+    """As LangChain adds the chunks of a step up for the next one."""
+    if total is None:
+        return chunk
+    try:
+        return total + chunk
+    except TypeError:
+        return chunk
+
+
+def _as_message(total: Any) -> Any:
+    messages = sys.modules.get("langchain_core.messages")
+    if messages is not None and isinstance(total, messages.BaseMessageChunk):
+        return messages.message_chunk_to_message(total)
+    return total
