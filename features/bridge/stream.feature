@@ -55,7 +55,7 @@ Feature: stream emits every chunk of every run, and its result behind them
       | stream(print, stream_mode='values')             | InvalidArgumentError | stream_mode can be passed for a compiled     |
       | stream(graph, resumable=0)                      | InvalidArgumentError | resumable must be a whole number from 1      |
       | stream(graph, errors='ignore')                  | InvalidArgumentError | errors must be 'raise', 'emit' or 'skip'     |
-      | stream(graph, multitask_strategy='reject')      | InvalidArgumentError | multitask_strategy must be 'enqueue'         |
+      | stream(graph, multitask_strategy='switch')      | InvalidArgumentError | multitask_strategy must be 'enqueue',        |
       | stream(graph, max_concurrency=0)                | InvalidArgumentError | max_concurrency must be a whole number       |
       | astream(graph, {}, stream_mode='tokens')        | InvalidArgumentError | stream_mode must be one or more of           |
       | astream(graph, {}, errors='skip')               | InvalidArgumentError | errors must be 'raise' or 'emit'             |

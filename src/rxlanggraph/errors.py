@@ -29,7 +29,9 @@
     └── RunError                            why one run has no result
         ├── RunTimeoutError                 (TimeoutError)
         ├── RunCancelledError
+        ├── RunInterruptedError             another message took its thread over
         └── RunRejectedError
+            └── ThreadBusyError             its thread has a run, or as many as may wait
 
 Misuse, closed-by-you and broken-elsewhere are different classes, so that a caller can catch the
 one it can do something about. An exception raised by a graph is never wrapped: it arrives as it is.
@@ -58,6 +60,7 @@ __all__ = [
     "RegistryClosedError",
     "RunCancelledError",
     "RunError",
+    "RunInterruptedError",
     "RunRejectedError",
     "RunTimeoutError",
     "RxLangGraphError",
@@ -65,6 +68,7 @@ __all__ = [
     "StateClosedError",
     "StateError",
     "StateUnavailableError",
+    "ThreadBusyError",
     "UsageError",
     "WrongProcessError",
     "WrongThreadError",
@@ -196,8 +200,16 @@ class RunCancelledError(RunError):
     """A run was cancelled: by its caller, by cleanup, or by its own graph."""
 
 
+class RunInterruptedError(RunError):
+    """Another message came on the run's thread, and its policy was to take the thread over."""
+
+
 class RunRejectedError(RunError):
     """A run was refused before it started."""
+
+
+class ThreadBusyError(RunRejectedError):
+    """A thread had a run already, or as many waiting as it may have."""
 
 
 def encodable(text: str) -> str:

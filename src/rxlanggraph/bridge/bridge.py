@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
 from reactivex import Observable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
@@ -22,7 +22,7 @@ from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
 from rxlanggraph.bridge.operators.stream import StreamSubscription
-from rxlanggraph.bridge.run import Run, RunOptions
+from rxlanggraph.bridge.run import MultitaskStrategy, Run, RunOptions
 from rxlanggraph.bridge.shutdown import (
     CleanupReport,
     cleanup_steps,
@@ -76,6 +76,8 @@ class RxPyLangGraphBridge:
             is idle for ten seconds ends. None: 31 more than ``max_concurrency``, so that a single
             run can have 32, the maximum of asyncio's own default executor.
         max_pending: How many messages may wait to start; None for no limit.
+        max_pending_per_thread: How many of them may wait on one thread, behind the one that runs
+            there; None for no limit. Others are refused with a `ThreadBusyError`.
         overflow: What happens to a submitter beyond ``max_pending``. ``"block"``: it waits.
         timeout: Seconds for each run, from its start; None for no limit. See `create_future_task`.
         name: Prefix of the threads' names.
@@ -92,6 +94,7 @@ class RxPyLangGraphBridge:
         max_concurrency: int = 32,
         max_threads: int | None = None,
         max_pending: int | None = None,
+        max_pending_per_thread: int | None = None,
         overflow: Literal["block"] = "block",
         timeout: float | None = None,
         name: str | None = None,
@@ -104,13 +107,20 @@ class RxPyLangGraphBridge:
         spare_threads = _spare_threads(max_threads, max_concurrency)
         if max_pending is not None:
             check_whole("max_pending", max_pending, least=1)
+        if max_pending_per_thread is not None:
+            check_whole("max_pending_per_thread", max_pending_per_thread, least=1)
         _check_seconds("timeout", timeout)
         # All set here and never again; the mutable state is inside, each part with its own owner.
         self.max_concurrency = max_concurrency
         self.timeout = timeout
         self.name = name or f"rxlanggraph-{next(_names)}"
         self._engine = Engine(
-            loop, max_concurrency, max_pending, self.name, spare_threads=spare_threads
+            loop,
+            max_concurrency,
+            max_pending,
+            self.name,
+            max_pending_per_thread=max_pending_per_thread,
+            spare_threads=spare_threads,
         )
         # The options of the last plain call, reused by the next call with the same graph: a mapper
         # makes the same call for every message. Held weakly: they live as long as a run that has
@@ -142,6 +152,7 @@ class RxPyLangGraphBridge:
         message: Any,
         *,
         thread_id: str | None = None,
+        multitask_strategy: MultitaskStrategy = "enqueue",
         timeout: PerMessageOr[float] = None,
         retry: Retry = None,
         errors: Literal["raise", "emit"] = "raise",
@@ -177,6 +188,12 @@ class RxPyLangGraphBridge:
                 also be named in LangGraph's way, by ``config`` or the graph's ``with_config``.
                 Either way it is the run's one thread: the key of its lane, the
                 ``configurable.thread_id`` that the checkpointer sees, and the result's thread.
+            multitask_strategy: What happens if the thread has a run already; without a thread,
+                nothing does. ``"enqueue"``: the message waits until every earlier one has ended.
+                ``"reject"``: it is refused, with status ``"rejected"`` and a `ThreadBusyError`.
+                ``"interrupt"``: the one that runs is cancelled and those that wait are dropped,
+                with status ``"interrupted"`` and a `RunInterruptedError`; the message begins once
+                the cancelled one has really ended. What that one has saved is kept.
             timeout: Seconds for each attempt, or a function of the message that returns them; None
                 takes the bridge's. When it expires, the future is resolved and the run is
                 cancelled; the run keeps its slot until it has ended.
@@ -214,7 +231,8 @@ class RxPyLangGraphBridge:
                 is not one.
         """
         plain = errors == "raise" and (
-            timeout is None
+            multitask_strategy == "enqueue"
+            and timeout is None
             and retry is None
             and config is None
             and context is None
@@ -228,6 +246,7 @@ class RxPyLangGraphBridge:
         if options is None or options.graph is not graph:
             options = self._run_options(
                 graph,
+                multitask_strategy=multitask_strategy,
                 timeout=timeout,
                 retry=retry,
                 errors=errors,
@@ -247,6 +266,7 @@ class RxPyLangGraphBridge:
         self,
         graph: Graph,
         *,
+        multitask_strategy: MultitaskStrategy = "enqueue",
         timeout: PerMessageOr[float] = None,
         retry: Retry = None,
         errors: Literal["raise", "emit"] = "raise",
@@ -259,6 +279,11 @@ class RxPyLangGraphBridge:
         An operator does this once for all its messages. ``arguments`` are LangGraph's own.
         """
         _check_errors(errors)
+        if multitask_strategy not in get_args(MultitaskStrategy):
+            raise InvalidArgumentError(
+                "multitask_strategy must be 'enqueue', 'reject' or 'interrupt', "
+                f"not {multitask_strategy!r}"
+            )
         if name is not None and not isinstance(name, str):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
         adapter = adapt_graph(graph)
@@ -279,6 +304,7 @@ class RxPyLangGraphBridge:
             errors,
             config,
             name or adapter.name,
+            multitask_strategy=multitask_strategy,
             thread=one_thread(threads_of(graph, config)),
             arguments=arguments,
             per_message=per_message,
@@ -305,7 +331,7 @@ class RxPyLangGraphBridge:
         max_concurrency: int | None = None,
         ordered: bool = False,
         thread_id: str | Callable[[Any], str | None] | None = None,
-        multitask_strategy: Literal["enqueue"] = "enqueue",
+        multitask_strategy: MultitaskStrategy = "enqueue",
         timeout: PerMessageOr[float] = None,
         retry: Retry = None,
         errors: ErrorPolicy = "raise",
@@ -334,8 +360,10 @@ class RxPyLangGraphBridge:
             ordered: Emit in input order, looking ahead at most twice ``max_concurrency``.
             thread_id: The thread of every message, or a function of the item that returns it;
                 None takes the message's own.
-            multitask_strategy: What happens to a message while another runs on its thread.
-                ``"enqueue"``: it waits until that run has ended.
+            multitask_strategy: As in `create_future_task`. ``"enqueue"``, ``"reject"`` and
+                ``"interrupt"`` are Rx's ``concat_map``, ``exhaust_map`` and ``switch_map`` on every
+                thread. As there, a message that is refused or interrupted does not end the stream;
+                its result is left out, but for ``errors="emit"``.
             timeout: As in `create_future_task`.
             retry: As in `create_future_task`.
             errors: How a run that did not succeed affects the stream. ``"raise"`` ends it with the
@@ -354,6 +382,7 @@ class RxPyLangGraphBridge:
         """
         options = self._run_options(
             graph,
+            multitask_strategy=multitask_strategy,
             timeout=timeout,
             retry=retry,
             errors="emit",
@@ -365,7 +394,7 @@ class RxPyLangGraphBridge:
             interrupt_after=interrupt_after,
             output_keys=output_keys,
         )
-        _check_operator(options, max_concurrency, thread_id, multitask_strategy)
+        _check_operator(options, max_concurrency, thread_id)
         return invoke(
             self._engine,
             self,
@@ -385,7 +414,7 @@ class RxPyLangGraphBridge:
         max_concurrency: int | None = None,
         ordered: bool = False,
         thread_id: ThreadSelector = None,
-        multitask_strategy: Literal["enqueue"] = "enqueue",
+        multitask_strategy: MultitaskStrategy = "enqueue",
         timeout: PerMessageOr[float] = None,
         retry: Retry = None,
         errors: ErrorPolicy = "raise",
@@ -442,6 +471,7 @@ class RxPyLangGraphBridge:
             stream_mode,
             subgraphs,
             resumable,
+            multitask_strategy=multitask_strategy,
             timeout=timeout,
             retry=retry,
             errors="emit",
@@ -453,7 +483,7 @@ class RxPyLangGraphBridge:
             interrupt_after=interrupt_after,
             output_keys=output_keys,
         )
-        _check_operator(options, max_concurrency, thread_id, multitask_strategy)
+        _check_operator(options, max_concurrency, thread_id)
         return invoke(
             self._engine,
             self,
@@ -473,6 +503,7 @@ class RxPyLangGraphBridge:
         stream_mode: StreamMode | Sequence[StreamMode] = "updates",
         subgraphs: bool = False,
         thread_id: str | None = None,
+        multitask_strategy: MultitaskStrategy = "enqueue",
         timeout: PerMessageOr[float] = None,
         retry: Retry = None,
         errors: Literal["raise", "emit"] = "raise",
@@ -498,6 +529,7 @@ class RxPyLangGraphBridge:
             stream_mode: As in `stream`.
             subgraphs: As in `stream`.
             thread_id: As in `create_future_task`.
+            multitask_strategy: As in `create_future_task`.
             timeout: As in `stream`.
             retry: As in `stream`.
             errors: What follows the chunks of a run that did not succeed: ``"raise"``, its
@@ -520,6 +552,7 @@ class RxPyLangGraphBridge:
             stream_mode,
             subgraphs,
             resumable,
+            multitask_strategy=multitask_strategy,
             timeout=timeout,
             retry=retry,
             errors=errors,
@@ -748,13 +781,7 @@ def _check_errors(errors: object) -> None:
         )
 
 
-def _check_operator(
-    options: RunOptions, max_concurrency: object, thread_id: object, multitask_strategy: object
-) -> None:
-    if multitask_strategy != "enqueue":
-        raise InvalidArgumentError(
-            f"multitask_strategy must be 'enqueue', not {multitask_strategy!r}"
-        )
+def _check_operator(options: RunOptions, max_concurrency: object, thread_id: object) -> None:
     if max_concurrency is not None:
         check_whole("max_concurrency", max_concurrency, least=1)
     if thread_id is not None and not callable(thread_id):

@@ -42,6 +42,8 @@ from rxlanggraph.errors import (
     LoopUnavailableError,
     RegistryClosedError,
     RunError,
+    RunInterruptedError,
+    ThreadBusyError,
 )
 from rxlanggraph.messages import Status, StreamMessage, answer_to
 from rxlanggraph.registry import Trackable
@@ -67,6 +69,7 @@ class Engine:
         loop: The loop to adopt; None to own one.
         max_concurrency: How many runs may be active at once.
         max_pending: How many may be admitted and not started; None for no limit.
+        max_pending_per_thread: How many may wait on one thread; None for no limit.
         name: Prefix of the threads' names.
         spare_threads: How many worker threads there may be in addition to one for each run.
     """
@@ -78,6 +81,7 @@ class Engine:
         max_pending: int | None,
         name: str,
         *,
+        max_pending_per_thread: int | None = None,
         spare_threads: int = 0,
     ) -> None:
         # The one lock of a bridge, shared by all its parts: a leaf, held for a few assignments at a
@@ -93,6 +97,7 @@ class Engine:
         self.host: LoopHost = (
             OwnedLoop(name, self.threads, self) if loop is None else AdoptedLoop(loop, name, self)
         )
+        self._per_thread = max_pending_per_thread
         # Confined to the loop's thread.
         self._scheduler = RunScheduler(max_concurrency)
         self._tasks = EagerTaskStarter()
@@ -236,10 +241,10 @@ class Engine:
 
     def _process(self, run: Run) -> None:
         if run.phase is Phase.NEW and not run.done():
-            if self._scheduler.enqueue(run):
-                self._start_run(run, in_place=False)
-            elif self._scheduler.free:
-                self._start_ready()
+            if run.options.multitask_strategy == "enqueue" and self._per_thread is None:
+                self._enqueue(run)
+            else:
+                self._enqueue_by_policy(run)
         elif run.done():  # cancelled, or given up while the loop was paused
             if run.phase is Phase.RUNNING:
                 if run.task is not None and (run.cancelled() or not run.task.cancelling()):
@@ -249,6 +254,57 @@ class Engine:
                 # two.
                 run.phase = Phase.ENDED
                 self._retire(run, run.unanswered("cancelled"))
+
+    def _enqueue(self, run: Run) -> None:
+        if self._scheduler.enqueue(run):
+            self._start_run(run, in_place=False)
+        elif self._scheduler.free:
+            self._start_ready()
+
+    def _enqueue_by_policy(self, run: Run) -> None:
+        """Do what ``run`` wants done if its thread has a run already."""
+        thread_id, strategy = run.message.thread_id, run.options.multitask_strategy
+        active = None if thread_id is None else self._scheduler.on_thread(thread_id)
+        if thread_id is None or active is None or run.message.status != "ok":
+            self._enqueue(run)
+        elif strategy == "interrupt":
+            displaced = self._scheduler.remove_behind(thread_id)
+            self._enqueue(run)
+            for each in (active, *displaced):
+                self._interrupt(each, run)
+        elif strategy == "reject" or self._scheduler.count_behind(thread_id) == self._per_thread:
+            waiting = "" if strategy == "reject" else f" and {self._per_thread} more that wait"
+            error = ThreadBusyError(
+                f"{run.label} was rejected: the thread {thread_id!r} has {active.label}{waiting}; "
+                "send it again when that has ended, or with another multitask_strategy"
+            )
+            self._end_unstarted(run, run.unanswered("rejected", error))
+        else:
+            self._enqueue(run)
+
+    def _interrupt(self, run: Run, by: Run) -> None:
+        """End ``run`` so that ``by`` can begin: at once if it has not begun, otherwise soon."""
+        if run.done() or run.phase is Phase.ENDED:
+            return
+        run.interruption = RunInterruptedError(
+            f"{run.label} was interrupted by message {by.message.id} on the same thread, "
+            f"{run.message.thread_id!r}"
+        )
+        if run.phase is not Phase.RUNNING:
+            self._end_unstarted(run, run.unanswered("interrupted", run.interruption))
+        elif run.task is not None:  # otherwise its first step, still to come, sees it
+            run.task.cancel()
+            self._resolve_early(run, "interrupted", run.interruption)
+
+    def _end_unstarted(self, run: Run, result: StreamMessage) -> None:
+        run.phase = Phase.ENDED
+        context = run.context
+        del run.context
+        context.run(self._retire_in_scope, run, result)
+
+    def _retire_in_scope(self, run: Run, result: StreamMessage) -> None:
+        self._enter_scope(run)  # as in _pass_on
+        self._retire(run, result)
 
     def _start_ready(self, *, in_place: bool = False) -> None:
         """Start the runs that are ready, at most one burst of them per iteration of the loop.
@@ -338,8 +394,8 @@ class Engine:
         del run, error, result
 
     def _answer(self, run: Run, content: Any) -> StreamMessage | None:
-        if run.expired and run.options.retry is None:
-            return None  # its time was over; it swallowed the cancellation, and continued
+        if (run.expired and run.options.retry is None) or run.interruption is not None:
+            return None  # it had to end; it swallowed the cancellation, and continued
         return answer_to(run.message, "ok", content, None, monotonic() - run.since)
 
     def _cancelled_by(
@@ -348,6 +404,8 @@ class Engine:
         """Determine what a ``CancelledError`` that leaves a run says about it."""
         if run.cancelled():
             return "cancelled", None
+        if run.interruption is not None:
+            return "interrupted", run.interruption
         if run.expired:
             return "timed_out", None
         task = asyncio.current_task()
@@ -358,7 +416,8 @@ class Engine:
         return "error", error
 
     def _attempts(self, run: Run) -> Awaitable[Any]:
-        if run.done():  # between its start and this, its first step, or in a pause of the loop
+        # Between its start and this, its first step, or in a pause of the loop.
+        if run.done() or run.interruption is not None:
             raise asyncio.CancelledError
         message, options = run.message, run.options
         if options.retry is not None:
@@ -394,7 +453,8 @@ class Engine:
         try:
             return await attempt()
         except asyncio.CancelledError:
-            if not run.expired or run.cancelled() or options.retry is None:
+            only_expired = run.expired and not run.cancelled() and run.interruption is None
+            if not only_expired or options.retry is None:
                 raise
             asyncio.current_task(loop).uncancel()  # type: ignore[union-attr]
             await self._threads_ended(run)
@@ -437,9 +497,9 @@ class Engine:
         if run.task is not None:
             run.task.cancel()
 
-    def _resolve_early(self, run: Run, status: Status) -> None:
+    def _resolve_early(self, run: Run, status: Status, error: BaseException | None = None) -> None:
         assert run.task is not None
-        result = run.unanswered(status, None, monotonic() - run.since)
+        result = run.unanswered(status, error, monotonic() - run.since)
         # Callbacks run in the context of the run, as at its end: in a copy, because the original
         # may be entered at the moment.
         context_of(run.task).copy().run(run.resolve, result)

@@ -21,6 +21,7 @@ from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.errors import (
     BlockingCallError,
     RunCancelledError,
+    RunInterruptedError,
     RunTimeoutError,
     WrongProcessError,
 )
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChunkSink",
     "ConcurrencyGroup",
+    "MultitaskStrategy",
     "Phase",
     "Run",
     "RunOptions",
@@ -53,6 +55,7 @@ __all__ = [
 ]
 
 
+MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
 _COUNTS_AS: dict[Status, Outcome] = {
     "ok": "succeeded",
     "interrupted": "succeeded",
@@ -93,6 +96,7 @@ class RunOptions:
     config: Config | None = None
     name: str = ""
     group: ConcurrencyGroup | None = None
+    multitask_strategy: MultitaskStrategy = "enqueue"
     thread: NamedThread | None = None
     """The thread that the config, or the graph's own config, names for all of these runs."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -186,9 +190,11 @@ class Run(SharedLockFuture[StreamMessage]):
     can only begin, or end, after.
     """
 
-    # Of a run that streams. Written once, before the run is handed over; in the class, so that
-    # other runs do without.
+    # Both are in the class, so that other runs do without.
+    # Of a run that streams. Written once, before the run is handed over.
     sink: ChunkSink | None = None
+    # Why it had to end for another message of its thread. Written once, on the loop's thread.
+    interruption: RunInterruptedError | None = None
 
     def __init__(
         self,
@@ -360,6 +366,8 @@ class Run(SharedLockFuture[StreamMessage]):
 
     def counts_as(self, status: Status) -> Outcome:
         """How the registry counts it: as its future says, if that is already resolved."""
+        if self.interruption is not None:
+            return "cancelled"
         if self._progress is not PENDING:
             if self.cancelled():
                 return "cancelled"

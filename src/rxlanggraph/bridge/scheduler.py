@@ -7,7 +7,8 @@ Three bounds, passed in this order and given back together:
 - the slot: ``max_concurrency`` of the bridge.
 
 A run that waits for its lane holds neither group nor slot, so a crowded thread slows no other
-thread. Every step takes constant time, however many runs wait.
+thread. Every step of a run takes constant time, however many runs wait; what a thread policy does
+takes as long as there are runs that wait for that thread.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class RunScheduler:
         # With max_pending, runs that results of the bridge led to. They go first: otherwise the
         # earlier stages of a pipeline would fill the room that the later ones have to empty.
         self._downstream: deque[Run] = deque()
-        # A thread_id is a key while a run of it is ready, running, or waits for its group. The
-        # value: the runs that wait behind that one; None while there are none.
-        self._lanes: dict[str, deque[Run] | None] = {}
+        # By thread_id: the run that is ready, running, or waits for its group; and those behind it.
+        self._lanes: dict[str, Run] = {}
+        self._behind: dict[str, deque[Run]] = {}
 
     def enqueue(self, run: Run) -> bool:
         """Put ``run`` in the queue, unless it may start at once: then take its slot.
@@ -42,12 +43,9 @@ class RunScheduler:
         thread_id = run.message.thread_id
         if thread_id is not None:
             if thread_id in self._lanes:
-                behind = self._lanes[thread_id]
-                if behind is None:
-                    behind = self._lanes[thread_id] = deque()
-                behind.append(run)
+                self._behind.setdefault(thread_id, deque()).append(run)
                 return False
-            self._lanes[thread_id] = None
+            self._lanes[thread_id] = run
         is_first = not (self._ready or self._downstream)
         self._pass_lane(run)
         ready = self._downstream or self._ready
@@ -75,6 +73,30 @@ class RunScheduler:
         self.free += 1
         if run.options.group is not None or run.message.thread_id is not None:
             self._leave_group_and_lane(run)
+
+    def on_thread(self, thread_id: str) -> Run | None:
+        """Return the run that a new one on that thread would wait for, if it is to execute."""
+        holder = self._lanes.get(thread_id)
+        if holder is None:
+            return None
+        return next(filter(_executes, (holder, *self._behind.get(thread_id, ()))), None)
+
+    def count_behind(self, thread_id: str) -> int:
+        """Return how many runs wait for the one that `on_thread` returned before it."""
+        behind = self._behind.get(thread_id)
+        if behind is None:
+            return 0
+        if not all(map(_waits, behind)):
+            behind = self._behind[thread_id] = deque(filter(_waits, behind))
+        return len(behind)
+
+    def remove_behind(self, thread_id: str) -> list[Run]:
+        """Remove the runs that wait for that thread and would execute; return them."""
+        behind = self._behind.pop(thread_id, ())
+        staying = deque(run for run in behind if _waits(run) and not _executes(run))
+        if staying:
+            self._behind[thread_id] = staying
+        return [run for run in behind if _executes(run)]
 
     def _pass_lane(self, run: Run) -> None:
         group = run.options.group
@@ -109,10 +131,22 @@ class RunScheduler:
         thread_id = run.message.thread_id
         if thread_id is None:
             return
-        behind = self._lanes[thread_id]
+        behind = self._behind.get(thread_id)
         while behind:
             successor = behind.popleft()
             if successor.phase is Phase.WAITING:
+                self._lanes[thread_id] = successor
                 self._pass_lane(successor)
                 return
+        if behind is not None:
+            del self._behind[thread_id]
         del self._lanes[thread_id]
+
+
+def _waits(run: Run) -> bool:
+    return run.phase is Phase.WAITING
+
+
+def _executes(run: Run) -> bool:
+    """Whether it is still to be executed, or is: not cancelled before, no result passed through."""
+    return run.phase is not Phase.ENDED and run.message.status == "ok"

@@ -17,7 +17,7 @@ from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.operators.on_loop import OnLoop, loop_behind
 from rxlanggraph.bridge.run import ConcurrencyGroup, Run, RunOptions
 from rxlanggraph.concurrency.user_code import is_interrupt
-from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.errors import InvalidArgumentError, RunInterruptedError, ThreadBusyError
 from rxlanggraph.messages import StreamMessage, failure_of, passes_through
 from rxlanggraph.rx.serialized_observer import SerializedObserver
 
@@ -29,6 +29,8 @@ ErrorPolicy: TypeAlias = Literal["raise", "emit", "skip"]
 Ended: TypeAlias = tuple[StreamMessage, Context]
 """What is to be emitted, and the context of its run."""
 ThreadSelector: TypeAlias = "str | Callable[[Any], str | None] | None"
+# What a thread policy does to a message. It does not end the stream for which it was chosen.
+_BY_POLICY = (RunInterruptedError, ThreadBusyError)
 
 
 def invoke(
@@ -257,7 +259,7 @@ class Subscription:
             failure = None if keep else failure_of(result)
             if failure is None:
                 self._emitter.put_next(result, context)
-            elif self._errors == "raise":
+            elif self._errors == "raise" and not isinstance(failure, _BY_POLICY):
                 self._emitter.put_error(failure)
                 self._failed = True
 
