@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from behave import then, when
 from behave.runner import Context
 
 from rxlanggraph import errors
+from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import Claim
-from rxlanggraph.state.retry import run_shielded
+from rxlanggraph.state.retry import compensate
 from support.concurrency.patching import patch
 from support.concurrency.raising import raised
 from support.concurrency.tasks import run
@@ -355,7 +357,7 @@ def slow_claims(context: Context) -> list[float]:
             noted.append(asyncio.get_running_loop().time())
 
         server.task_claim = take  # for who comes after
-        return await run_shielded(claim(), undo=give_back)
+        return await run_shielded(claim(), undo=partial(compensate, give_back))
 
     server.task_claim = slowly_claimed
     return noted

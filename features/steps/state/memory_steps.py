@@ -120,7 +120,7 @@ def step_count_items_in_memory_are_claimed_all_at_once_and_then(
                 assert claim is not None
                 await claim.complete()
             assert isinstance(state.backend, MemoryBackend)
-            heaps = state.backend._namespace.queue("q")._leases, state._client.timer._deadlines
+            heaps = state.backend._namespace.queue("q")._due, state._client.timer._deadlines
             context.kept = [(len(heap.deadlines), len(heap._heap)) for heap in heaps]
 
     run(claim())

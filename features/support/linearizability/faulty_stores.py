@@ -324,7 +324,7 @@ class AddsAgain(MemoryBackend):
 class ExpiresAtOnce(MemoryBackend):
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
         record = self._namespace.queue(queue)._records.get(task_id)
-        expired = record is not None and record.expires <= self._namespace._clock()
+        expired = record is not None and record.due <= self._namespace._clock()
         return not expired and await super().task_renew(queue, task_id, token, lease)
 
 

@@ -11,7 +11,7 @@ A map; each imports only from those above it.
     backend              the contract: what callers see, and what a backend must do
     codec                JSON values: which can be stored, and their encoding
     addresses            URLs of servers: ambiguous ones, and masked passwords
-    retry                repeated calls, and cancellation-shielded calls
+    retry                calls repeated after a failure, or undone
     polling              waiting for changes: by notification, or by polling
     update_queue         updates of one key, one at a time
     single_use           single-use context managers

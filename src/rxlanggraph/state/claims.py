@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
+from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -23,7 +24,6 @@ from rxlanggraph.state.backend import ClaimedTask
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import decode, encode, error_value
 from rxlanggraph.state.leases import Heartbeat
-from rxlanggraph.state.retry import run_shielded
 from rxlanggraph.validation import check_duration
 
 __all__ = ["Claim"]
@@ -219,7 +219,8 @@ class Claim:
             self._end = None
             self._heartbeat.resume()
             raise
-        self._client.notifier.notify(("queue", self.queue))
+        if self.thread_id is not None or end != "completed":  # a task may be claimable by now
+            self._client.notifier.notify(("queue", self.queue))
         if not current:
             self._end = "lost"
             raise self._lost_error(end)

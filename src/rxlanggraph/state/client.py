@@ -20,7 +20,7 @@ from rxlanggraph.errors import (
 )
 from rxlanggraph.state.backend import Backend
 from rxlanggraph.state.polling import Notifier
-from rxlanggraph.state.retry import retry_unavailable
+from rxlanggraph.state.retry import repeat_unavailable
 
 __all__ = ["BackendClient"]
 
@@ -92,7 +92,7 @@ class BackendClient:
                     raise
                 in_doubt = error.in_doubt
             call = partial(method, *args)
-            return await retry_unavailable(call, repeatable=repeatable, in_doubt=in_doubt)
+            return await repeat_unavailable(call, repeatable=repeatable, in_doubt=in_doubt)
         finally:
             self._calls -= 1
             if self.closed:

@@ -7,14 +7,16 @@ import contextlib
 import weakref
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 from uuid_utils import uuid7
 
+from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import ClosedError, LeaseLostError, LockTimeoutError, StateError
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.leases import Heartbeat
 from rxlanggraph.state.polling import PollSchedule
-from rxlanggraph.state.retry import run_shielded
+from rxlanggraph.state.retry import compensate
 from rxlanggraph.state.single_use import SingleUseAsyncContext
 from rxlanggraph.validation import check_duration, check_identifier, check_wait
 
@@ -144,7 +146,9 @@ class LockOperations:
             async with self._local_turn(key, schedule):
                 while True:
                     notified.clear()
-                    lease = await run_shielded(self._try(key, owner, ttl), undo=self._give_back)
+                    lease = await run_shielded(
+                        self._try(key, owner, ttl), undo=partial(compensate, self._give_back)
+                    )
                     if lease is not None:
                         return lease
                     if not await schedule.pause():
@@ -170,7 +174,8 @@ class LockOperations:
         client = self._client
         began = client.loop.time()
         token = await client.call(client.backend.lock_acquire, key, owner, ttl, repeatable=True)
-        client.check_open()  # a closed state would not renew the lease
+        if client.closed:
+            client.check_open()  # raises: a closed state would not renew the lease
         return None if token is None else Lease(client, key, token, ttl, began)
 
     async def _give_back(self, lease: Lease | None) -> None:

@@ -12,12 +12,12 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from rxlanggraph.concurrency.run_on_loop import enter_on_loop
+from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, MissingExtraError
 from rxlanggraph.state.addresses import check_address
 from rxlanggraph.state.backend import Backend
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.blocking import SyncState
-from rxlanggraph.state.retry import run_shielded
 from rxlanggraph.state.single_use import SingleUseAsyncContext, SingleUseContext
 from rxlanggraph.validation import check_attempts
 

@@ -139,7 +139,8 @@ class QueueOperations:
             # Workers of this process may be waiting for the item that was given back.
             self._notify(queue)
             raise
-        client.check_open()  # a closed state would not renew the lease
+        if client.closed:
+            client.check_open()  # raises: a closed state would not renew the lease
         return (
             None if task is None else Claim(client, queue, worker, task, lease=lease, began=began)
         )

@@ -1,17 +1,19 @@
-"""Repeated calls, and cancellation-shielded calls.
+"""Repeated calls, after a first attempt that has failed.
 
-Pauses between attempts follow one policy, `backoff`. `retry_on` and `retry_on_blocking` repeat a
-call after one type of exception. Two kinds of failure have rules of their own: a server that does
-not answer, in `retry_unavailable`; and a database that refuses a call temporarily, in
-`retry_transient` (rule 6 of the contract). `run_shielded` shields a call that has taken effect on a
-server from cancellation, and undoes it (rule 7).
+Pauses between attempts follow one policy, `backoff`. `repeat` and `repeat_blocking` repeat a call
+after one type of exception. Two kinds of failure have rules of their own: a server that does not
+answer, in `repeat_unavailable`; and a database that refuses a call temporarily, in
+`repeat_transient` (rule 6 of the contract). `compensate` undoes a call whose caller was cancelled
+(rule 7).
+
+The first attempt is the caller's: the library that repeats takes longer than most calls.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, ParamSpec, TypeVar
 
 from tenacity import (
@@ -24,18 +26,16 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from rxlanggraph.concurrency.tasks import start_eagerly
 from rxlanggraph.errors import RxLangGraphError, StateUnavailableError
 
 __all__ = [
     "TransientError",
     "backoff",
     "compensate",
-    "retry_on",
-    "retry_on_blocking",
-    "retry_transient",
-    "retry_unavailable",
-    "run_shielded",
+    "repeat",
+    "repeat_blocking",
+    "repeat_transient",
+    "repeat_unavailable",
 ]
 
 _P = ParamSpec("_P")
@@ -71,67 +71,59 @@ def backoff(
 # -- one type of exception -------------------------------------------------------------------------
 
 
-async def retry_on(
-    error: type[Exception],
-    policy: Callable[[], dict[str, Any]],
+async def repeat(
+    failure: Exception,
+    policy: dict[str, Any],
     call: Callable[_P, Awaitable[_T]],
     /,
     *args: _P.args,
     **kwargs: _P.kwargs,
 ) -> _T:
-    """Await ``call(*args, **kwargs)`` again as long as it raises ``error``.
+    """Await ``call(*args, **kwargs)`` again as long as it raises exceptions like ``failure``.
 
     Args:
-        error: The type of the exception.
-        policy: Returns the result of `backoff`. Called once the first attempt has failed; the time
-            limits of the policy begin then.
+        failure: The exception of the first attempt.
+        policy: The result of `backoff`; its time limits begin now.
         call: The call to repeat.
         args: Its arguments.
         kwargs: Its keyword arguments.
 
     Raises:
-        Exception: ``error`` of the last attempt, or any other error of an attempt.
+        Exception: That of the last attempt, or one of another type.
     """
-    # The first attempt bypasses the library, which would take longer than most calls.
-    try:
-        return await call(*args, **kwargs)
-    except error as failure:
-        failures = [failure]
+    failures = [failure]
 
     async def attempt() -> _T:
         if failures:
             raise failures.pop()
         return await call(*args, **kwargs)
 
-    return await AsyncRetrying(retry=retry_if_exception_type(error), **policy())(attempt)
+    return await AsyncRetrying(retry=retry_if_exception_type(type(failure)), **policy)(attempt)
 
 
-def retry_on_blocking(
-    error: type[Exception],
-    policy: Callable[[], dict[str, Any]],
+def repeat_blocking(
+    failure: Exception,
+    policy: dict[str, Any],
     call: Callable[_P, _T],
     /,
     *args: _P.args,
     **kwargs: _P.kwargs,
 ) -> _T:
-    """Do what `retry_on` does, blocking."""
-    try:
-        return call(*args, **kwargs)
-    except error as failure:
-        failures = [failure]
+    """Do what `repeat` does, blocking."""
+    failures = [failure]
 
     def attempt() -> _T:
         if failures:
             raise failures.pop()
         return call(*args, **kwargs)
 
-    return Retrying(retry=retry_if_exception_type(error), **policy())(attempt)
+    return Retrying(retry=retry_if_exception_type(type(failure)), **policy)(attempt)
 
 
 # -- a server that does not answer -----------------------------------------------------------------
 
 
-async def retry_unavailable(
+async def repeat_unavailable(
     call: Callable[[], Awaitable[_T]], *, repeatable: bool, in_doubt: bool
 ) -> _T:
     """Await ``call()`` again, while the server does not answer and the call may be repeated.
@@ -172,61 +164,35 @@ class TransientError(Exception):
     """The database refused a call temporarily, and without effect: it can be repeated."""
 
 
-async def retry_transient(
-    call: Callable[_P, Coroutine[Any, Any, _T]], *args: _P.args, **kwargs: _P.kwargs
+async def repeat_transient(
+    refusal: TransientError,
+    call: Callable[_P, Awaitable[_T]],
+    /,
+    *args: _P.args,
+    **kwargs: _P.kwargs,
 ) -> _T:
-    """Await ``call(*args, **kwargs)``, and repeat it while it raises `TransientError`.
+    """Await ``call(*args, **kwargs)`` again, while it raises `TransientError`.
+
+    Args:
+        refusal: The exception of the first attempt.
+        call: The call to repeat.
+        args: Its arguments.
+        kwargs: Its keyword arguments.
 
     Raises:
         StateUnavailableError: It was refused on every attempt; nothing was done.
     """
+    policy = backoff(first=0.002, longest=0.1, stop=stop_after_delay(_TRANSIENT_SECONDS))
     try:
-        return await retry_on(TransientError, _transient_policy, call, *args, **kwargs)
-    except TransientError as refusal:
+        return await repeat(refusal, policy, call, *args, **kwargs)
+    except TransientError as last:
         raise StateUnavailableError(
-            f"the database has refused every attempt of the call: {refusal.__cause__}",
+            f"the database has refused every attempt of the call: {last.__cause__}",
             in_doubt=False,
-        ) from refusal
+        ) from last
 
 
-def _transient_policy() -> dict[str, Any]:
-    return backoff(first=0.002, longest=0.1, stop=stop_after_delay(_TRANSIENT_SECONDS))
-
-
-# -- shielded calls --------------------------------------------------------------------------------
-
-
-async def run_shielded(
-    call: Coroutine[Any, Any, _T], undo: Callable[[_T], Awaitable[object]] | None = None
-) -> _T:
-    """Await ``call``, which runs to its end even if the caller is cancelled meanwhile.
-
-    If cancelled, it waits for that end, undoes the call with ``undo``, and only then raises
-    CancelledError: so a cancelled call has no effect. If cancelled once more, or together with all
-    tasks of the loop, it cancels the call itself: what the call has claimed ends with its lease.
-
-    Args:
-        call: The call, as a coroutine.
-        undo: Undoes the call, given its result; None: the effect stays.
-    """
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    # Started eagerly: scheduling it would add noticeably to the time of a server call.
-    task = start_eagerly(_signal_end(call, ended))
-    try:
-        await ended
-    except asyncio.CancelledError:
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait([task])
-        call.close()  # if its task was cancelled before the first step, it was never awaited
-        # Retrieve the exception, as asyncio logs those that are never retrieved.
-        failed = task.cancelled() or task.exception() is not None
-        if undo is not None and not failed:
-            await compensate(undo, task.result())
-        raise
-    return task.result()
+# -- undoing ---------------------------------------------------------------------------------------
 
 
 async def compensate(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
@@ -238,14 +204,4 @@ async def compensate(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
         except StateUnavailableError as error:
             if error.in_doubt:
                 raise
-        await retry_unavailable(lambda: undo(done), repeatable=False, in_doubt=False)
-
-
-async def _signal_end(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:
-    # Wakes the waiter one iteration of the loop earlier than a done-callback of the task, as
-    # `asyncio.shield` uses it, would.
-    try:
-        return await call
-    finally:
-        if not ended.done():
-            ended.set_result(None)
+        await repeat_unavailable(lambda: undo(done), repeatable=False, in_doubt=False)

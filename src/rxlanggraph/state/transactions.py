@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
 
 from tenacity import stop_after_attempt
@@ -12,7 +11,7 @@ from rxlanggraph.errors import ContentionError, UsageError
 from rxlanggraph.state.backend import StoredValue, Versioned, Write
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import decode, encode
-from rxlanggraph.state.retry import backoff, retry_on, retry_on_blocking
+from rxlanggraph.state.retry import backoff, repeat, repeat_blocking
 from rxlanggraph.validation import check_attempts, check_duration, check_identifier, check_token
 
 __all__ = ["Conflict", "Transaction", "retry_conflicts", "retry_conflicts_blocking"]
@@ -135,7 +134,10 @@ async def retry_conflicts(
     """
     check_attempts("attempts", attempts)
     try:
-        return await retry_on(Conflict, partial(_policy, attempts), attempt, *args)
+        try:
+            return await attempt(*args)
+        except Conflict as conflict:
+            return await repeat(conflict, _policy(attempts), attempt, *args)
     except Conflict as conflict:
         raise _contention(conflict, attempts) from None
 
@@ -144,7 +146,10 @@ def retry_conflicts_blocking(attempts: int, attempt: Callable[[], _T]) -> _T:
     """Do what `retry_conflicts` does, blocking."""
     check_attempts("attempts", attempts)
     try:
-        return retry_on_blocking(Conflict, partial(_policy, attempts), attempt)
+        try:
+            return attempt()
+        except Conflict as conflict:
+            return repeat_blocking(conflict, _policy(attempts), attempt)
     except Conflict as conflict:
         raise _contention(conflict, attempts) from None
 

@@ -21,7 +21,7 @@ from rxlanggraph.errors import (
     StateUnavailableError,
 )
 from rxlanggraph.state import State
-from rxlanggraph.state.retry import backoff, retry_on, retry_on_blocking
+from rxlanggraph.state.retry import backoff, repeat, repeat_blocking
 
 __all__ = ["JournalRetry", "OpenJournal", "journal_errors"]
 
@@ -50,7 +50,10 @@ class JournalRetry:
         Raises:
             StateUnavailableError: The journal did not answer, and the time for retries is over.
         """
-        result = retry_on_blocking(StateUnavailableError, self._policy, call, *args, **kwargs)
+        try:
+            result = call(*args, **kwargs)
+        except StateUnavailableError as failure:
+            result = repeat_blocking(failure, self._policy(), call, *args, **kwargs)
         self._set_away(False)
         return result
 
@@ -62,7 +65,10 @@ class JournalRetry:
         Raises:
             StateUnavailableError: As for `call`.
         """
-        result = await retry_on(StateUnavailableError, self._policy, call, *args, **kwargs)
+        try:
+            result = await call(*args, **kwargs)
+        except StateUnavailableError as failure:
+            result = await repeat(failure, self._policy(), call, *args, **kwargs)
         self._set_away(False)
         return result
 

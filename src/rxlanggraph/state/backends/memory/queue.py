@@ -30,12 +30,11 @@ __all__ = ["MemoryQueue"]
 class _Record:
     task: NewTask
     place: int  # in the order of adding
-    due: float
+    due: float  # when it can be claimed; of a claimed task, when its lease expires
     state: TaskState = "waiting"
     attempts: int = 0
     worker: str = ""
     token: int | None = None  # the current one; of a completed task, the one that completed it
-    expires: float = 0.0
     error: str | None = None
     result: str | None = None
 
@@ -70,8 +69,8 @@ class MemoryQueue:
         # Places and ids of all tasks, in the order of adding: places only grow. Read in ranges.
         self._order: list[tuple[int, str]] = []
         self._keys: dict[str, str] = {}
-        self._delayed: DeadlineHeap[str] = DeadlineHeap()
-        self._leases: DeadlineHeap[str] = DeadlineHeap()
+        # When delayed tasks are due, and the leases of claimed ones expire.
+        self._due: DeadlineHeap[str] = DeadlineHeap()
         # (-priority, place, id) of tasks that can be claimed; and stale entries, which are skipped
         # when they come first. `_ready_places` has their places, so that no task is in it twice.
         self._ready: list[tuple[int, int, str]] = []
@@ -107,7 +106,7 @@ class MemoryQueue:
         """Put a waiting task into the heap in which the next claim, or the next sweep, finds it."""
         task = record.task
         if record.due > self._clock():
-            self._delayed.put(task.id, record.due)
+            self._due.put(task.id, record.due)
         elif self._is_first(record) and record.place not in self._ready_places:
             self._ready_places.add(record.place)
             heapq.heappush(self._ready, (-task.priority, record.place, task.id))
@@ -159,19 +158,22 @@ class MemoryQueue:
 
     def _hold(self, record: _Record, lease: float) -> None:
         record.state = "claimed"
-        record.expires = self._clock() + lease
-        self._leases.put(record.task.id, record.expires)
+        record.due = self._clock() + lease
+        self._due.put(record.task.id, record.due)
 
     def _sweep(self) -> bool:
         """Sweep as many tasks as one step may; return whether more may be due."""
+        if not self._due.deadlines:
+            return False
         now = self._clock()
-        overdue = [*islice(self._leases.take_due(now), MAX_PER_STEP)]
-        for task_id in overdue:
-            self._expire(self._records[task_id], now)
-        due = [*islice(self._delayed.take_due(now), MAX_PER_STEP)]
+        due = [*islice(self._due.take_due(now), MAX_PER_STEP)]
         for task_id in due:
-            self._make_claimable(self._records[task_id])
-        return MAX_PER_STEP in (len(overdue), len(due))
+            record = self._records[task_id]
+            if record.state == "claimed":
+                self._expire(record, now)
+            else:
+                self._make_claimable(record)
+        return len(due) == MAX_PER_STEP
 
     def _sweep_all(self) -> None:
         while self._sweep():
@@ -192,8 +194,8 @@ class MemoryQueue:
         if record is None or record.token != token or not _unfinished(record):
             return None
         now = self._clock()
-        if record.state == "claimed" and record.expires <= now:
-            self._leases.discard(task_id)
+        if record.state == "claimed" and record.due <= now:
+            self._due.discard(task_id)
             self._expire(record, now)  # dead, if its attempts are used up
         return record if record.token == token else None
 
@@ -235,13 +237,13 @@ class MemoryQueue:
         return record is not None
 
     def _put_back(self, record: _Record, delay: float) -> None:
-        self._leases.discard(record.task.id)
+        self._due.discard(record.task.id)
         record.state, record.token = "waiting", None
         record.due = self._clock() + delay
         self._make_claimable(record)
 
     def _end(self, record: _Record, state: TaskState, token: int | None) -> None:
-        self._leases.discard(record.task.id)
+        self._due.discard(record.task.id)
         record.state, record.token = state, token
         self._unblock_thread(record.task.thread_id)
 
@@ -355,8 +357,7 @@ class MemoryQueue:
         for record in gone:
             task = record.task
             del self._records[task.id]
-            self._leases.discard(task.id)
-            self._delayed.discard(task.id)
+            self._due.discard(task.id)
             if task.key is not None:
                 del self._keys[task.key]
         for thread in {record.task.thread_id for record in gone}:

@@ -7,7 +7,6 @@ no cause of an error.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from redis.backoff import NoBackoff
 
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.state.addresses import may_be_quoted
-from rxlanggraph.state.backends.redis.connection import Connection
+from rxlanggraph.state.backends.redis.connection import Connection, patched
 
 __all__ = ["Address", "parse_address"]
 
@@ -73,7 +72,7 @@ def parse_address(url: str) -> Address:
         # than a request.
         pool.connection_kwargs["socket_timeout"] = None
         pool.connection_kwargs |= _TEXT
-        make: Callable[[], Any] = partial(_patched(pool.connection_class), **pool.connection_kwargs)
+        make: Callable[[], Any] = partial(patched(pool.connection_class), **pool.connection_kwargs)
         make()  # raises now for unknown options
     except Exception as error:  # each option has exceptions of its own
         # An "option" may be the part of a password that follows an &.
@@ -85,40 +84,6 @@ def parse_address(url: str) -> Address:
             f"{_MAX_CONNECTIONS}, and socket_timeout more than 0 seconds"
         )
     return Address(make, count, timeout)
-
-
-class _Patched:
-    """A mixin for connections of redis-py, with work-arounds for two defects of asyncio.
-
-    It writes a request in one piece. Before some release of Python 3.13, if a transport is given
-    several pieces and its connection has just been reset, the loop continues to watch a file
-    descriptor that is about to be closed. The next connection that gets this descriptor, of
-    whatever code, is never read from.
-
-    It retrieves the outcome of a connection's end. The stream does that when it is collected, but
-    without the GIL its future may be collected first, and log an exception that was never
-    retrieved.
-    """
-
-    _writer: Any  # redis-py's
-
-    async def _connect(self) -> None:
-        await super()._connect()  # type: ignore[misc]
-        writer = self._writer
-        writer.writelines = lambda pieces: writer.write(b"".join(pieces))
-
-    async def disconnect(self, *args: Any, **options: Any) -> None:
-        writer = self._writer
-        await super().disconnect(*args, **options)  # type: ignore[misc]
-        if writer is not None:
-            ending = writer.wait_closed()
-            with contextlib.suppress(StopIteration, OSError):
-                ending.send(None)  # not awaited: if it has not ended yet, no exception is pending
-            ending.close()
-
-
-def _patched(kind: type[Any]) -> Callable[..., Any]:
-    return type(kind.__name__, (_Patched, kind), {})
 
 
 def _fault(url: str) -> str | None:

@@ -22,9 +22,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
+from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.state.backend import (
     FENCE_RETENTION,
     ClaimedTask,
@@ -62,7 +64,7 @@ from rxlanggraph.state.backends.redis.scripts import (
     TASKS_STATS,
     Script,
 )
-from rxlanggraph.state.retry import run_shielded
+from rxlanggraph.state.retry import compensate
 
 __all__ = ["RedisBackend"]
 
@@ -193,7 +195,9 @@ class RedisBackend:
             if task is not None:
                 await self.task_release(queue, task.id, task.token)
 
-        return await run_shielded(self._claim(queue, worker, lease), undo=give_back)
+        return await run_shielded(
+            self._claim(queue, worker, lease), undo=partial(compensate, give_back)
+        )
 
     async def _claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         reply = await self._call_swept(TASK_CLAIM, queue, worker, _microseconds(lease))

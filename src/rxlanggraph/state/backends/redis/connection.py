@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from redis.exceptions import (
@@ -39,7 +39,7 @@ from rxlanggraph.errors import (
 from rxlanggraph.state.backends.redis.scripts import Script
 from rxlanggraph.state.retry import backoff
 
-__all__ = ["Connection", "SequencedConnection"]
+__all__ = ["Connection", "SequencedConnection", "patched"]
 
 # For how many of its timeouts a request in doubt is repeated: long enough to restart a server, and
 # far shorter than the server stores a sequence.
@@ -70,6 +70,41 @@ class Connection(Protocol):
 
     async def disconnect(self, *, nowait: bool = False) -> None:
         """Close the connection, or abort it (``nowait``)."""
+
+
+class _Patched:
+    """A mixin for connections of redis-py, with work-arounds for two defects of asyncio.
+
+    It writes a request in one piece. Before some release of Python 3.13, if a transport is given
+    several pieces and its connection has just been reset, the loop continues to watch a file
+    descriptor that is about to be closed. The next connection that gets this descriptor, of
+    whatever code, is never read from.
+
+    It retrieves the outcome of a connection's end. The stream does that when it is collected, but
+    without the GIL its future may be collected first, and log an exception that was never
+    retrieved.
+    """
+
+    _writer: Any  # redis-py's
+
+    async def _connect(self) -> None:
+        await super()._connect()  # type: ignore[misc]
+        writer = self._writer
+        writer.writelines = lambda pieces: writer.write(b"".join(pieces))
+
+    async def disconnect(self, *args: Any, **options: Any) -> None:
+        writer = self._writer
+        await super().disconnect(*args, **options)  # type: ignore[misc]
+        if writer is not None:
+            ending = writer.wait_closed()
+            with contextlib.suppress(StopIteration, OSError):
+                ending.send(None)  # not awaited: if it has not ended yet, no exception is pending
+            ending.close()
+
+
+def patched(kind: type[Any]) -> Callable[..., Connection]:
+    """Return a subclass of ``kind``, a class of redis-py's connections, with the work-arounds."""
+    return type(kind.__name__, (_Patched, kind), {})
 
 
 class _UnansweredError(Exception):

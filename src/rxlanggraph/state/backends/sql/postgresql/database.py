@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, Final
 
 import psycopg
 
+from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.state.backend import FENCE_RETENTION, MAX_PER_STEP
 from rxlanggraph.state.backends.sql.backend import Row
@@ -17,7 +18,7 @@ from rxlanggraph.state.backends.sql.postgresql.fast_path import FastPath
 from rxlanggraph.state.backends.sql.postgresql.pool import Connection, Pool
 from rxlanggraph.state.backends.sql.schema import VERSION, check_version, definitions
 from rxlanggraph.state.backends.sql.statements import PARAMETER
-from rxlanggraph.state.retry import run_shielded
+from rxlanggraph.state.retry import compensate
 
 __all__ = ["PostgresDatabase", "is_prepared_postgresql", "open_postgresql"]
 
@@ -136,7 +137,7 @@ class PostgresDatabase:
         self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
     ) -> Coroutine[Any, Any, Sequence[Row]]:
         """See `Database.call_with_compensation`."""
-        return run_shielded(self.call(procedure, *arguments), undo)
+        return run_shielded(self.call(procedure, *arguments), partial(compensate, undo))
 
     def names(self, names: Collection[str]) -> list[str]:
         """See `Database.names`. An array."""

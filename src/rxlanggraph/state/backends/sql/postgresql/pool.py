@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -26,7 +26,7 @@ from psycopg.pq import TransactionStatus
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state.addresses import may_be_quoted
 from rxlanggraph.state.backends.sql.backend import Row
-from rxlanggraph.state.retry import TransientError, retry_transient
+from rxlanggraph.state.retry import TransientError, repeat_transient
 
 __all__ = ["Connection", "Pool", "PooledConnection"]
 
@@ -256,14 +256,17 @@ class Pool:
             pooled.discard()
         self._slots.release()
 
-    def fetch(self, sql: str, arguments: Sequence[Any]) -> Coroutine[Any, Any, Sequence[Row]]:
+    async def fetch(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
         """Run a statement, repeated while the server refuses it temporarily; return its rows.
 
         Raises:
             InvalidArgumentError: The server refuses it permanently.
             StateUnavailableError: No answer came, or no connection is free.
         """
-        return retry_transient(self._try, sql, arguments)
+        try:
+            return await self._try(sql, arguments)
+        except TransientError as refusal:
+            return await repeat_transient(refusal, self._try, sql, arguments)
 
     async def _try(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
         pooled = await self.take()

@@ -49,10 +49,12 @@ _CLAIM_READY: Final = f"{_TO_CLAIM}{_RETURNING}"
 _CURRENT: Final = (
     "token = ? AND (state = 'ready' OR state = 'claimed' AND (attempts < max_attempts OR due > ?))"
 )
-_COMPLETE: Final = (
+_TO_COMPLETE: Final = (
     "UPDATE rxlanggraph_tasks SET state = 'completed', result = ?"  # noqa: S608
-    f" WHERE {_OF_QUEUE} AND id = ? AND thread IS NULL AND {_CURRENT} RETURNING TRUE"
+    f" WHERE {_OF_QUEUE} AND id = ? AND {_CURRENT}"
 )
+_COMPLETE: Final = f"{_TO_COMPLETE} RETURNING queue, thread"
+_COMPLETE_WITHOUT_THREAD: Final = f"{_TO_COMPLETE} AND thread IS NULL RETURNING TRUE"
 
 
 # -- claiming --------------------------------------------------------------------------------------
@@ -74,34 +76,34 @@ def task_claim(
     session: SqliteSession, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any]:
     """Return the row of the task, or none; a row of None if more has to be swept."""
-    claimed = claim_in_one_statement(session, namespace, queue_name, worker, lease)
+    queue, now = (namespace, queue_name), session.transaction_time
+    claimed = _claimed(session, _CLAIM, queue, worker, lease, now)
     if claimed:
         return claimed
     is_more = sweep(session, queue_of(session, namespace, queue_name))
-    claimed = _claimed(session, _CLAIM_READY, namespace, queue_name, worker, lease)
+    claimed = _claimed(session, _CLAIM_READY, queue, worker, lease)
     return claimed or ([(None,) * 6] if is_more else [])
 
 
 def claim_in_one_statement(
     session: SqliteSession, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any] | None:
-    """Return the row of the task, if there is one and nothing to sweep; otherwise None."""
-    return _claimed(session, _CLAIM, namespace, queue_name, worker, lease, session.transaction_time)
+    """Return the row of the task; none if there is no work; None if there is something to sweep."""
+    if nothing_to_claim(session, namespace, queue_name):
+        return []
+    queue, now = (namespace, queue_name), session.transaction_time
+    return _claimed(session, _CLAIM, queue, worker, lease, now)
 
 
-def _claimed(  # noqa: PLR0917 - what the statements take
+def _claimed(
     session: SqliteSession,
     statement: str,
-    namespace: str,
-    queue_name: str,
+    queue: tuple[str, str],
     worker: str,
     lease: float,
     *now: float,
 ) -> Sequence[Any] | None:
-    claimed = session.query(
-        statement, worker, session.transaction_time + lease, namespace, queue_name, *now
-    )
-    queue = (namespace, queue_name)
+    claimed = session.query(statement, worker, session.transaction_time + lease, *queue, *now)
     if claimed:
         if len(session.hot_queues) >= _MAX_HOT_QUEUES:
             session.hot_queues.clear()
@@ -137,18 +139,18 @@ def task_complete(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     session: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int, result: str
 ) -> Sequence[Any]:
     """Return one row: whether the task is complete."""
-    task = _current(session, namespace, queue_name, task_id, token)
-    if task is None:
+    completed = session.query(
+        _COMPLETE, result, namespace, queue_name, task_id, token, session.transaction_time
+    )
+    if not completed:
         return session.query(
             "SELECT EXISTS (SELECT 1 FROM rxlanggraph_tasks"
             " WHERE queue = ? AND id = ? AND token = ? AND state = 'completed')",
             *(queue_of(session, namespace, queue_name), task_id, token),
         )
-    session.query(
-        "UPDATE rxlanggraph_tasks SET state = 'completed', result = ? WHERE seq = ?",
-        *(result, task.seq),
-    )
-    unblock(session, task.queue, [task.thread])
+    ((queue, thread),) = completed
+    if thread is not None:
+        unblock(session, queue, [thread])
     return [(True,)]
 
 
@@ -157,7 +159,8 @@ def complete_in_one_statement(  # noqa: PLR0917 - as above
 ) -> Sequence[Any] | None:
     """Complete a task without a thread, if ``token`` is current; otherwise return None."""
     done = session.query(
-        _COMPLETE, result, namespace, queue_name, task_id, token, session.transaction_time
+        *(_COMPLETE_WITHOUT_THREAD, result, namespace, queue_name, task_id, token),
+        session.transaction_time,
     )
     return done or None
 

@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
 from rxlanggraph.state.backends.sql.batcher import Batcher
@@ -52,7 +53,7 @@ from rxlanggraph.state.backends.sql.sqlite.session import (
     is_busy,
 )
 from rxlanggraph.state.backends.sql.sqlite.thread import SqliteThread
-from rxlanggraph.state.retry import TransientError, compensate, retry_transient, run_shielded
+from rxlanggraph.state.retry import TransientError, compensate, repeat_transient
 
 __all__ = ["SESSION", "SqliteDatabase", "open_sqlite"]
 
@@ -123,9 +124,9 @@ class SqliteDatabase:
         how, text = _translated(statement)
         return self.call(how, text, values)
 
-    def call(self, procedure: str, *arguments: Any) -> Coroutine[Any, Any, Sequence[Row]]:
+    async def call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
         """See `Database.call`."""
-        return retry_transient(self._call, Call(procedure, arguments))
+        return await self._call(Call(procedure, arguments))
 
     async def call_with_compensation(
         self, undo: Callable[[Sequence[Row]], Awaitable[object]], procedure: str, *arguments: Any
@@ -133,7 +134,7 @@ class SqliteDatabase:
         """See `Database.call_with_compensation`. A call that is not cancelled needs no task."""
         call = Call(procedure, arguments)
         try:
-            return await retry_transient(self._call, call)
+            return await self._call(call)
         except asyncio.CancelledError:
             call.is_wanted = False
             await run_shielded(self._undo(call, undo))
@@ -156,6 +157,12 @@ class SqliteDatabase:
         await self._thread.close()
 
     async def _call(self, call: Call) -> Sequence[Row]:
+        try:
+            return await self._attempt(call)
+        except TransientError as refusal:
+            return await repeat_transient(refusal, self._attempt, call)
+
+    async def _attempt(self, call: Call) -> Sequence[Row]:
         if _PROCEDURES[call.procedure].batchable:
             outcome = await self._batcher.call(call)
         else:

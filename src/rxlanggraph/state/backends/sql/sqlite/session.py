@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+@dataclass(slots=True)
 class Call:
     """A call of a procedure.
 
@@ -40,13 +42,10 @@ class Call:
         rows: The result, once it has been executed.
     """
 
-    __slots__ = ("arguments", "is_wanted", "procedure", "rows")
-
-    def __init__(self, procedure: str, arguments: Sequence[Any]) -> None:
-        self.procedure = procedure
-        self.arguments = arguments
-        self.is_wanted = True
-        self.rows: Sequence[Any] = ()
+    procedure: str
+    arguments: Sequence[Any]
+    is_wanted: bool = True
+    rows: Sequence[Any] = ()
 
 
 # The rows that a call returned, or the exception that it raised.
@@ -62,7 +61,7 @@ class Procedure(NamedTuple):
         is_noop: Whether there is nothing to do, so that the call returns no rows. Reads only, and
             does not lock the file.
         single_statement: Tried first for a call that is alone: one statement, which is a
-            transaction by itself. Returns None instead of rows if it has done nothing.
+            transaction by itself. Returns None instead of rows if that is not enough.
         batchable: Whether it may share a transaction; False if it may take long.
     """
 
@@ -164,7 +163,7 @@ class SqliteSession(sqlite3.Connection):
         single_statement = self.procedures[call.procedure].single_statement
         if single_statement is None:
             return None
-        if self._is_noop(call):
+        if not call.is_wanted:
             return []
         try:
             return single_statement(self, *call.arguments)
