@@ -8,7 +8,7 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.cli.formats.lines import InputLine
+from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.cli.journal.location import parse_location
 from rxlanggraph.cli.journal.model import INGEST, QUEUE, RUN, task_of
 from rxlanggraph.state import State, Task, open_state

@@ -17,9 +17,8 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.cli.errors import OutputError
-from rxlanggraph.cli.formats import lines
-from rxlanggraph.cli.formats.lines import InputLine
-from rxlanggraph.cli.formats.readers import Source
+from rxlanggraph.cli.formats import readers
+from rxlanggraph.cli.formats.readers import InputLine, Source
 from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.pipeline import progress, writer
 from rxlanggraph.cli.pipeline.limits import FailureLimit, RateLimiter
@@ -75,7 +74,7 @@ def step_standard_input_fails_after_the_line(context: Context) -> None:
 
 @given("lines longer than {count:d} bytes count as too long")
 def step_lines_longer_than_count_bytes_count_as_too_long(context: Context, count: int) -> None:
-    patch(context, lines, "MAX_LINE_BYTES", count)
+    patch(context, readers, "MAX_LINE_BYTES", count)
 
 
 @given("progress is said at every opportunity")

@@ -12,7 +12,7 @@ import click
 
 from rxlanggraph.cli.errors import ExitStatus
 from rxlanggraph.cli.formats.readers import Format, open_source
-from rxlanggraph.cli.formats.sinks import open_sink, same_file
+from rxlanggraph.cli.formats.sinks import Sink, same_file
 from rxlanggraph.cli.loading import bound_thread, has_checkpointer, load_graph
 from rxlanggraph.cli.pipeline.job import IOPaths, Job, JobOptions
 from rxlanggraph.cli.pipeline.limits import MINIMUM_FOR_PERCENT, FailureLimit, RateLimiter
@@ -250,9 +250,9 @@ def _run_once(graph: Any, paths: IOPaths, options: JobOptions, *, quiet: bool) -
     with contextlib.ExitStack() as opened:
         source = open_source(paths.input, paths.form, thread_key=options.thread_key)
         opened.callback(source.stream.close)
-        output = open_sink(paths.output, paths.stdout)
+        output = Sink.open(paths.output, paths.stdout)
         opened.callback(output.close)
-        errors = None if paths.errors is None else open_sink(paths.errors, paths.stdout)
+        errors = None if paths.errors is None else Sink.open(paths.errors, paths.stdout)
         opened.pop_all()  # closed by the threads of the job from now on
     reporter = reporter_for(source.size, quiet=quiet, output_on_terminal=paths.on_terminal)
     job = Job(graph, source, output=output, errors=errors, reporter=reporter, options=options)

@@ -235,7 +235,8 @@ class SharedLockFuture(Future[_T]):
             CancelledError: It was cancelled.
             BaseException: The exception that it was resolved with.
         """
-        self._wait(timeout)
+        if self._progress is not _FINISHED:
+            self._wait(timeout)
         try:
             if self._exception is not None:
                 raise self._exception
@@ -253,7 +254,8 @@ class SharedLockFuture(Future[_T]):
             TimeoutError: Not done in time.
             CancelledError: It was cancelled.
         """
-        self._wait(timeout)
+        if self._progress is not _FINISHED:
+            self._wait(timeout)
         return self._exception
 
     def result_nowait(self) -> _T | None:
@@ -273,8 +275,6 @@ class SharedLockFuture(Future[_T]):
         raise UsageError(_NOT_YOURS.format(self))
 
     def _wait(self, timeout: float | None) -> None:
-        if self._progress is _FINISHED:
-            return
         if self._progress is PENDING:
             gate = threading.Lock()
             gate.acquire()

@@ -141,11 +141,10 @@ class LockOperations:
 
     async def _acquire(self, key: str, ttl: float, wait: float) -> Lease:
         owner = uuid7().hex
-        with self._client.notifier.listen(("lock", key)) as notified:
-            schedule = PollSchedule(notified, wait)
+        with self._client.notifier.poll(("lock", key), wait) as schedule:
             async with self._local_turn(key, schedule):
                 while True:
-                    notified.clear()
+                    schedule.notified.clear()
                     lease = await run_shielded(
                         self._try(key, owner, ttl), undo=partial(compensate, self._give_back)
                     )

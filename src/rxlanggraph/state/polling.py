@@ -35,6 +35,12 @@ class Notifier:
             if not listeners and self._listeners.get(topic) is listeners:
                 del self._listeners[topic]
 
+    @contextlib.contextmanager
+    def poll(self, topic: Hashable, wait: float) -> Iterator[PollSchedule]:
+        """Yield the pauses between polls, which each `notify` ends; see `PollSchedule`."""
+        with self.listen(topic) as notified:
+            yield PollSchedule(notified, wait)
+
     def notify(self, topic: Hashable) -> None:
         """Wake all listeners of ``topic``."""
         for notified in self._listeners.get(topic, ()):
@@ -50,11 +56,15 @@ class PollSchedule:
     """The pauses between polls, for at most ``wait`` seconds altogether.
 
     They grow and are random, so that many waiters do not poll in step.
+
+    Attributes:
+        notified: Ends a pause. Clear it, check, and only then pause.
+        wait: The limit, in seconds.
     """
 
     def __init__(self, notified: asyncio.Event, wait: float) -> None:
+        self.notified = notified
         self.wait = wait
-        self._notified = notified
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + wait
         self._pause = _FIRST_PAUSE
@@ -74,7 +84,7 @@ class PollSchedule:
             return False
         seconds = min(self._pause * random.uniform(0.5, 1.0), self.left)  # noqa: S311 - no secret
         self._pause = min(2 * self._pause, _MAX_PAUSE)
-        await wait_for_notification(self._notified, seconds)
+        await wait_for_notification(self.notified, seconds)
         return True
 
 

@@ -26,7 +26,6 @@ from rxlanggraph.state.claims import Claim
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import decode, encode
 from rxlanggraph.state.paging import Paged, batched, in_steps
-from rxlanggraph.state.polling import PollSchedule
 from rxlanggraph.validation import (
     check_attempts,
     check_duration,
@@ -122,10 +121,9 @@ class QueueOperations:
         wait_seconds = 0.0 if wait is None else check_wait(wait)
         if not wait_seconds:
             return await self._claim(queue, name, seconds)
-        with self._client.notifier.listen(("queue", queue)) as notified:
-            schedule = PollSchedule(notified, wait_seconds)
+        with self._client.notifier.poll(("queue", queue), wait_seconds) as schedule:
             while True:
-                notified.clear()
+                schedule.notified.clear()
                 claim = await self._claim(queue, name, seconds)
                 if claim is not None or not await schedule.pause():
                     return claim

@@ -1,9 +1,8 @@
 """Readers of JSON Lines and CSV, one line at a time.
 
 Both yield an `InputLine` for every line that is not blank, valid or not, in constant memory: no
-line is retained, and of a line longer than `lines.MAX_LINE_BYTES` only the start is read into
-memory. A reader is confined to the thread that iterates over it, which blocks as long as the input
-does.
+line is retained, and of a line longer than `MAX_LINE_BYTES` only the start is read into memory. A
+reader is confined to the thread that iterates over it, which blocks as long as the input does.
 """
 
 from __future__ import annotations
@@ -14,17 +13,49 @@ import json
 import os
 import stat
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from rxlanggraph.cli.errors import InputError
-from rxlanggraph.cli.formats.lines import InputLine, LineReader
 
-__all__ = ["Format", "Source", "format_of", "open_source", "read_csv", "read_jsonl"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "Format",
+    "InputLine",
+    "Source",
+    "format_of",
+    "open_source",
+    "read_csv",
+    "read_jsonl",
+]
 
 Format = Literal["jsonl", "csv"]
+MAX_LINE_BYTES = 64 * 1024 * 1024  # a guess: above any real message, far below any memory
+_BYTES_OF_OVERLONG = 1000  # the start of a line that is too long, for its record
+
+
+@dataclass(frozen=True, slots=True)
+class InputLine:
+    """One line of the input, or one CSV record, which may span several.
+
+    Args:
+        number: Its first line in the input, counted from 1, including blank lines and a CSV header.
+        raw: Its text without the newline; bytes that are not UTF-8 are surrogate escapes.
+        end: Bytes of the input up to the end of the line.
+        content: The content of the message; None if the line is invalid.
+        problem: The reason why the line is invalid, or None.
+        thread_id: The thread of the message, or None.
+    """
+
+    number: int
+    raw: str
+    end: int
+    content: Any = None
+    problem: str | None = None
+    thread_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +75,61 @@ class Source:
     stream: BinaryIO
 
 
+class _LineReader:
+    """Iterates over the lines of a binary stream, as text with number and offset.
+
+    Confined to one thread, which blocks as long as the stream does.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._returned: deque[InputLine] = deque()
+        self._number = 0
+        self._end = 0
+
+    def __iter__(self) -> Iterator[InputLine]:
+        """Return the reader itself: the lines can be read once."""
+        return self
+
+    def __next__(self) -> InputLine:
+        """Return the next line; blocks as long as the stream does."""
+        if self._returned:
+            return self._returned.popleft()
+        raw = self._stream.readline(MAX_LINE_BYTES)
+        if not raw:
+            raise StopIteration
+        self._number += 1
+        self._end += len(raw)
+        if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+            return self._overlong(raw[:_BYTES_OF_OVERLONG])
+        encoding = "utf-8-sig" if self._number == 1 else "utf-8"
+        text = raw.decode(encoding, "surrogateescape").removesuffix("\n")
+        problem = None if text.isascii() else _encoding_problem(text)
+        return InputLine(self._number, text, self._end, problem=problem)
+
+    def _overlong(self, start: bytes) -> InputLine:
+        """Skip to the end of a line that is too long; return it with only its ``start``."""
+        while part := self._stream.readline(MAX_LINE_BYTES):
+            self._end += len(part)
+            if part.endswith(b"\n"):
+                break
+        problem = f"longer than {MAX_LINE_BYTES // 2**20} MiB; only its start is shown"
+        text = start.decode("utf-8", "surrogateescape")
+        return InputLine(self._number, text, self._end, problem=problem)
+
+    def give_back(self, lines: list[InputLine]) -> None:
+        """Make these lines the next ones to be read again."""
+        self._returned.extendleft(reversed(lines))
+
+
+def _encoding_problem(text: str) -> str | None:
+    for position, character in enumerate(text, start=1):
+        if "\udc80" <= character <= "\udcff":
+            byte = ord(character) - 0xDC00
+            return f"not UTF-8: byte 0x{byte:02x} at character {position}; convert it to UTF-8"
+    return None
+
+
 def read_jsonl(stream: BinaryIO) -> Iterator[InputLine]:
     """Yield the lines of JSON Lines; the JSON value of a line is its ``content``.
 
@@ -55,7 +141,7 @@ def read_jsonl(stream: BinaryIO) -> Iterator[InputLine]:
     Raises:
         OSError: Reading failed.
     """
-    for line in LineReader(stream):
+    for line in _LineReader(stream):
         if line.problem is not None:
             yield line
         elif line.raw and not line.raw.isspace():
@@ -87,7 +173,7 @@ def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[InputLine]:
         InputError: The header is invalid or names a column twice.
         OSError: Reading failed.
     """
-    source = LineReader(stream)
+    source = _LineReader(stream)
     header = next(_records(source), None)
     if header is None:
         return
@@ -105,7 +191,7 @@ def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[InputLine]:
         yield InputLine(line.number, line.raw, line.end, content, wrong)
 
 
-def _records(source: LineReader) -> Iterator[tuple[InputLine, list[str], str | None]]:
+def _records(source: _LineReader) -> Iterator[tuple[InputLine, list[str], str | None]]:
     """Yield each record as a triple: its lines as one, its fields, and its problem or None."""
     taken: list[InputLine] = []
 

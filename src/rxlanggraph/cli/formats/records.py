@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from rxlanggraph.cli.formats.lines import InputLine
+from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.errors import error_text
 from rxlanggraph.messages import StreamMessage
 

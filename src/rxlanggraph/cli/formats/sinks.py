@@ -7,11 +7,11 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, Self, TextIO
 
 from rxlanggraph.cli.errors import OutputError
 
-__all__ = ["Sink", "open_sink", "same_file"]
+__all__ = ["Sink", "same_file"]
 
 
 class Sink:
@@ -30,6 +30,33 @@ class Sink:
         self.name = name
         self._stream = stream
         self._owned = owned
+
+    @classmethod
+    def open(cls, path: str, stdout: TextIO | None) -> Self:
+        """Open an output, and empty it if it is an existing file. Blocks only as opening does.
+
+        Args:
+            path: A file's path, or ``-`` for ``stdout``.
+            stdout: Standard output.
+
+        Raises:
+            OutputError: It cannot be opened.
+        """
+        if path == "-":
+            if stdout is None:
+                raise OutputError("cannot write standard output: it is closed; name a file (-o)")
+            buffer = stdout.buffer
+            with contextlib.suppress(OSError, ValueError):
+                os.set_blocking(buffer.fileno(), True)  # the parent may share it with an event loop
+            stream: Any = getattr(buffer, "raw", buffer)
+            return cls("standard output", stream, owned=False)
+        try:
+            return cls(path, Path(path).open("wb", buffering=0), owned=True)
+        except OSError as error:
+            raise OutputError(
+                f"cannot write {path}: {error.strerror or error}; name a file in a directory that "
+                "exists and that you may write to"
+            ) from error
 
     def write(self, line: bytes) -> None:
         """Write one line.
@@ -74,33 +101,6 @@ def _reason(name: str, error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"no room left for {name} ({error.strerror}); make room, then run the rest"
     return f"cannot write {name}: {getattr(error, 'strerror', None) or error}"
-
-
-def open_sink(path: str, stdout: TextIO | None) -> Sink:
-    """Open an output, and empty it if it is an existing file. Blocks only as opening does.
-
-    Args:
-        path: A file's path, or ``-`` for ``stdout``.
-        stdout: Standard output.
-
-    Raises:
-        OutputError: It cannot be opened.
-    """
-    if path == "-":
-        if stdout is None:
-            raise OutputError("cannot write standard output: it is closed; name a file (-o)")
-        buffer = stdout.buffer
-        with contextlib.suppress(OSError, ValueError):
-            os.set_blocking(buffer.fileno(), True)  # the parent may share it with an event loop
-        stream: Any = getattr(buffer, "raw", buffer)
-        return Sink("standard output", stream, owned=False)
-    try:
-        return Sink(path, Path(path).open("wb", buffering=0), owned=True)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror or error}; name a file in a directory that "
-            "exists and that you may write to"
-        ) from error
 
 
 def same_file(first: str, second: str) -> bool:

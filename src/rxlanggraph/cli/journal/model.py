@@ -25,7 +25,7 @@ from typing import Any, Final
 from uuid_utils import uuid7
 
 from rxlanggraph.cli.errors import JournalMismatchError
-from rxlanggraph.cli.formats.lines import InputLine
+from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.cli.formats.records import Record
 from rxlanggraph.state import DeadLetter, SyncState, Task
 

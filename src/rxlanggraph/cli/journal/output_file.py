@@ -12,10 +12,10 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from rxlanggraph.cli.errors import JournalMismatchError, OutputError
-from rxlanggraph.cli.formats.sinks import Sink, open_sink
+from rxlanggraph.cli.formats.sinks import Sink
 
 __all__ = ["ExistingRecord", "Output", "open_output"]
 
@@ -27,18 +27,22 @@ class ExistingRecord(NamedTuple):
     end: int
 
 
-class Output:
-    """The destination of records. Confined to the thread that writes, except for `close`.
+class Output(Sink):
+    """A `Sink` that can be repaired. Confined to the thread that writes, except for `close`.
+
+    `close` releases the lock.
 
     Args:
-        sink: Writes the records.
-        file: The file behind ``sink``, to be locked, read and truncated; None if it is not a
-            regular file.
+        name: The path, or "standard output", for messages.
+        stream: An unbuffered binary stream.
+        owned: Whether `close` closes the stream.
+        file: The same stream, to be locked, read and truncated; None if it is not a regular file.
     """
 
-    def __init__(self, sink: Sink, file: io.FileIO | None) -> None:
-        self.name = sink.name
-        self._sink = sink
+    def __init__(
+        self, name: str, stream: BinaryIO, *, owned: bool, file: io.FileIO | None = None
+    ) -> None:
+        super().__init__(name, stream, owned=owned)
         self._file = file
 
     def try_lock(self) -> bool:
@@ -91,22 +95,6 @@ class Output:
         except OSError as error:
             raise OutputError(f"cannot write {self.name}: {error.strerror or error}") from error
 
-    def write(self, line: bytes) -> None:
-        """Write one line.
-
-        Raises:
-            OutputError: It could not be written; a file was truncated to the lines before.
-        """
-        self._sink.write(line)
-
-    def close(self) -> None:
-        """Close it, which releases the lock. Idempotent.
-
-        Raises:
-            OutputError: The system reports only now that something was not written.
-        """
-        self._sink.close()
-
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
     if not line.endswith(b"\n"):
@@ -137,7 +125,7 @@ def open_output(path: str, stdout: TextIO | None, *, again: bool) -> Output:
             "file with --output, so that only the missing records are added"
         )
     if path == "-" or (os.path.exists(path) and not os.path.isfile(path)):
-        return Output(open_sink(path, stdout), None)
+        return Output.open(path, stdout)
     try:
         file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
     except OSError as error:
@@ -145,7 +133,7 @@ def open_output(path: str, stdout: TextIO | None, *, again: bool) -> Output:
             f"cannot write {path}: {error.strerror or error}; name a file in a directory that "
             "exists, and that you may read and write"
         ) from error
-    return Output(Sink(path, file, owned=True), file)
+    return Output(path, file, owned=True, file=file)
 
 
 def _appends(stdout: TextIO) -> bool:

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from rxlanggraph.cli.errors import InputError, JournalError
-from rxlanggraph.cli.formats.lines import InputLine
-from rxlanggraph.cli.formats.readers import Format, Source, format_of, open_source
+from rxlanggraph.cli.formats.readers import Format, InputLine, Source, format_of, open_source
 from rxlanggraph.cli.journal.model import (
     INGEST,
     QUEUE,

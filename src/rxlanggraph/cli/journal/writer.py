@@ -25,7 +25,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from rxlanggraph.cli.errors import JournalError
-from rxlanggraph.cli.formats.lines import InputLine
+from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.cli.formats.records import invalid_record, to_line
 from rxlanggraph.cli.journal.model import QUEUE, dead_record, line_from, message_id
 from rxlanggraph.cli.journal.output_file import ExistingRecord, Output

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, TextIO
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import ExitStatus, OutputError
-from rxlanggraph.cli.formats.lines import InputLine
-from rxlanggraph.cli.formats.readers import Format, Source
+from rxlanggraph.cli.formats.readers import Format, InputLine, Source
 from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.pipeline.limits import FailureLimit, RateLimiter
 from rxlanggraph.cli.pipeline.line_tracker import LineCounts, LineTracker, line_ranges

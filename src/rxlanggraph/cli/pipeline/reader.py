@@ -19,8 +19,7 @@ import reactivex as rx
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rxlanggraph.cli.formats.lines import InputLine
-from rxlanggraph.cli.formats.readers import Source
+from rxlanggraph.cli.formats.readers import InputLine, Source
 from rxlanggraph.cli.pipeline.limits import RateLimiter
 from rxlanggraph.cli.pipeline.line_tracker import LineTracker
 from rxlanggraph.messages import StreamMessage

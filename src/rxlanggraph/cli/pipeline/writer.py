@@ -12,7 +12,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from rxlanggraph.cli.errors import OutputError
-from rxlanggraph.cli.formats.lines import InputLine
+from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.cli.formats.records import Record, invalid_record, result_record, to_line
 from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.pipeline.line_tracker import LineOutcome, LineTracker
