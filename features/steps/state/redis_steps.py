@@ -8,7 +8,7 @@ from behave.runner import Context
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.backends.redis import backend
-from rxlanggraph.state.backends.redis import connection as redis_connection
+from rxlanggraph.state.backends.redis import connections as redis_connection
 from support.concurrency.listening import listening
 from support.concurrency.patching import patch
 from support.concurrency.raising import raised

@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.state.addresses import may_be_quoted
-from rxlanggraph.state.backends.redis.connection import Connection, patched
+from rxlanggraph.state.backends.redis.connections import Connection, patched
 
 __all__ = ["Address", "parse_address"]
 

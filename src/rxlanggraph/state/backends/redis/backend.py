@@ -43,7 +43,9 @@ from rxlanggraph.state.backend import (
     not_an_integer,
     stale_token,
 )
-from rxlanggraph.state.backends.redis.pool import ConnectionPool
+from rxlanggraph.state.backends.redis.address import parse_address
+from rxlanggraph.state.backends.redis.connections import ConnectionPool
+from rxlanggraph.state.backends.redis.fitness import check_fitness
 from rxlanggraph.state.backends.redis.scripts import (
     COMMIT,
     INCREMENT,
@@ -105,7 +107,8 @@ class RedisBackend:
 
     def __init__(self, url: str, namespace: str) -> None:
         self._prefix = f"{{{namespace}}}:"
-        self._pool = ConnectionPool(url, self._prefix)
+        make, count, timeout = parse_address(url)
+        self._pool = ConnectionPool(make, count, timeout, self._prefix)
 
     async def connect(self) -> None:
         """Connect once, and check that the server is fit for shared state.
@@ -114,7 +117,8 @@ class RedisBackend:
             InvalidArgumentError: The server refuses the connection permanently, or is not fit.
             StateUnavailableError: The server does not answer.
         """
-        await self._pool.connect()
+        connection = await self._pool.connect()
+        self._pool.limit_arguments(await check_fitness(connection, f"{self._prefix}schema"))
 
     # -- keys --------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Final
 from redis.exceptions import ResponseError
 
 from rxlanggraph.errors import InvalidArgumentError
-from rxlanggraph.state.backends.redis.connection import SequencedConnection
+from rxlanggraph.state.backends.redis.connections import SequencedConnection
 from rxlanggraph.state.backends.redis.scripts import SCHEMA
 
 __all__ = ["check_fitness"]
@@ -30,8 +30,8 @@ _POLICY: Final = re.compile(r"^maxmemory_policy:(\S+)", re.MULTILINE)
 _DEFAULT_BULK_LENGTH: Final = 512 * 2**20
 
 
-async def check_fitness(connection: SequencedConnection, schema: str) -> None:
-    """Refuse a server, or a namespace, that cannot be used; set `connection.max_argument`.
+async def check_fitness(connection: SequencedConnection, schema: str) -> int:
+    """Refuse a server, or a namespace, that cannot be used.
 
     One attempt. In a cluster the connection ends up at the node that has the namespace. Cancelling
     it leaves at most the version behind.
@@ -39,6 +39,9 @@ async def check_fitness(connection: SequencedConnection, schema: str) -> None:
     Args:
         connection: A connection, connected.
         schema: The key of the version on the server.
+
+    Returns:
+        The length of the longest argument that the server accepts, in bytes.
 
     Raises:
         InvalidArgumentError: The server evicts keys when its memory is full, or denies a necessary
@@ -52,9 +55,10 @@ async def check_fitness(connection: SequencedConnection, schema: str) -> None:
             f"of rxlanggraph needs version {_VERSION}: use another namespace, or another release"
         )
     await _check_policy(connection)
-    await _read_argument_limit(connection)
+    longest = await _argument_limit(connection)
     if known is None:
         await connection.call(SCHEMA, [schema], [_VERSION])
+    return longest
 
 
 async def _check_policy(connection: SequencedConnection) -> None:
@@ -80,10 +84,10 @@ async def _check_policy(connection: SequencedConnection) -> None:
         )
 
 
-async def _read_argument_limit(connection: SequencedConnection) -> None:
+async def _argument_limit(connection: SequencedConnection) -> int:
     try:
         reply = await connection.ask("CONFIG", "GET", "proto-max-bulk-len")
     except ResponseError:
         reply = []  # providers often forbid CONFIG
     values = list(reply.values()) if isinstance(reply, dict) else reply[1:2]
-    connection.max_argument = int(values[0]) if values else _DEFAULT_BULK_LENGTH
+    return int(values[0]) if values else _DEFAULT_BULK_LENGTH

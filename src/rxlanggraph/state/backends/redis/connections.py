@@ -1,4 +1,4 @@
-"""One connection to the server, and recovery when it breaks.
+"""The connections to one server, and recovery when one of them breaks.
 
 A request without an answer may or may not have been executed. So each connection numbers its
 requests, and the scripts that must not take effect twice store the last number and its answer
@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+from uuid import uuid4
 
 from redis.exceptions import (
     AskError,
@@ -39,7 +40,7 @@ from rxlanggraph.errors import (
 from rxlanggraph.state.backends.redis.scripts import Script
 from rxlanggraph.state.retry import backoff
 
-__all__ = ["Connection", "SequencedConnection", "patched"]
+__all__ = ["Connection", "ConnectionPool", "SequencedConnection", "patched"]
 
 # For how many of its timeouts a request in doubt is repeated: long enough to restart a server, and
 # far shorter than the server stores a sequence.
@@ -372,6 +373,94 @@ class SequencedConnection:
         return StateUnavailableError(
             f"the Redis server {self._where()} does not answer: {why}", in_doubt=in_doubt
         )
+
+
+class ConnectionPool:
+    """The connections to one server; each request takes a free one.
+
+    Args:
+        make: Makes a connection, which is not connected yet.
+        count: How many there are.
+        timeout: Seconds that an answer may take.
+        prefix: The prefix of all keys on the server.
+    """
+
+    def __init__(
+        self, make: Callable[[], Connection], count: int, timeout: float, prefix: str
+    ) -> None:
+        self._timeout = timeout
+        name = uuid4().hex
+        self._connections = [
+            SequencedConnection(
+                make(), (f"{prefix}clock", f"{prefix}sequence:{name}:{number}"), timeout
+            )
+            for number in range(count)
+        ]
+        # Last in, first out: a program with little load keeps few connections.
+        self._free: asyncio.LifoQueue[SequencedConnection] = asyncio.LifoQueue()
+        for connection in reversed(self._connections):
+            self._free.put_nowait(connection)
+        self._now = asyncio.get_running_loop().time
+        self._answered_at = self._now()
+
+    async def connect(self) -> SequencedConnection:
+        """Connect one of them, and return it. Raises what `SequencedConnection.connect` raises."""
+        first = self._connections[0]
+        await first.connect()
+        return first
+
+    def limit_arguments(self, longest: int) -> None:
+        """Refuse from now on arguments of more than ``longest`` bytes."""
+        for connection in self._connections:
+            connection.max_argument = longest
+
+    async def call(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
+        """Run ``script`` on the server; return its answer.
+
+        If cancelled, the script may have been run.
+
+        Raises:
+            StateUnavailableError: No answer came, or the server refuses temporarily.
+            InvalidArgumentError: The server refuses permanently.
+            StateClosedError: The pool is closed.
+        """
+        connection = (
+            self._free.get_nowait() if not self._free.empty() else await self._wait_for_connection()
+        )
+        try:
+            answer = await connection.call(script, keys, arguments)
+        finally:
+            self._free.put_nowait(connection)
+        self._answered_at = self._now()
+        return answer
+
+    async def _wait_for_connection(self) -> SequencedConnection:
+        """Wait for a free connection, but not on a server that is silent (rule 6)."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timeout):
+                    return await self._free.get()
+            if self._now() - self._answered_at >= self._timeout:
+                raise StateUnavailableError(
+                    "the Redis server does not answer: all "
+                    f"{len(self._connections)} connections wait for an answer",
+                    in_doubt=False,
+                )
+
+    async def close(self) -> None:
+        """Close the connections, even those that hang. No call may be pending.
+
+        If cancelled, it aborts them, without waiting for the server.
+        """
+        for connection in self._connections:
+            connection.seal()
+        try:
+            await asyncio.gather(*[connection.close() for connection in self._connections])
+        except BaseException:
+            # All of them: a task of the gather may have been cancelled before its first step.
+            for connection in self._connections:
+                await connection.abort()
+            raise
 
 
 def _command(words: Sequence[str | int]) -> bytes:
