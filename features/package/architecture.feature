@@ -91,10 +91,10 @@ Feature: The package keeps to its map
     Then the signatures of the bridge are
       """
       __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, name
-      create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, name
-      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, name
-      stream: graph, *, stream_mode, subgraphs, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, resumable, name
-      astream: graph, message, *, stream_mode, subgraphs, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, resumable, name
+      create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
+      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
+      stream: graph, *, stream_mode, subgraphs, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
+      astream: graph, message, *, stream_mode, subgraphs, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
       join_stream: message, *, last_sequence, errors
       cleanup_tasks: timeout
       cleanup_tasks_async: timeout

@@ -30,7 +30,9 @@
         ├── RunTimeoutError                 (TimeoutError)
         ├── RunCancelledError
         ├── RunInterruptedError             another message took its thread over
-        └── RunRejectedError
+        └── RunRejectedError                refused before it started
+            ├── PendingInterruptError       new input, and the thread waits for an answer
+            ├── StaleResumeError            an answer, and its question is not pending
             └── ThreadBusyError             its thread has a run, or as many as may wait
 
 Misuse, closed-by-you and broken-elsewhere are different classes, so that a caller can catch the
@@ -38,6 +40,8 @@ one it can do something about. An exception raised by a graph is never wrapped: 
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 __all__ = [
     "AgentBusyError",
@@ -57,6 +61,7 @@ __all__ = [
     "LoopUnavailableError",
     "MissingExtraError",
     "OutputEndedError",
+    "PendingInterruptError",
     "RegistryClosedError",
     "RunCancelledError",
     "RunError",
@@ -64,6 +69,7 @@ __all__ = [
     "RunRejectedError",
     "RunTimeoutError",
     "RxLangGraphError",
+    "StaleResumeError",
     "StaleTokenError",
     "StateClosedError",
     "StateError",
@@ -210,6 +216,30 @@ class RunRejectedError(RunError):
 
 class ThreadBusyError(RunRejectedError):
     """A thread had a run already, or as many waiting as it may have."""
+
+
+class PendingInterruptError(RunRejectedError):
+    """New input came to a thread whose graph waits for an answer.
+
+    Attributes:
+        interrupts: LangGraph's ``Interrupt`` objects that wait for an answer.
+    """
+
+    def __init__(self, message: str, *, interrupts: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.interrupts = interrupts
+
+
+class StaleResumeError(RunRejectedError):
+    """An answer came to a thread on which its question is not pending, or not any more.
+
+    Attributes:
+        interrupts: LangGraph's ``Interrupt`` objects that wait for an answer instead.
+    """
+
+    def __init__(self, message: str, *, interrupts: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.interrupts = interrupts
 
 
 def encodable(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeGuard, get_args
 
@@ -19,12 +19,14 @@ from rxlanggraph.errors import (
 
 __all__ = [
     "ChunkMessage",
+    "InterruptedMessage",
     "Status",
     "StreamMessage",
     "answer_to",
     "as_message",
     "chunk_of",
     "failure_of",
+    "interrupted_answer",
     "passes_through",
     "without_source",
 ]
@@ -169,6 +171,41 @@ class StreamMessage:
         """In a chunk, its number among those of its run, from 0; otherwise None."""
         return None
 
+    @property
+    def interrupts(self) -> tuple[Any, ...]:
+        """In the result of a graph that asks, its questions; otherwise empty.
+
+        LangGraph's own ``Interrupt`` objects, each with a ``value`` and an ``id``. Empty, too, in
+        the result of a graph that stopped at a breakpoint, which asks nothing.
+        """
+        return ()
+
+    def reply(self, value: Any, interrupt_id: str | None = None) -> StreamMessage:
+        """Return the message that answers a question of this result. Any thread; never blocks.
+
+        It is on the result's thread, with its metadata, and with the result as its ``source``. It
+        answers that question alone, never one that is asked later.
+
+        Args:
+            value: What ``interrupt()`` is to return in the node that asks.
+            interrupt_id: Which of the ``interrupts`` it answers; None if there is only one.
+
+        Raises:
+            InvalidArgumentError: The result has no such question, or has several, and none was
+                named.
+        """
+        ids = [interrupt.id for interrupt in self.interrupts]
+        if interrupt_id is None and len(ids) == 1:
+            interrupt_id = ids[0]
+        if interrupt_id not in ids:
+            known = ", ".join(map(repr, ids)) or "none: send None to continue from a breakpoint"
+            which = "interrupt_id" if interrupt_id is None else f"interrupt_id {interrupt_id!r}"
+            raise InvalidArgumentError(f"{which} must be a question of {self!r}; it has {known}")
+        from langgraph.types import Command  # noqa: PLC0415 - not imported with this package
+
+        command: Any = Command(resume={interrupt_id: value})
+        return StreamMessage(command, self.thread_id, self.metadata, source=self)
+
     def _fields(self) -> dict[str, Any]:
         return {slot[1:]: getattr(self, slot) for slot in StreamMessage.__slots__}
 
@@ -282,6 +319,45 @@ class ChunkMessage(StreamMessage):
         return f", mode={self._mode!r}{within}, sequence={self._sequence!r}"
 
 
+class InterruptedMessage(StreamMessage):
+    """The result of a graph that asks: a `StreamMessage` with its questions.
+
+    A class of its own, so that other messages do not carry one more field. The ``status`` is
+    ``"interrupted"`` unless given.
+    """
+
+    __slots__ = ("_interrupts",)
+
+    def __init__(
+        self,
+        content: Any,
+        thread_id: str | None = None,
+        metadata: Mapping[str, Any] = _NO_METADATA,
+        *,
+        interrupts: Iterable[Any] = (),
+        status: Status = "interrupted",
+        **fields: Any,
+    ) -> None:
+        """Make a result. Any thread; never blocks.
+
+        Raises:
+            InvalidTypeError, InvalidArgumentError: As for `StreamMessage`.
+        """
+        super().__init__(content, thread_id, metadata, status=status, **fields)
+        self._interrupts = tuple(interrupts)
+
+    @property
+    def interrupts(self) -> tuple[Any, ...]:
+        """The questions, LangGraph's own ``Interrupt`` objects."""
+        return self._interrupts
+
+    def _fields(self) -> dict[str, Any]:
+        return {**super()._fields(), "interrupts": self._interrupts}
+
+    def _described(self) -> str:
+        return f", interrupts={self._interrupts!r}"
+
+
 def as_message(item: Any, thread_id: str | None = None) -> StreamMessage:
     """Return ``item`` as a StreamMessage on ``thread_id``.
 
@@ -323,6 +399,14 @@ def answer_to(
     answer._error = error
     answer._duration = duration
     return answer
+
+
+def interrupted_answer(
+    source: StreamMessage, content: Any, interrupts: Iterable[Any], duration: float
+) -> StreamMessage:
+    """Make the result of a graph that asks, in answer to ``source``: as `answer_to` does."""
+    answer = answer_to(source, "interrupted", content, None, duration)
+    return _restore(InterruptedMessage, {**answer._fields(), "interrupts": interrupts})
 
 
 def chunk_of(

@@ -214,7 +214,7 @@ def the_answer_is_sent_with_an_update(context: Context, where: str) -> None:
 @then('the step waits at the second question, and has got "yes" for the first alone')
 def the_step_waits_at_the_second(context: Context) -> None:
     result = answer(context)
-    assert result.status == "ok", result.error
+    assert result.status == "interrupted", result.error
     (question,) = result.content["__interrupt__"]
     assert question.value == "second?" and context.asking.fails == [], result
     command = Command(resume="no")
@@ -251,7 +251,7 @@ def both_are_answered(context: Context) -> None:
 @then("both have got their answers, once each")
 def both_have_got_their_answers(context: Context) -> None:
     result = answer(context)
-    assert result.status == "ok", result.error
+    assert result.status == "interrupted", result.error
     (question,) = result.content["__interrupt__"]
     assert question.value == "left again?" and context.asking.fails == [], result
     future = context.bridge.create_future_task(

@@ -4,6 +4,7 @@ A map; each imports only from those above it.
 
     configs              LangGraph's config of a run
     tracebacks           a failed run's traceback, without the references it need not keep
+    interrupts           questions of graphs, and which message may answer them
     attempts             a retried run continues from its checkpoint
     adapters             what a run can execute
     deadlocks            which run waits for which; cycles are refused

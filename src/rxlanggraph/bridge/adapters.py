@@ -18,10 +18,11 @@ from typing import Any, Protocol, TypeAlias
 from rxlanggraph.bridge.attempts import ThreadAttempts, saver_of
 from rxlanggraph.bridge.call_arguments import check_arguments
 from rxlanggraph.bridge.configs import Config, config_for
+from rxlanggraph.bridge.interrupts import OnPending, ThreadGate
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Arguments", "Graph", "GraphAdapter", "adapt_graph", "attempts_at"]
+__all__ = ["Arguments", "Graph", "GraphAdapter", "adapt_graph", "attempt_at", "attempts_at"]
 
 Graph: TypeAlias = Any
 """A compiled LangGraph graph, a LangChain Runnable, or a function of the content."""
@@ -36,6 +37,9 @@ class GraphAdapter(Protocol):
 
     name: str
     """For people: the name of the graph or function itself."""
+
+    gate: ThreadGate | None
+    """What a message has to pass before it may run on a thread; None for what keeps no threads."""
 
     def check(self, arguments: Arguments) -> None:
         """Check LangGraph's arguments, those that are given. Any thread; never blocks."""
@@ -59,14 +63,19 @@ class GraphAdapter(Protocol):
         """Return a callable that starts one attempt per call, also after a failed one."""
 
 
-def adapt_graph(graph: Graph) -> GraphAdapter:
+def adapt_graph(graph: Graph, on_pending: OnPending = "reject") -> GraphAdapter:
     """Determine how ``graph`` is called. Any thread; never blocks.
+
+    Args:
+        graph: What is called.
+        on_pending: What happens to new input on a thread that waits for an answer.
 
     Raises:
         InvalidTypeError: It cannot be called at all, or is a graph that was not compiled.
     """
     if hasattr(graph, "ainvoke"):
-        return _Runnable(graph)
+        saver = saver_of(graph)
+        return _Runnable(graph, None if saver is None else ThreadGate(graph, saver, on_pending))
     if hasattr(graph, "compile") and hasattr(graph, "add_node"):
         raise InvalidTypeError(f"{graph!r} is not compiled; pass graph.compile()")
     if not callable(graph):
@@ -133,8 +142,35 @@ def _name_of(graph: Graph) -> str:
     return name if isinstance(name, str) else type(graph).__name__
 
 
+def attempt_at(
+    gate: ThreadGate | None,
+    ainvoke: Callable[..., Awaitable[Any]],
+    message: StreamMessage,
+    config: Config | None,
+    arguments: Arguments,
+) -> Awaitable[Any]:
+    """Start one attempt. On the loop. The arguments are those of `attempts_at`."""
+    config = config_for(message, config)
+    if gate is None or config is None or message.thread_id is None:
+        return ainvoke(message.content, config, **arguments)
+    if gate.is_open(message.content, config):
+        return ainvoke(message.content, config, **arguments)
+    return _admitted(gate, ainvoke, message, config, arguments)
+
+
+async def _admitted(
+    gate: ThreadGate,
+    ainvoke: Callable[..., Awaitable[Any]],
+    message: StreamMessage,
+    config: Config,
+    arguments: Arguments,
+) -> Any:
+    content = await gate.admit(message, config)
+    return await ainvoke(content, config, **arguments)
+
+
 def attempts_at(
-    graph: Graph,
+    gate: ThreadGate | None,
     ainvoke: Callable[..., Awaitable[Any]],
     message: StreamMessage,
     config: Config | None,
@@ -145,20 +181,22 @@ def attempts_at(
     On the loop.
 
     Args:
-        graph: The graph that is called.
+        gate: What the message has to pass.
         ainvoke: How it is called: as its method of that name.
         message: The message of the run.
         config: The config of the run.
         arguments: LangGraph's other arguments of the call.
     """
-    saver, config = saver_of(graph), config_for(message, config)
-    if saver is None or config is None or message.thread_id is None:
+    config = config_for(message, config)
+    if gate is None or config is None or message.thread_id is None:
         return partial(ainvoke, message.content, config, **arguments)
-    return ThreadAttempts(graph, saver, message.content, config, arguments, ainvoke)
+    return ThreadAttempts(gate, message, config, arguments, ainvoke)
 
 
 class _Callable:
     """A function of the content. Its attempts are independent of each other."""
+
+    gate: ThreadGate | None = None
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name_of(function)
@@ -188,8 +226,9 @@ class _Callable:
 class _Runnable:
     """Anything with LangChain's ``ainvoke``, above all compiled LangGraph graphs."""
 
-    def __init__(self, runnable: Any) -> None:
+    def __init__(self, runnable: Any, gate: ThreadGate | None) -> None:
         self.name = _name_of(runnable)
+        self.gate = gate
         self._runnable = runnable
         self._ainvoke = runnable.ainvoke
 
@@ -203,9 +242,7 @@ class _Runnable:
         arguments: Arguments,
         executor: Executor,
     ) -> Awaitable[Any]:
-        config = config_for(message, config)
-        result: Awaitable[Any] = self._ainvoke(message.content, config, **arguments)
-        return result
+        return attempt_at(self.gate, self._ainvoke, message, config, arguments)
 
     def attempts(
         self,
@@ -214,7 +251,7 @@ class _Runnable:
         arguments: Arguments,
         executor: Executor,
     ) -> Callable[[], Awaitable[Any]]:
-        return attempts_at(self._runnable, self._ainvoke, message, config, arguments)
+        return attempts_at(self.gate, self._ainvoke, message, config, arguments)
 
 
 class _AsyncFunction(_Callable):

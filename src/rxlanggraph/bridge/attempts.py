@@ -12,21 +12,26 @@ the checkpoint that asked.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from tenacity import AsyncRetrying, DoAttempt, DoSleep, RetryCallState
 
-from rxlanggraph.bridge.configs import Config, configurable_of, layers_of
+from rxlanggraph.bridge.configs import Config, layers_of
+from rxlanggraph.bridge.interrupts import (
+    ThreadGate,
+    is_command,
+    names_questions,
+    questions_of,
+    resume_of,
+)
 from rxlanggraph.bridge.tracebacks import without_machinery
+from rxlanggraph.messages import StreamMessage
 
 __all__ = ["ThreadAttempts", "retried", "saver_of"]
 
-# The task id under which LangGraph's savers keep writes that belong to no channel of the graph.
-_ERROR, _INTERRUPT, _RESUME = "__error__", "__interrupt__", "__resume__"
-# The length of an interrupt's id: an answer whose keys are ids is a mapping of answers.
-_ID_LENGTH = 32
+# Channels of pending writes that belong to no channel of the graph.
+_ERROR, _RESUME = "__error__", "__resume__"
 
 
 async def retried(
@@ -83,19 +88,18 @@ def saver_of(graph: Any) -> Any:
 class _Saved(NamedTuple):
     """A thread's latest checkpoint, and the writes pending on it."""
 
-    checkpoint_id: str
+    found: Any
+    """The ``CheckpointTuple``."""
+
     writes: list[tuple[str, str, Any]]
     as_bytes: Any
     """The writes, for comparison: their values need not be comparable."""
 
-    def questions(self) -> dict[str, str]:
-        """The task of each pending question, by the question's id."""
-        return {
-            interrupt.id: task
-            for task, channel, interrupts in self.writes
-            if channel == _INTERRUPT
-            for interrupt in interrupts
-        }
+    @property
+    def checkpoint_id(self) -> str:
+        """The id of the checkpoint."""
+        checkpoint_id: str = self.found.config["configurable"]["checkpoint_id"]
+        return checkpoint_id
 
     def answers_of(self, task: str) -> int:
         """How many answers ``task`` has taken."""
@@ -106,32 +110,29 @@ class ThreadAttempts:
     """Starts the attempts at one message on a thread with checkpoints. Confined to the loop.
 
     Args:
-        graph: The graph that is called.
-        saver: The checkpoint saver of the graph.
-        content: The message's content.
+        gate: What the message has to pass.
+        message: The message.
         config: The run's config, with its thread.
         arguments: LangGraph's other arguments of the call.
         ainvoke: Called in the place of the graph's method of that name.
     """
 
-    def __init__(  # noqa: PLR0917 - those of the call, and what becomes of them
+    def __init__(
         self,
-        graph: Any,
-        saver: Any,
-        content: Any,
+        gate: ThreadGate,
+        message: StreamMessage,
         config: Config,
         arguments: Mapping[str, Any],
         ainvoke: Callable[..., Awaitable[Any]],
     ) -> None:
         self._ainvoke = ainvoke
-        self._saver = saver
-        self._content = content
+        self._gate = gate
+        self._message = message
+        self._content = message.content  # as the graph gets it
         self._config = config
         self._arguments = arguments
-        configurable = configurable_of(graph, config)
-        self._addressed = configurable.get("checkpoint_id") is not None
-        latest = {**configurable, "checkpoint_id": None}
-        self._latest = {"configurable": {"checkpoint_ns": "", **latest}}
+        self._addressed = gate.names_checkpoint(config)
+        self._latest = gate.latest(config)
         self._before: _Saved | None = None
         self._failed = False
 
@@ -142,21 +143,24 @@ class ThreadAttempts:
             content, config = self._rest(saved), self._onward()
         else:
             self._before = saved
-            content, config = _told_apart(self._content, saved), self._config
+            if not self._gate.is_open(self._message.content, self._config):
+                found = None if saved is None else saved.found
+                self._content = await self._gate.admit_at(found, self._message)
+            content, config = self._content, self._config
         self._failed = True
         result = await self._ainvoke(content, config, **self._arguments)
         self._failed = False
         return result
 
     async def _read(self) -> _Saved | None:
-        found = await self._saver.aget_tuple(self._latest)
+        found = await self._gate.saver.aget_tuple(self._latest)
         if found is None:
             return None
         writes = [(t, c, value) for t, c, value in found.pending_writes or () if c != _ERROR]
         return _Saved(
-            found.config["configurable"]["checkpoint_id"],
+            found,
             writes,
-            self._saver.serde.dumps_typed(writes) if _is_command(self._content) else None,
+            self._gate.saver.serde.dumps_typed(writes) if is_command(self._content) else None,
         )
 
     def _has_changed(self, saved: _Saved) -> bool:
@@ -171,14 +175,14 @@ class ThreadAttempts:
         before = self._before
         if before is None or before.checkpoint_id != saved.checkpoint_id:
             return None  # LangGraph's way to say "resume"
-        resume, task_of = _told_apart(self._content, before).resume, before.questions()
-        if not _is_map(resume):
+        resume, asked = resume_of(self._content), questions_of(before.found)
+        if not names_questions(resume):
             return None
         untaken = {
             question: answer
             for question, answer in resume.items()
-            if question in task_of
-            and saved.answers_of(task_of[question]) == before.answers_of(task_of[question])
+            if question in asked
+            and saved.answers_of(asked[question].task) == before.answers_of(asked[question].task)
         }
         return type(self._content)(resume=untaken) if untaken else None
 
@@ -188,27 +192,3 @@ class ThreadAttempts:
             return self._config
         configurable = {**self._config.get("configurable", {}), "checkpoint_id": None}
         return {**self._config, "configurable": configurable}
-
-
-def _is_command(content: Any) -> bool:
-    return hasattr(content, "resume") and dataclasses.is_dataclass(content)
-
-
-def _is_map(resume: Any) -> bool:
-    return isinstance(resume, dict) and all(
-        isinstance(key, str) and len(key) == _ID_LENGTH for key in resume
-    )
-
-
-def _told_apart(content: Any, saved: _Saved | None) -> Any:
-    """``content``; an answer to the only pending question is given that question's id.
-
-    LangGraph keeps an answer without an id for the next question asked, even after it was taken: in
-    an attempt that resumes after a failure, the same step's second question would get it too.
-    """
-    if not _is_command(content) or content.resume is None or _is_map(content.resume):
-        return content
-    questions = [] if saved is None else list(saved.questions())
-    if len(questions) != 1:
-        return content
-    return dataclasses.replace(content, resume={questions[0]: content.resume})

@@ -17,9 +17,10 @@ from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 from rxlanggraph.bridge.adapters import Graph, adapt_graph
 from rxlanggraph.bridge.call_arguments import Durability, Nodes, PerMessage, given
 from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow, joinable_run
-from rxlanggraph.bridge.chunks import StreamMode, streaming
+from rxlanggraph.bridge.chunks import StreamMode, streaming, with_breakpoints
 from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.engine import Engine
+from rxlanggraph.bridge.interrupts import OnPending, check_on_pending
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
 from rxlanggraph.bridge.operators.stream import StreamSubscription
 from rxlanggraph.bridge.run import MultitaskStrategy, Run, RunOptions
@@ -162,6 +163,7 @@ class RxPyLangGraphBridge:
         interrupt_before: Nodes | None = None,
         interrupt_after: Nodes | None = None,
         output_keys: str | Sequence[str] | None = None,
+        on_pending: OnPending = "reject",
         name: str | None = None,
     ) -> Run:
         """Run ``graph`` on ``message``; return the future of its result.
@@ -212,6 +214,10 @@ class RxPyLangGraphBridge:
             interrupt_before: Nodes before which the run is to stop, or ``"*"`` for all.
             interrupt_after: Nodes after which the run is to stop, or ``"*"`` for all.
             output_keys: The key of the state, or the keys, that the result is to consist of.
+            on_pending: What happens to new input on a thread whose graph waits for an answer.
+                ``"reject"``: the run is refused, with a `PendingInterruptError` that names the
+                question; looking for one costs a read of the thread's latest checkpoint.
+                ``"discard"``: as LangGraph does by itself, the question is dropped.
             name: Shown in snapshots and reports; None takes the graph's.
 
         Returns:
@@ -240,6 +246,7 @@ class RxPyLangGraphBridge:
             and interrupt_before is None
             and interrupt_after is None
             and output_keys is None
+            and on_pending == "reject"
             and name is None
         )
         options = self._recent() if plain and self._recent is not None else None
@@ -252,6 +259,7 @@ class RxPyLangGraphBridge:
                 errors=errors,
                 config=config,
                 name=name,
+                on_pending=on_pending,
                 context=context,
                 durability=durability,
                 interrupt_before=interrupt_before,
@@ -272,6 +280,7 @@ class RxPyLangGraphBridge:
         errors: Literal["raise", "emit"] = "raise",
         config: PerMessageOr[Mapping[str, Any]] = None,
         name: str | None = None,
+        on_pending: OnPending = "reject",
         **arguments: Any,
     ) -> RunOptions:
         """Check the options of `create_future_task`, and determine how ``graph`` is called.
@@ -286,10 +295,11 @@ class RxPyLangGraphBridge:
             )
         if name is not None and not isinstance(name, str):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
-        adapter = adapt_graph(graph)
+        adapter = adapt_graph(graph, check_on_pending(on_pending))
         arguments = given(arguments)
         if arguments:
             adapter.check(arguments)
+        adapter = with_breakpoints(graph, adapter, arguments)
         per_message = PerMessage.among(
             config=config, context=arguments.get("context"), timeout=timeout
         )
@@ -341,6 +351,7 @@ class RxPyLangGraphBridge:
         interrupt_before: Nodes | None = None,
         interrupt_after: Nodes | None = None,
         output_keys: str | Sequence[str] | None = None,
+        on_pending: OnPending = "reject",
         name: str | None = None,
     ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
         """Return an Rx operator that runs ``graph`` on every message and emits every result.
@@ -375,6 +386,7 @@ class RxPyLangGraphBridge:
             interrupt_before: As in `create_future_task`.
             interrupt_after: As in `create_future_task`.
             output_keys: As in `create_future_task`.
+            on_pending: As in `create_future_task`.
             name: As in `create_future_task`.
 
         Raises:
@@ -388,6 +400,7 @@ class RxPyLangGraphBridge:
             errors="emit",
             config=config,
             name=name,
+            on_pending=on_pending,
             context=context,
             durability=durability,
             interrupt_before=interrupt_before,
@@ -424,6 +437,7 @@ class RxPyLangGraphBridge:
         interrupt_before: Nodes | None = None,
         interrupt_after: Nodes | None = None,
         output_keys: str | Sequence[str] | None = None,
+        on_pending: OnPending = "reject",
         resumable: int | None = None,
         name: str | None = None,
     ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
@@ -458,6 +472,7 @@ class RxPyLangGraphBridge:
             interrupt_before: As in `create_future_task`.
             interrupt_after: As in `create_future_task`.
             output_keys: As in `create_future_task`; limits the chunks too.
+            on_pending: As in `create_future_task`.
             resumable: How many chunks of a run to keep for `join_stream` until it has ended. None
                 keeps none.
             name: As in `create_future_task`.
@@ -477,6 +492,7 @@ class RxPyLangGraphBridge:
             errors="emit",
             config=config,
             name=name,
+            on_pending=on_pending,
             context=context,
             durability=durability,
             interrupt_before=interrupt_before,
@@ -513,6 +529,7 @@ class RxPyLangGraphBridge:
         interrupt_before: Nodes | None = None,
         interrupt_after: Nodes | None = None,
         output_keys: str | Sequence[str] | None = None,
+        on_pending: OnPending = "reject",
         resumable: int | None = None,
         name: str | None = None,
     ) -> ChunkReader:
@@ -540,6 +557,7 @@ class RxPyLangGraphBridge:
             interrupt_before: As in `create_future_task`.
             interrupt_after: As in `create_future_task`.
             output_keys: As in `stream`.
+            on_pending: As in `create_future_task`.
             resumable: As in `stream`.
             name: As in `create_future_task`.
 
@@ -558,6 +576,7 @@ class RxPyLangGraphBridge:
             errors=errors,
             config=config,
             name=name,
+            on_pending=on_pending,
             context=context,
             durability=durability,
             interrupt_before=interrupt_before,

@@ -12,26 +12,26 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeAlias, get_args
 
-from rxlanggraph.bridge.adapters import Arguments, GraphAdapter, attempts_at
-from rxlanggraph.bridge.configs import Config, config_for, layers_of
+from rxlanggraph.bridge.adapters import Arguments, GraphAdapter, attempt_at, attempts_at
+from rxlanggraph.bridge.configs import Config, layers_of
+from rxlanggraph.bridge.interrupts import INTERRUPT
 from rxlanggraph.bridge.run import ChunkSink, current_run
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage, chunk_of, without_source
 
-__all__ = ["StreamMode", "streaming"]
+__all__ = ["StreamMode", "streaming", "with_breakpoints"]
 
 StreamMode: TypeAlias = str
 """A stream mode of LangGraph: ``values``, ``updates``, ``messages``, ``custom``, ``tasks``, ..."""
 
 _DEFAULT = ("updates",)
-# The key of a run's questions, in LangGraph's updates and results.
-_INTERRUPT = "__interrupt__"
 
 
 def streaming(
@@ -69,6 +69,57 @@ def streaming(
             f"graph alone, and {graph!r} is none; leave it out"
         )
     return _StreamedRunnable(graph, adapter) if hasattr(graph, "astream") else adapter
+
+
+def with_breakpoints(
+    graph: Any, adapter: GraphAdapter, arguments: Mapping[str, Any]
+) -> GraphAdapter:
+    """Return the adapter that notices where ``graph`` stops at a breakpoint. Any thread.
+
+    What ``ainvoke`` returns does not say so. Without breakpoints, ``adapter`` itself.
+
+    Args:
+        graph: What is executed.
+        adapter: The adapter that executes it.
+        arguments: LangGraph's arguments of the call.
+    """
+    if not (_is_graph(graph) and (_among(arguments) or _has_breakpoints(graph))):
+        return adapter
+    return _StoppableGraph(graph, adapter)
+
+
+def _among(arguments: Mapping[str, Any]) -> bool:
+    return any(arguments.get(name) for name in ("interrupt_before", "interrupt_after"))
+
+
+# A graph is compiled once and called often, and looking for its subgraphs takes longer than a run.
+# Weak, so that a bridge keeps no graph alive. Each access is one call of a built-in dict, in any
+# thread.
+_breakpoints: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+
+def _has_breakpoints(graph: Any) -> bool:
+    """Whether ``graph``, what it wraps, or a subgraph was compiled with breakpoints. Any thread."""
+    layers = list(layers_of(graph))
+    innermost = layers[-1]
+    if any(_among(getattr(layer, "kwargs", None) or {}) for layer in layers):
+        return True
+    try:
+        known = _breakpoints.get(innermost)
+        if known is None:
+            known = _breakpoints[innermost] = _looked_for(innermost)
+    except TypeError:  # neither hashable nor weakly referenced
+        known = _looked_for(innermost)
+    return known
+
+
+def _looked_for(graph: Any) -> bool:
+    subgraphs = graph.get_subgraphs(recurse=True) if hasattr(graph, "get_subgraphs") else ()
+    return any(
+        getattr(each, name, None)
+        for each in (graph, *(subgraph for _, subgraph in subgraphs))
+        for name in ("interrupt_before_nodes", "interrupt_after_nodes")
+    )
 
 
 def _is_graph(graph: Any) -> bool:
@@ -147,10 +198,10 @@ class _GraphStream:
             self._output = None
 
     async def run(
-        self, chunks: _Chunks, content: Any, config: Config | None, **arguments: Any
-    ) -> Any:
+        self, chunks: _Chunks | None, content: Any, config: Config | None, **arguments: Any
+    ) -> _Result:
         """Stream one attempt to ``chunks``; return what ``ainvoke`` would. On the loop."""
-        subgraphs, wanted, put = self._subgraphs, self._modes, chunks.put
+        subgraphs, wanted = self._subgraphs, self._modes
         arguments = {**self._defaults, **arguments}
         stream = self._astream(
             content, config, stream_mode=self._asked, subgraphs=subgraphs, **arguments
@@ -166,13 +217,13 @@ class _GraphStream:
                     mode, payload = chunk
                 if not namespace:
                     result.see(mode, payload)
-                if mode in wanted:
-                    room = put(payload, mode, namespace)
+                if chunks is not None and mode in wanted:
+                    room = chunks.put(payload, mode, namespace)
                     if room is not None:
                         await room
         if "output_keys" not in arguments:
             result.values = self._output_of(result.values)
-        return result.get()
+        return result
 
     def _output_of(self, latest: Any) -> Any:
         """What of the streamed channels is output."""
@@ -180,29 +231,34 @@ class _GraphStream:
             return latest
         if isinstance(self._output, str):
             return latest.get(self._output)
-        return {key: latest[key] for key in (*self._output, _INTERRUPT) if key in latest}
+        return {key: latest[key] for key in (*self._output, INTERRUPT) if key in latest}
 
 
 class _Result:
-    """What ``ainvoke`` would return, from the chunks of the graph itself."""
+    """What ``ainvoke`` would return, from the chunks of the graph itself; and whether it stopped.
 
-    __slots__ = ("questions", "values")
+    That a graph stopped at a breakpoint shows in its updates alone.
+    """
+
+    __slots__ = ("questions", "stopped", "values")
 
     def __init__(self) -> None:
         self.values: Any = None
         self.questions: list[Any] = []
+        self.stopped = False
 
     def see(self, mode: StreamMode, payload: Any) -> None:
         if mode == "values":
             self.values = payload
-        elif mode == "updates" and isinstance(payload, dict):
-            self.questions.extend(payload.get(_INTERRUPT) or ())
+        elif mode == "updates" and isinstance(payload, dict) and INTERRUPT in payload:
+            self.stopped = True
+            self.questions.extend(payload[INTERRUPT])  # at a breakpoint there are none
 
     def get(self) -> Any:
         if not self.questions:
             return self.values
         values = self.values if isinstance(self.values, dict) else {}
-        return {**values, _INTERRUPT: self.questions}
+        return {**values, INTERRUPT: self.questions}
 
 
 def _is_within(output: Any, streamed: Any) -> bool:
@@ -216,6 +272,7 @@ class _Streamed:
 
     def __init__(self, graph: Any, adapter: GraphAdapter) -> None:
         self.name = adapter.name
+        self.gate = adapter.gate
         self.check = adapter.check
         self._graph = graph
 
@@ -227,7 +284,7 @@ class _Streamed:
         executor: Executor,
     ) -> Awaitable[Any]:
         ainvoke = self._ainvoke(_Chunks(message))
-        return ainvoke(message.content, config_for(message, config), **arguments)
+        return attempt_at(self.gate, ainvoke, message, config, arguments)
 
     def attempts(
         self,
@@ -237,7 +294,7 @@ class _Streamed:
         executor: Executor,
     ) -> Callable[[], Awaitable[Any]]:
         ainvoke = self._ainvoke(_Chunks(message))
-        return attempts_at(self._graph, ainvoke, message, config, arguments)
+        return attempts_at(self.gate, ainvoke, message, config, arguments)
 
     def _ainvoke(self, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
         """A function like the graph's ``ainvoke``, whose chunks go to ``chunks``."""
@@ -250,7 +307,50 @@ class _StreamedGraph(_Streamed):
         self._stream = stream
 
     def _ainvoke(self, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
-        return partial(self._stream.run, chunks)
+        return partial(_stoppable, self._stream, chunks)
+
+
+class _StoppableGraph:
+    """A graph with breakpoints, executed as a stream without chunks."""
+
+    def __init__(self, graph: Any, adapter: GraphAdapter) -> None:
+        self.name = adapter.name
+        self.gate = adapter.gate
+        self.check = adapter.check
+        self._ainvoke = partial(_stoppable, _GraphStream(graph, (), False), None)
+
+    def call(
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
+    ) -> Awaitable[Any]:
+        return attempt_at(self.gate, self._ainvoke, message, config, arguments)
+
+    def attempts(
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
+    ) -> Callable[[], Awaitable[Any]]:
+        return attempts_at(self.gate, self._ainvoke, message, config, arguments)
+
+
+async def _stoppable(
+    stream: _GraphStream,
+    chunks: _Chunks | None,
+    content: Any,
+    config: Config | None,
+    **arguments: Any,
+) -> Any:
+    """Like the ``ainvoke`` of a graph; tells its run whether it has stopped."""
+    result = await stream.run(chunks, content, config, **arguments)
+    run = current_run()
+    if run is not None:
+        run.at_breakpoint = result.stopped
+    return result.get()
 
 
 class _StreamedSequence(_Streamed):
@@ -284,7 +384,7 @@ class _StreamedSequence(_Streamed):
 
 def _step(stream: _GraphStream, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
     async def run(content: Any, config: Any, **arguments: Any) -> Any:
-        return await stream.run(chunks, content, config, **arguments)
+        return (await stream.run(chunks, content, config, **arguments)).get()
 
     return run
 

@@ -26,6 +26,13 @@ from rxlanggraph.bridge.attempts import retried
 from rxlanggraph.bridge.configs import context_of_its_own
 from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.inbox import LoopInbox
+from rxlanggraph.bridge.interrupts import (
+    INTERRUPT,
+    Refusal,
+    UnnamedAnswers,
+    asked,
+    overtaken_answer,
+)
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
 from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run, run_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
@@ -45,7 +52,7 @@ from rxlanggraph.errors import (
     RunInterruptedError,
     ThreadBusyError,
 )
-from rxlanggraph.messages import Status, StreamMessage, answer_to
+from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
 from rxlanggraph.registry import Trackable
 
 __all__ = ["Engine"]
@@ -94,6 +101,7 @@ class Engine:
         self.inbox = LoopInbox(self.registry, self._process, self.loop_stopped, self.lock)
         self.inbox.max_concurrency = max_concurrency
         self.admission = AdmissionLimiter(max_pending, self.lock)
+        self._answers = UnnamedAnswers(self.lock)
         self.host: LoopHost = (
             OwnedLoop(name, self.threads, self) if loop is None else AdoptedLoop(loop, name, self)
         )
@@ -152,7 +160,10 @@ class Engine:
             on_done: Its first done-callback. There from the start: of two runs of one thread, the
                 second could otherwise end before the first one's submitter has added its callback.
         """
-        return Run(message, options, context_of_its_own(), self.inbox, owner, on_done=on_done)
+        run = Run(message, options, context_of_its_own(), self.inbox, owner, on_done=on_done)
+        if options.adapter.gate is not None:
+            self._answers.given(run)
+        return run
 
     def wait_for_room(self, run: Run) -> None:
         """Block until fewer than ``max_pending`` runs wait to start. Not called without a limit.
@@ -219,6 +230,8 @@ class Engine:
     def _withdraw(self, run: Run) -> None:
         """Give back the room of ``run``, which is cancelled; without a loop, unregister it too."""
         self.admission.release(run)
+        if self._answers.waiting:
+            self._answers.forget(run)
         if self.inbox.loop is None:  # otherwise the loop processes it
             self.registry.leave(run, "cancelled")
 
@@ -375,8 +388,7 @@ class Engine:
         except BaseException as caught:
             if asyncio._get_running_loop() is None:
                 raise  # GeneratorExit, from a loop closed while this ran: see loop_stopped()
-            status = "timed_out" if caught is run.timeout_error else "error"
-            error = without_machinery(caught)
+            status, error = self._failed_by(run, caught)
         run.task = None
         if result is None:
             result = run.unanswered(status, error, monotonic() - run.since)
@@ -394,14 +406,22 @@ class Engine:
         del run, error, result
 
     def _answer(self, run: Run, content: Any) -> StreamMessage | None:
+        if self._answers.waiting:
+            self._answers.overtaken_by(run)
         if (run.expired and run.options.retry is None) or run.interruption is not None:
             return None  # it had to end; it swallowed the cancellation, and continued
-        return answer_to(run.message, "ok", content, None, monotonic() - run.since)
+        duration = monotonic() - run.since
+        if type(content) is dict and INTERRUPT in content:
+            return interrupted_answer(run.message, content, asked(content), duration)
+        status: Status = "interrupted" if run.at_breakpoint else "ok"
+        return answer_to(run.message, status, content, None, duration)
 
     def _cancelled_by(
         self, run: Run, caught: asyncio.CancelledError
     ) -> tuple[Status, BaseException | None]:
         """Determine what a ``CancelledError`` that leaves a run says about it."""
+        if self._answers.waiting:
+            self._answers.overtaken_by(run)
         if run.cancelled():
             return "cancelled", None
         if run.interruption is not None:
@@ -415,10 +435,21 @@ class Engine:
         error.__cause__ = caught
         return "error", error
 
+    def _failed_by(self, run: Run, caught: BaseException) -> tuple[Status, BaseException]:
+        """Determine what any other exception that leaves a run says about it."""
+        if isinstance(caught, Refusal):
+            return "rejected", caught.error
+        if self._answers.waiting:
+            self._answers.overtaken_by(run)
+        status: Status = "timed_out" if caught is run.timeout_error else "error"
+        return status, without_machinery(caught)
+
     def _attempts(self, run: Run) -> Awaitable[Any]:
         # Between its start and this, its first step, or in a pause of the loop.
         if run.done() or run.interruption is not None:
             raise asyncio.CancelledError
+        if run.overtaken:
+            raise overtaken_answer(run.message)
         message, options = run.message, run.options
         if options.retry is not None:
             attempt = options.adapter.attempts(
@@ -533,6 +564,8 @@ class Engine:
         """Remove ``run`` from admission and registry, and resolve its future if still pending."""
         if self.admission.bounded:
             self.admission.release(run)
+        if self._answers.waiting:
+            self._answers.forget(run)
         if not self.registry.leave(run, run.counts_as(result.status), run.resolve, result):
             run.resolve(result)  # it was discarded; its future is to resolve all the same
         run.owner = run.parent = None
@@ -652,6 +685,7 @@ class Engine:
         self.threads = RunExecutor(self._name, self.lock, 0)
         self.inbox.after_fork(error)
         self.admission.close()
+        self._answers = UnnamedAnswers(self.lock)
         for run in runs:
             silence_pending_warning(run.task)
             run.owner = None

@@ -190,11 +190,16 @@ class Run(SharedLockFuture[StreamMessage]):
     can only begin, or end, after.
     """
 
-    # Both are in the class, so that other runs do without.
+    # These are in the class, so that other runs do without.
     # Of a run that streams. Written once, before the run is handed over.
     sink: ChunkSink | None = None
     # Why it had to end for another message of its thread. Written once, on the loop's thread.
     interruption: RunInterruptedError | None = None
+    # Whether its graph has stopped at a breakpoint. Confined to the loop.
+    at_breakpoint = False
+    # Of an answer that names no question: whether another run has used its thread since it was
+    # given. Written under the lock, before that run's result can be seen; read at its start.
+    overtaken = False
 
     def __init__(
         self,
