@@ -225,11 +225,17 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
     Then it was claimed <when> it is there
 
     Examples:
-      | when                | there               | comes                           |
-      | at once             | added here          | is added by the same process    |
-      | within 0.3 seconds  | added elsewhere     | is added by another process     |
-      | within 0.3 seconds  | due                 | that was delayed falls due      |
-      | at once             | put back here       | is put back by the same process |
+      | when                | there               | comes                                       |
+      | at once             | added here          | is added by the same process                |
+      | within 0.3 seconds  | added elsewhere     | is added by another process                 |
+      | within 0.3 seconds  | due                 | that was delayed falls due                  |
+      | at once             | put back here       | is put back by the same process             |
+      | at once             | next in its thread  | follows one that the same process completes |
+
+  Scenario: A completed item that no other waited for wakes no worker
+    Given an empty queue
+    When an item is completed while a worker waits for another one
+    Then the server was called once for that
 
   Scenario: A worker gets None if there is no item until its timeout
     Given an empty queue

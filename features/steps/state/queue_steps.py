@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import MappingProxyType
 from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.state import QueueStats, Task
+from rxlanggraph.state import Claim, QueueStats, Task
 from support.concurrency.raising import raised
 from support.state.state_world import turns, world
 
@@ -60,28 +61,37 @@ def step_an_empty_queue(context: Context) -> None:
     context.state, context.other = world(context).open(), world(context).open()
 
 
+# An item that comes when a claim ends: what is added before, and how the claim of the first ends.
+_AFTER_A_CLAIM: dict[str, tuple[list[Any], Callable[[Claim], Awaitable[None]]]] = {
+    "is put back by the same process": (["item"], Claim.release),
+    "follows one that the same process completes": (
+        [Task(item, thread_id="t") for item in ("before", "item")],
+        Claim.complete,
+    ),
+}
+
+
 @when("a worker waits 20 seconds, and 10 seconds later an item {comes}")
 def step_a_worker_waits_20_seconds_and_10_seconds_later_an_item(
     context: Context, comes: str
 ) -> None:
     clock = world(context).clock
+    items, end = _AFTER_A_CLAIM.get(comes, ([], None))
 
     async def take() -> tuple[Any, float]:
         claim = await context.state.claim_task("q", wait=20)
         return claim, clock.now
 
     async def work() -> None:
-        held = None
-        if comes == "is put back by the same process":
-            await context.state.add_tasks("q", ["item"])
-            held = await context.state.claim_task("q")
+        await context.state.add_tasks("q", items)
+        held = await context.state.claim_task("q")
         if comes == "that was delayed falls due":
             await context.other.add_tasks("q", [Task("item", delay=10)])
         began = clock.now
         taking = asyncio.ensure_future(take())
         await asyncio.sleep(10)
-        if held is not None:
-            await held.release()
+        if end is not None:
+            await end(held)
         elif comes == "is added by the same process":
             await context.state.add_tasks("q", ["item"])
         elif comes == "is added by another process":
@@ -97,6 +107,28 @@ def step_a_worker_waits_20_seconds_and_10_seconds_later_an_item(
 def step_it_was_claimed_how_soon_it_is_there(context: Context, how_soon: str) -> None:
     limit = {"at once": 0.0, "within 0.3 seconds": 0.3}[how_soon]
     assert 0 <= context.took <= limit, context.took
+
+
+@when("an item is completed while a worker waits for another one")
+def step_an_item_is_completed_while_a_worker_waits_for_another_one(context: Context) -> None:
+    async def work() -> None:
+        await context.state.add_tasks("q", ["item"])
+        claim = await context.state.claim_task("q")
+        waiting = asyncio.ensure_future(context.state.claim_task("q", wait=20))
+        await turns()
+        server = world(context).server(context.state)
+        before = server.calls
+        await claim.complete()
+        await turns()
+        context.calls = server.calls - before
+        assert await waiting is None
+
+    world(context).run(work())
+
+
+@then("the server was called once for that")
+def step_the_server_was_called_once_for_that(context: Context) -> None:
+    assert context.calls == 1, context.calls
 
 
 @when("a worker waits 20 seconds")

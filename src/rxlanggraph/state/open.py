@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from rxlanggraph.concurrency.run_on_loop import enter_on_loop
@@ -18,6 +19,7 @@ from rxlanggraph.state.addresses import check_address
 from rxlanggraph.state.backend import Backend
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.blocking import SyncState
+from rxlanggraph.state.retry import compensate
 from rxlanggraph.state.single_use import SingleUseAsyncContext, SingleUseContext
 from rxlanggraph.validation import check_attempts
 
@@ -110,7 +112,8 @@ async def _opened(
     adapter: _Adapter, url: str, namespace: str, max_attempts: int
 ) -> AsyncIterator[State]:
     backend = await run_shielded(
-        _open_backend(adapter, url, namespace), undo=lambda made: made.close()
+        _open_backend(adapter, url, namespace),
+        undo=partial(compensate, lambda made: made.close()),
     )
     async with State(backend, max_attempts=max_attempts) as state:
         yield state

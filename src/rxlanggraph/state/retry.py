@@ -40,6 +40,7 @@ __all__ = [
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_E = TypeVar("_E", bound=Exception)
 # For how long calls are repeated while the server is away: long enough to restart a small server.
 # A silent server gets a second attempt, which takes its whole timeout again.
 _UNAVAILABLE_SECONDS = 2.0
@@ -72,16 +73,18 @@ def backoff(
 
 
 async def repeat(
-    failure: Exception,
+    error: type[_E],
+    failure: _E,
     policy: dict[str, Any],
     call: Callable[_P, Awaitable[_T]],
     /,
     *args: _P.args,
     **kwargs: _P.kwargs,
 ) -> _T:
-    """Await ``call(*args, **kwargs)`` again as long as it raises exceptions like ``failure``.
+    """Await ``call(*args, **kwargs)`` again as long as it raises ``error``.
 
     Args:
+        error: The type of the exception.
         failure: The exception of the first attempt.
         policy: The result of `backoff`; its time limits begin now.
         call: The call to repeat.
@@ -89,7 +92,7 @@ async def repeat(
         kwargs: Its keyword arguments.
 
     Raises:
-        Exception: That of the last attempt, or one of another type.
+        Exception: ``error`` of the last attempt, or any other error of an attempt.
     """
     failures = [failure]
 
@@ -98,11 +101,12 @@ async def repeat(
             raise failures.pop()
         return await call(*args, **kwargs)
 
-    return await AsyncRetrying(retry=retry_if_exception_type(type(failure)), **policy)(attempt)
+    return await AsyncRetrying(retry=retry_if_exception_type(error), **policy)(attempt)
 
 
 def repeat_blocking(
-    failure: Exception,
+    error: type[_E],
+    failure: _E,
     policy: dict[str, Any],
     call: Callable[_P, _T],
     /,
@@ -117,7 +121,7 @@ def repeat_blocking(
             raise failures.pop()
         return call(*args, **kwargs)
 
-    return Retrying(retry=retry_if_exception_type(type(failure)), **policy)(attempt)
+    return Retrying(retry=retry_if_exception_type(error), **policy)(attempt)
 
 
 # -- a server that does not answer -----------------------------------------------------------------
@@ -184,7 +188,7 @@ async def repeat_transient(
     """
     policy = backoff(first=0.002, longest=0.1, stop=stop_after_delay(_TRANSIENT_SECONDS))
     try:
-        return await repeat(refusal, policy, call, *args, **kwargs)
+        return await repeat(TransientError, refusal, policy, call, *args, **kwargs)
     except TransientError as last:
         raise StateUnavailableError(
             f"the database has refused every attempt of the call: {last.__cause__}",

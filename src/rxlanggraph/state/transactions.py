@@ -137,7 +137,7 @@ async def retry_conflicts(
         try:
             return await attempt(*args)
         except Conflict as conflict:
-            return await repeat(conflict, _policy(attempts), attempt, *args)
+            return await repeat(Conflict, conflict, _policy(attempts), attempt, *args)
     except Conflict as conflict:
         raise _contention(conflict, attempts) from None
 
@@ -149,7 +149,7 @@ def retry_conflicts_blocking(attempts: int, attempt: Callable[[], _T]) -> _T:
         try:
             return attempt()
         except Conflict as conflict:
-            return repeat_blocking(conflict, _policy(attempts), attempt)
+            return repeat_blocking(Conflict, conflict, _policy(attempts), attempt)
     except Conflict as conflict:
         raise _contention(conflict, attempts) from None
 

@@ -53,7 +53,9 @@ class JournalRetry:
         try:
             result = call(*args, **kwargs)
         except StateUnavailableError as failure:
-            result = repeat_blocking(failure, self._policy(), call, *args, **kwargs)
+            result = repeat_blocking(
+                StateUnavailableError, failure, self._policy(), call, *args, **kwargs
+            )
         self._set_away(False)
         return result
 
@@ -68,7 +70,9 @@ class JournalRetry:
         try:
             result = await call(*args, **kwargs)
         except StateUnavailableError as failure:
-            result = await repeat(failure, self._policy(), call, *args, **kwargs)
+            result = await repeat(
+                StateUnavailableError, failure, self._policy(), call, *args, **kwargs
+            )
         self._set_away(False)
         return result
 
