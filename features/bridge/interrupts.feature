@@ -245,3 +245,65 @@ Feature: A graph that asks waits for an answer to that question, and nothing els
     And a thread on which a graph asks "first?", "second?" and "third?" in turn, saved in memory
     When 100 answers without an id are given, and every other one is cancelled at once
     Then the bridge remembers no answer
+
+  # -- the list of questions ---------------------------------------------------------------------
+
+  Scenario Outline: The pending questions of all threads are listed, and answered from the list, saved <saver>
+    Given an open bridge on its own loop
+    And threads that wait, that have ended, and that stopped at a breakpoint, saved <saver>
+    When the pending questions are listed
+    Then those of the threads that wait are there, the oldest first, with their ages
+    And an answer made from the list is taken, and that question is listed no more
+
+    Examples:
+      | saver     |
+      | in memory |
+      | in SQLite |
+
+  Scenario: A list of one thread's questions, and lists that are refused
+    Given an open bridge on its own loop
+    And threads that wait, that have ended, and that stopped at a breakpoint, saved in memory
+    Then the list of one thread has its questions alone
+    And a list is refused for a graph without a checkpointer, a thread that is no string, and a closed bridge
+
+  Scenario: Questions are listed while every place for waiting messages is taken
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=1
+    And a thread on which a graph asks "first?", "second?" and "third?" in turn, saved in memory
+    And a run that waits, and a message that waits behind it on its thread
+    Then the pending questions are listed, on the loop of the bridge too
+
+  Scenario: Questions survive a restart: another process asks, and this one lists them and answers
+    Given an open bridge on its own loop
+    When another process asks a question on a thread in SQLite, and ends
+    Then the question is listed, and a reply to it is taken
+    And a second reply to it is rejected with a StaleResumeError
+
+  Scenario Outline: Questions that are too old are dropped, saved <saver>
+    Given an open bridge on its own loop
+    And threads that wait, that have ended, and that stopped at a breakpoint, saved <saver>
+    When questions expire that are older than an hour, and then all
+    Then the first time none is dropped, and the second time all are, and none is listed
+    And an answer to a dropped question is rejected, and its thread takes new input, with its state
+
+    Examples:
+      | saver     |
+      | in memory |
+      | in SQLite |
+
+  Scenario: What the other nodes of a step have returned is kept when its question is dropped
+    Given an open bridge on its own loop
+    And a thread on which one node has ended, and another beside it asks
+    When its question expires
+    Then the thread has what the first node returned
+
+  Scenario: The questions of another graph with the same checkpointer are not dropped
+    Given an open bridge on its own loop
+    And two graphs with different states that share a checkpointer, and ask
+    When the questions of the first graph expire
+    Then the question of the second graph is pending, and its thread has its state
+
+  Scenario: A question expires after the run that is under way on its thread, not beside it
+    Given an open bridge on its own loop
+    And a run that works on an answer
+    When its thread's questions expire, and then the run ends
+    Then no question was dropped, and the answer was taken

@@ -38,8 +38,8 @@ Feature: The package keeps to its map
   Scenario: The bridge has these public names and no others
     Then the public names of RxPyLangGraphBridge are
       """
-      aclose astream cleanup_tasks cleanup_tasks_async close create_future_task invoke join_stream
-      registry statistics stream
+      aclose astream cleanup_tasks cleanup_tasks_async close create_future_task expire_interrupts
+      invoke join_stream pending_interrupts registry statistics stream
       """
     And those of an open bridge are these, and what it was made with: max_concurrency name timeout
 
@@ -96,6 +96,8 @@ Feature: The package keeps to its map
       stream: graph, *, stream_mode, subgraphs, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
       astream: graph, message, *, stream_mode, subgraphs, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
       join_stream: message, *, last_sequence, errors
+      pending_interrupts: graph, thread_id
+      expire_interrupts: graph, older_than, thread_id
       cleanup_tasks: timeout
       cleanup_tasks_async: timeout
       close: timeout, *, cancel_timeout

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import reactivex as rx
 from behave import given, then, when
 from behave.runner import Context
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from reactivex import operators as ops
@@ -17,10 +21,27 @@ from tenacity import AsyncRetrying, retry_always, retry_if_result, stop_after_at
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.bridge.interrupts import questions_of
-from rxlanggraph.errors import InvalidArgumentError, PendingInterruptError, StaleResumeError
-from support.bridge.asking import ASKING, CountingSaver, Said, gated, in_turn
+from rxlanggraph.bridge.pending import PendingInterrupt
+from rxlanggraph.errors import (
+    BridgeClosedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    PendingInterruptError,
+    StaleResumeError,
+)
+from support.bridge.asking import (
+    ASKING,
+    CountingSaver,
+    Said,
+    beside_a_question,
+    gated,
+    in_turn,
+    slow_to_take,
+    with_other_state,
+)
 from support.bridge.bridges import on_loop
 from support.bridge.savers import open_sqlite
+from support.cli.command import run_python
 from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT, Gate, Log
 
@@ -278,14 +299,19 @@ FORMS = ("Command(resume=value)", "Command(resume={id: value})", "reply")
 @when("it is answered {count:d} times at once, as {form}")
 def step_it_is_answered_times_at_once_as_form(context: Context, count: int, form: str) -> None:
     forms = FORMS if form == "a mixture of these" else (form,)
-    futures = [
-        context.bridge.create_future_task(
-            context.graph,
-            answer_as(context.asked, forms[number % len(forms)], f"answer {number}"),
-            errors="emit",
-        )
-        for number in range(count)
-    ]
+    bridge: RxPyLangGraphBridge = context.bridge
+
+    async def give(_: object) -> Any:  # in one step of the loop: none ends before all are given
+        return [
+            bridge.create_future_task(
+                context.graph,
+                answer_as(context.asked, forms[number % len(forms)], f"answer {number}"),
+                errors="emit",
+            )
+            for number in range(count)
+        ]
+
+    futures = bridge.create_future_task(give, None).result(LIMIT).content
     context.results = [future.result(LIMIT) for future in futures]
 
 
@@ -600,14 +626,20 @@ def step_both_have_ended_so_and_the_registry_is_idle(context: Context) -> None:
 def step_answers_without_an_id_are_given_and_every_other_one_is(
     context: Context, count: int
 ) -> None:
-    context.futures = [
-        context.bridge.create_future_task(
-            context.graph, Command(resume="yes"), thread_id="t", errors="emit"
-        )
-        for _ in range(count)
-    ]
-    for future in context.futures[::2]:
-        future.cancel()
+    bridge: RxPyLangGraphBridge = context.bridge
+
+    async def give(_: object) -> Any:
+        futures = [
+            bridge.create_future_task(
+                context.graph, Command(resume="yes"), thread_id="t", errors="emit"
+            )
+            for _ in range(count)
+        ]
+        for future in futures[::2]:
+            future.cancel()
+        return futures
+
+    context.futures = bridge.create_future_task(give, None).result(LIMIT).content
 
 
 @then("the bridge remembers no answer")
@@ -617,3 +649,253 @@ def step_the_bridge_remembers_no_answer(context: Context) -> None:
     assert context.bridge.registry.wait_idle(LIMIT)
     on_loop(context)
     assert context.bridge._engine._answers.waiting == {}
+
+
+# -- the list of questions -------------------------------------------------------------------------
+
+
+def pending_listed(context: Context, thread_id: str | None = None) -> tuple[PendingInterrupt, ...]:
+    bridge: RxPyLangGraphBridge = context.bridge
+    return asyncio.run(bridge.pending_interrupts(context.graph, thread_id))
+
+
+@given("threads that wait, that have ended, and that stopped at a breakpoint, saved {saver}")
+def step_threads_that_wait_that_have_ended_and_that_stopped_at_a(
+    context: Context, saver: str
+) -> None:
+    kept = saver_for(context, saver)
+    threads = [
+        ("in a subgraph", "a subgraph"),
+        ("at breakpoint", "a breakpoint before a node"),
+        ("both", "nodes side by side"),
+        ("ended", "one node"),
+        ("one", "one node"),
+    ]
+    context.results = {}
+    for thread_id, place in threads:
+        context.graph = ASKING[place](kept)
+        result = send(context, {"said": ["hello"]}, thread_id=thread_id)
+        if thread_id == "ended":
+            result = send(context, result.reply("yes"))
+        context.results[thread_id] = result
+
+
+@when("the pending questions are listed")
+def step_the_pending_questions_are_listed(context: Context) -> None:
+    context.found = pending_listed(context)
+
+
+@then("those of the threads that wait are there, the oldest first, with their ages")
+def step_those_of_the_threads_that_wait_are_there_the_oldest_first(context: Context) -> None:
+    found = [(each.thread_id, each.interrupt) for each in context.found]
+    expected = [
+        (thread_id, interrupt)
+        for thread_id, result in context.results.items()
+        for interrupt in result.interrupts
+    ]
+    assert [thread_id for thread_id, _ in found] == ["in a subgraph", "both", "both", "one"]
+    assert sorted(found, key=repr) == sorted(expected, key=repr), found
+    assert all(0 <= each.age < LIMIT for each in context.found), context.found
+
+
+@then("an answer made from the list is taken, and that question is listed no more")
+def step_an_answer_made_from_the_list_is_taken_and_that_question(context: Context) -> None:
+    listed_last = context.found[-1]
+    result = send(context, listed_last.reply("from the list"))
+    assert result.status == "ok" and result.thread_id == "one", result
+    assert result.content["said"] == ["hello", "first? from the list"], result
+    now = [each.thread_id for each in pending_listed(context)]
+    assert now == ["in a subgraph", "both", "both"], now
+
+
+@then("the list of one thread has its questions alone")
+def step_the_list_of_one_thread_has_its_questions_alone(context: Context) -> None:
+    for thread_id, result in context.results.items():
+        found = pending_listed(context, thread_id)
+        assert tuple(each.interrupt for each in found) == result.interrupts, found
+    assert pending_listed(context, "unknown") == ()
+
+
+@then(
+    "a list is refused for a graph without a checkpointer, a thread that is no string, "
+    "and a closed bridge"
+)
+def step_a_list_is_refused_for_a_graph_without_a_checkpointer_a_thread(
+    context: Context,
+) -> None:
+    closed = RxPyLangGraphBridge()
+    closed.close()
+    calls = [
+        (context.bridge.pending_interrupts(ASKING["one node"](None)), InvalidArgumentError),
+        (context.bridge.pending_interrupts(context.graph, 7), InvalidTypeError),
+        (context.bridge.expire_interrupts(context.graph, -1), InvalidArgumentError),
+        (closed.pending_interrupts(context.graph), BridgeClosedError),
+    ]
+    for call, error in calls:
+        try:
+            found = asyncio.run(call)
+        except error:
+            continue
+        raise AssertionError(f"{error.__name__} was not raised: {found}")
+
+
+@given("a run that waits, and a message that waits behind it on its thread")
+def step_a_run_that_waits_and_a_message_that_waits_behind_it(context: Context) -> None:
+    entered, gate = Log(), Gate()
+
+    async def wait(_: object) -> None:
+        entered.add("waiting")
+        await gate.wait_async()
+
+    for _ in range(2):
+        context.bridge.create_future_task(wait, None, thread_id="busy")
+    entered.wait_for(1)
+    context.add_cleanup(gate.open)
+
+
+@then("the pending questions are listed, on the loop of the bridge too")
+def step_the_pending_questions_are_listed_on_the_loop_of_the_bridge(context: Context) -> None:
+    assert [each.interrupt.value for each in pending_listed(context)] == ["first?"]
+    loop = context.bridge._engine.host.loop
+    call = context.bridge.pending_interrupts(context.graph, "t")
+    found = asyncio.run_coroutine_threadsafe(call, loop).result(LIMIT)
+    assert [each.interrupt.value for each in found] == ["first?"], found
+
+
+@when("another process asks a question on a thread in SQLite, and ends")
+def step_another_process_asks_a_question_on_a_thread_in_sqlite_and_ends(
+    context: Context,
+) -> None:
+    folder = tempfile.TemporaryDirectory()
+    context.add_cleanup(folder.cleanup)
+    path = str(Path(folder.name) / "threads.sqlite")
+    program = f"from support.bridge.asking import ask_and_end; ask_and_end({path!r})"
+    child = run_python("-c", program)
+    assert child.stdout.startswith("interrupted "), (child.stdout, child.stderr)
+    context.asked_id = child.stdout.split()[1]
+    opening = AsyncSqliteSaver.from_conn_string(path)
+
+    def call(function: Callable[..., Any], *arguments: Any) -> Any:
+        async def on_loop(_: object) -> Any:
+            return await function(*arguments)
+
+        return context.bridge.create_future_task(on_loop, None).result(LIMIT).content
+
+    context.graph = in_turn(call(opening.__aenter__))
+    context.add_cleanup(call, opening.__aexit__, None, None, None)
+
+
+@then("the question is listed, and a reply to it is taken")
+def step_the_question_is_listed_and_a_reply_to_it_is_taken(context: Context) -> None:
+    (context.question,) = pending_listed(context)
+    assert (context.question.thread_id, context.question.interrupt.id) == ("t", context.asked_id)
+    result = send(context, context.question.reply("yes"))
+    assert [each.value for each in result.interrupts] == ["second?"], result
+
+
+@then("a second reply to it is rejected with a StaleResumeError")
+def step_a_second_reply_to_it_is_rejected_with_a_staleresumeerror(context: Context) -> None:
+    result = send(context, context.question.reply("again"))
+    assert isinstance(result.error, StaleResumeError), result
+
+
+def expired(context: Context, older_than: float, graph: Any = None) -> Any:
+    bridge: RxPyLangGraphBridge = context.bridge
+    return asyncio.run(bridge.expire_interrupts(graph or context.graph, older_than))
+
+
+@when("questions expire that are older than an hour, and then all")
+def step_questions_expire_that_are_older_than_an_hour_and_then_all(context: Context) -> None:
+    context.before = [each for each in pending_listed(context) if each.thread_id == "one"]
+    context.dropped = [expired(context, 3600), expired(context, 0)]
+
+
+@then("the first time none is dropped, and the second time all are, and none is listed")
+def step_the_first_time_none_is_dropped_and_the_second_time_all_are(context: Context) -> None:
+    first, second = context.dropped
+    assert first == (), first
+    assert [each.interrupt for each in second] == [each.interrupt for each in context.before]
+    assert pending_listed(context, "one") == ()
+
+
+@then("an answer to a dropped question is rejected, and its thread takes new input, with its state")
+def step_an_answer_to_a_dropped_question_is_rejected_and_its_thread(context: Context) -> None:
+    late = send(context, context.before[0].reply("late"))
+    assert isinstance(late.error, StaleResumeError), late
+    result = send(context, {"said": ["new"]}, thread_id="one")
+    assert (result.status, result.content["said"]) == ("interrupted", ["hello", "new"]), result
+
+
+@given("a thread on which one node has ended, and another beside it asks")
+def step_a_thread_on_which_one_node_has_ended_and_another_beside_it(context: Context) -> None:
+    context.graph = beside_a_question(InMemorySaver())
+    assert send(context, {"said": ["hello"]}).status == "interrupted"
+
+
+@when("its question expires")
+def step_its_question_expires(context: Context) -> None:
+    (dropped,) = expired(context, 0)
+    assert dropped.interrupt.value == "first?", dropped
+
+
+@then("the thread has what the first node returned")
+def step_the_thread_has_what_the_first_node_returned(context: Context) -> None:
+    values = saved(context).checkpoint["channel_values"]
+    assert values["said"] == ["hello", "done"], values
+
+
+@given("two graphs with different states that share a checkpointer, and ask")
+def step_two_graphs_with_different_states_that_share_a_checkpointer(context: Context) -> None:
+    saver = InMemorySaver()
+    other, context.graph = with_other_state(saver), in_turn(saver)
+    send(context, {"said": ["hello"]}, thread_id="first")
+    context.first, context.graph = context.graph, other
+    context.asked = send(context, {"notes": "kept"})
+    assert context.asked.status == "interrupted", context.asked
+
+
+@when("the questions of the first graph expire")
+def step_the_questions_of_the_first_graph_expire(context: Context) -> None:
+    dropped = expired(context, 0, context.first)
+    assert [each.thread_id for each in dropped] == ["first"], dropped
+
+
+@then("the question of the second graph is pending, and its thread has its state")
+def step_the_question_of_the_second_graph_is_pending_and_its_thread(context: Context) -> None:
+    result = send(context, context.asked.reply("yes"))
+    assert (result.status, result.content) == ("ok", {"notes": "kept, yes"}), result
+
+
+@given("a run that works on an answer")
+def step_a_run_that_works_on_an_answer(context: Context) -> None:
+    entered, context.gate = Log(), Gate()
+    context.add_cleanup(context.gate.open)
+    context.graph = slow_to_take(InMemorySaver(), entered, context.gate)
+    asked = send(context, {"said": ["hello"]})
+    context.future = context.bridge.create_future_task(context.graph, asked.reply("yes"))
+    entered.wait_for(1)
+    assert [each.interrupt.value for each in pending_listed(context)] == ["first?"]
+
+
+@when("its thread's questions expire, and then the run ends")
+def step_its_threads_questions_expire_and_then_the_run_ends(context: Context) -> None:
+    bridge: RxPyLangGraphBridge = context.bridge
+
+    async def expire() -> Any:
+        dropping = asyncio.ensure_future(bridge.expire_interrupts(context.graph, 0))
+        names: list[str | None] = []
+        while "expire_interrupts" not in names and not dropping.done():
+            await asyncio.sleep(0)
+            names = [each.name for each in bridge.registry.snapshot()]
+        await bridge.pending_interrupts(context.graph)  # time enough for what does not wait
+        context.gate.open()
+        return await dropping
+
+    context.dropped = asyncio.run(expire())
+
+
+@then("no question was dropped, and the answer was taken")
+def step_no_question_was_dropped_and_the_answer_was_taken(context: Context) -> None:
+    assert context.dropped == (), context.dropped
+    result = context.future.result(LIMIT)
+    assert result.content["said"] == ["hello", "first? yes"], result

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from support.concurrency.waiting import Gate, Log
 
-__all__ = ["ASKING", "CountingSaver", "Said", "gated", "in_turn"]
+__all__ = [
+    "ASKING",
+    "CountingSaver",
+    "Said",
+    "ask_and_end",
+    "beside_a_question",
+    "gated",
+    "in_turn",
+    "slow_to_take",
+    "with_other_state",
+]
 
 
 class Said(TypedDict, total=False):
@@ -90,6 +103,36 @@ def gated(saver: Any, entered: Log, gate: Gate) -> Any:
     return _graph(saver, ask=ask)
 
 
+def slow_to_take(saver: Any, entered: Log, gate: Gate) -> Any:
+    """One node that waits for a gate once it has its answer."""
+
+    async def ask(_: Said) -> Said:
+        answer = interrupt("first?")
+        entered.add(answer)
+        await gate.wait_async()
+        return {"said": [f"first? {answer}"]}
+
+    return _graph(saver, ask=ask)
+
+
+def beside_a_question(saver: Any) -> Any:
+    """A node that ends at once, and one beside it that asks."""
+    return _graph(saver, ask=_asks("first?"), say=_says)
+
+
+class Notes(TypedDict, total=False):
+    notes: str
+
+
+def with_other_state(saver: Any) -> Any:
+    """A graph that asks, and has none of the channels of the others."""
+
+    def note(state: Notes) -> Notes:
+        return {"notes": f"{state['notes']}, {interrupt('note?')}"}
+
+    return StateGraph(Notes).add_node("note", note).add_edge(START, "note").compile(saver)
+
+
 class CountingSaver(InMemorySaver):
     """Counts how often the latest checkpoint of a thread is read, and can make that wait or fail.
 
@@ -112,3 +155,16 @@ class CountingSaver(InMemorySaver):
             self.failures -= 1
             raise ConnectionError("no checkpoints today")
         return await super().aget_tuple(config)
+
+
+def ask_and_end(path: str) -> None:
+    """Ask on a thread in SQLite, and end: the whole of another process."""
+
+    async def work() -> None:
+        async with AsyncSqliteSaver.from_conn_string(path) as saver:
+            graph, message = in_turn(saver), StreamMessage({"said": ["hello"]}, "t")
+            async with RxPyLangGraphBridge(asyncio.get_running_loop()) as bridge:
+                result = await bridge.create_future_task(graph, message)
+        print(result.status, result.interrupts[0].id)
+
+    asyncio.run(work())

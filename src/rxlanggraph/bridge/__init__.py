@@ -6,6 +6,7 @@ A map; each imports only from those above it.
     tracebacks           a failed run's traceback, without the references it need not keep
     interrupts           questions of graphs, and which message may answer them
     attempts             a retried run continues from its checkpoint
+    pending              the questions that wait for an answer
     adapters             what a run can execute
     deadlocks            which run waits for which; cycles are refused
     run                  one message on its way through one graph, and its future

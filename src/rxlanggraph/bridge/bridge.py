@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -23,6 +23,7 @@ from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.interrupts import OnPending, check_on_pending
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
 from rxlanggraph.bridge.operators.stream import StreamSubscription
+from rxlanggraph.bridge.pending import PendingInterrupt, PendingInterrupts
 from rxlanggraph.bridge.run import MultitaskStrategy, Run, RunOptions
 from rxlanggraph.bridge.shutdown import (
     CleanupReport,
@@ -38,7 +39,7 @@ from rxlanggraph.errors import (
 )
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
-from rxlanggraph.validation import check_whole
+from rxlanggraph.validation import check_seconds, check_whole
 
 __all__ = ["Retry", "RxPyLangGraphBridge", "submitter"]
 
@@ -629,6 +630,76 @@ class RxPyLangGraphBridge:
         first = 0 if last_sequence is None else last_sequence + 1
         window.read(first)  # raises if it is gone
         return ChunkReader(run, window, first, errors, owns_run=False)
+
+    # -- questions of graphs -------------------------------------------------------------------
+
+    async def pending_interrupts(
+        self, graph: Graph, thread_id: str | None = None
+    ) -> tuple[PendingInterrupt, ...]:
+        """Return the questions of ``graph`` that wait for an answer, those of earlier runs as well.
+
+        Any loop; cancelling it ends the reading. They are read from the graph's checkpointer, on
+        the loop of the bridge, as a run: it counts for ``max_concurrency``, but waits for no room.
+        Each has a ``reply(value)``, which makes the message that answers it.
+
+        Args:
+            graph: A graph with a checkpointer. The questions of all graphs that share it are found.
+            thread_id: The thread to look at. None: all threads, the oldest question first, for
+                which every checkpoint is read that the checkpointer has.
+
+        Raises:
+            InvalidArgumentError: The graph has no checkpointer.
+            InvalidTypeError: ``thread_id`` is not a string.
+            NotImplementedError: The checkpointer cannot list all threads.
+            BridgeClosedError, LoopUnavailableError: As in `create_future_task`.
+        """
+        pending = PendingInterrupts(graph)
+        if thread_id is None:
+            return await self._on_loop("pending_interrupts", pending.everywhere)
+        _check_thread(thread_id, None)
+        return await self._on_loop("pending_interrupts", partial(pending.on_thread, thread_id))
+
+    async def expire_interrupts(
+        self, graph: Graph, older_than: float, thread_id: str | None = None
+    ) -> tuple[PendingInterrupt, ...]:
+        """Drop the questions of ``graph`` that are older than ``older_than``; return them.
+
+        Any loop. Each thread is handled in its lane, once its earlier runs have ended. An answer
+        that comes later is refused with a `StaleResumeError`; new input is welcome again. If
+        cancelled, it may have dropped some.
+
+        Args:
+            graph: As in `pending_interrupts`; the questions of other graphs are left alone.
+            older_than: Seconds since the step began that asks; 0 drops all.
+            thread_id: As in `pending_interrupts`.
+
+        Raises:
+            InvalidArgumentError: ``older_than`` is negative; or as in `pending_interrupts`.
+            InvalidTypeError, NotImplementedError: As in `pending_interrupts`.
+            BridgeClosedError, LoopUnavailableError: As in `create_future_task`.
+        """
+        check_seconds("older_than", older_than)
+        found = await self.pending_interrupts(graph, thread_id)
+        pending = PendingInterrupts(graph)
+        dropped: list[PendingInterrupt] = []
+        for thread in dict.fromkeys(each.thread_id for each in found if each.age >= older_than):
+            drop = partial(pending.drop, thread, older_than)
+            dropped += await self._on_loop("expire_interrupts", drop, thread)
+        return tuple(dropped)
+
+    async def _on_loop(
+        self, name: str, call: Callable[[], Coroutine[Any, Any, _T]], thread_id: str | None = None
+    ) -> _T:
+        """Run ``call`` on the loop of the bridge, in the lane of ``thread_id``."""
+
+        async def run_call(_: object) -> _T:
+            return await call()
+
+        options = replace(self._run_options(run_call, name=name), timeout=None)
+        run = self._engine.new_run(StreamMessage(None, thread_id), options, self)
+        self._engine.hand_over(run)
+        result: _T = (await run).content
+        return result
 
     # -- the end -------------------------------------------------------------------------------
 
