@@ -20,6 +20,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | waiting beside an executor's future     |
       | taking futures as they are completed    |
       | room, and the loop's own thread         |
+      | dropping a run that is about to start   |
 
     Examples: the hand-off
       | what                                    |
@@ -53,6 +54,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | a future without a lock                | ['settled', 'cancelled']    |
       | futures that share a condition         | deadlock                    |
       | looking for room, then entering        | the loop's own thread waits |
+      | looking whether a run has started      | it is dropped, and starts   |
 
     @tolerates:answer
     Examples: hand-offs

@@ -33,7 +33,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
       | An empty thread queue      | Bridge(max_pending_per_thread=0)              | InvalidArgumentError | max_pending_per_thread must be a whole    |
       | A timeout in the past      | Bridge(timeout=-1)                            | InvalidArgumentError | timeout must be a positive number of seconds or None, not -1 |
       | A timeout that is no number | Bridge(timeout=nan)                          | InvalidArgumentError | not nan                                 |
-      | An unknown overflow        | Bridge(overflow='drop')                       | InvalidArgumentError | overflow must be 'block', not 'drop'    |
+      | An unknown overflow        | Bridge(overflow='drop')                       | InvalidArgumentError | overflow must be one of 'block', 'error', 'drop_newest', 'drop_oldest', 'latest', not 'drop' |
       | A loop that is none        | Bridge('loop')                                | InvalidTypeError     | must be an asyncio event loop or None, not 'loop' |
 
   Scenario Outline: A loop that is <state> cannot be adopted, and the error gives that reason

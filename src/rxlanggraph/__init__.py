@@ -18,6 +18,7 @@ A map of the layers; each imports only from those above it.
 from rxlanggraph.bridge.bridge import RxPyLangGraphBridge
 from rxlanggraph.bridge.shutdown import CleanupReport, StuckRun
 from rxlanggraph.errors import (
+    BacklogFullError,
     BlockingCallError,
     BridgeClosedError,
     LoopUnavailableError,
@@ -30,6 +31,7 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import TaskInfo, TaskRegistry
 
 __all__ = [
+    "BacklogFullError",
     "BlockingCallError",
     "BridgeClosedError",
     "CleanupReport",

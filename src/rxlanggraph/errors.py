@@ -31,7 +31,9 @@
         ├── RunCancelledError
         ├── RunInterruptedError             another message took its thread over
         └── RunRejectedError                refused before it started
+            ├── BacklogFullError            no room for it (overflow="error"); try again later
             ├── PendingInterruptError       new input, and the thread waits for an answer
+            ├── RunDroppedError             lost to overflow, as the bridge was told to
             ├── StaleResumeError            an answer, and its question is not pending
             └── ThreadBusyError             its thread has a run, or as many as may wait
 
@@ -47,6 +49,7 @@ __all__ = [
     "AgentBusyError",
     "AgentError",
     "AgentMessageError",
+    "BacklogFullError",
     "BlockingCallError",
     "BridgeClosedError",
     "ChunksLostError",
@@ -64,6 +67,7 @@ __all__ = [
     "PendingInterruptError",
     "RegistryClosedError",
     "RunCancelledError",
+    "RunDroppedError",
     "RunError",
     "RunInterruptedError",
     "RunRejectedError",
@@ -240,6 +244,17 @@ class StaleResumeError(RunRejectedError):
     def __init__(self, message: str, *, interrupts: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
         self.interrupts = interrupts
+
+
+class BacklogFullError(RunRejectedError):
+    """``max_pending`` messages wait already, and the bridge has ``overflow="error"``.
+
+    The message can be sent again later: a web handler answers 429 or 503.
+    """
+
+
+class RunDroppedError(RunRejectedError):
+    """A message was dropped, because more than ``max_pending`` would have waited."""
 
 
 def encodable(text: str) -> str:

@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 Trackable: TypeAlias = "Future[Any] | asyncio.Future[Any]"
-Outcome = Literal["succeeded", "failed", "cancelled"]
+Outcome = Literal["succeeded", "failed", "dropped", "cancelled"]
 TaskState = Literal["pending", "running", "cancelling", "finished"]
 
 
@@ -85,13 +85,15 @@ class RegistryStatistics:
     """Counters of one registry, read in one critical section.
 
     Attributes:
-        submitted: Tasks ever admitted. Always the sum of the next four, unless unfinished tasks
-            were discarded by hand: those are counted only here.
+        submitted: Tasks ever admitted, or dropped instead. Always the sum of the next four, unless
+            unfinished tasks were discarded by hand: those are counted only here.
         succeeded: Tasks that left with a result.
-        failed: Tasks that left with an exception.
+        failed: Tasks that left with an exception, and those that were dropped.
         cancelled: Tasks that left cancelled.
         in_flight: Tasks admitted that have not left.
         peak_in_flight: The largest ``in_flight`` ever.
+        dropped: How many of those that failed were rejected before their start, because a bridge
+            had no room for them; see its ``overflow``.
     """
 
     submitted: int
@@ -100,6 +102,7 @@ class RegistryStatistics:
     cancelled: int
     in_flight: int
     peak_in_flight: int
+    dropped: int = 0
 
 
 # What is known of a task: (id, name, thread_id, admitted at). A plain tuple: making a named one
@@ -143,6 +146,7 @@ class TaskRegistry:
         self._ended: dict[Outcome | None, int] = {
             "succeeded": 0,
             "failed": 0,
+            "dropped": 0,
             "cancelled": 0,
             None: 0,
         }
@@ -315,10 +319,11 @@ class TaskRegistry:
             return RegistryStatistics(
                 submitted=sum(ended.values()) + in_flight,
                 succeeded=ended["succeeded"],
-                failed=ended["failed"],
+                failed=ended["failed"] + ended["dropped"],
                 cancelled=ended["cancelled"],
                 in_flight=in_flight,
                 peak_in_flight=max(self._peak, in_flight),  # a handler may read in between
+                dropped=ended["dropped"],
             )
 
     # -- ending --------------------------------------------------------------------------------

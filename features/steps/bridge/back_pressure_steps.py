@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import reactivex
@@ -275,5 +276,7 @@ def two_more_are_let_through(context: Context) -> None:
 
 
 def a_run() -> Any:
-    """A backlog asks nothing of a run but who it is."""
-    return object()
+    """A backlog asks nothing of a run but who it is, and whether it ended or gave way."""
+    run = Future[Any]()
+    run.rejection = None  # type: ignore[attr-defined]
+    return run

@@ -487,6 +487,30 @@ def naive_competing_for_room() -> None:
     together(on_the_loop, leave_and_enter)
 
 
+def dropping_at_the_start() -> None:
+    """One place: its run is about to start, while the next one takes the place from it."""
+    with aside():
+        bridge = Bridge()
+        admission = AdmissionLimiter(1, threading.RLock(), "drop_oldest")
+        first, second = bridge.make(), bridge.make()
+        assert admission.claim(first) is None
+        admission.expose(first)
+    dropped: list[Run | None] = []
+    starts: list[bool] = []
+    together(
+        lambda: dropped.append(admission.claim(second)),
+        lambda: starts.append(admission.release(first)),
+    )
+    assert starts != [dropped[0] is first], "it is dropped, and starts"
+    assert admission.release(second)
+
+
+def naive_dropping_at_the_start() -> None:
+    job = naive_models.Droppable()
+    together(job.start, job.drop)
+    assert not (job.dropped and job.started), "it is dropped, and starts"
+
+
 REGISTRY = ("registry", "bridge/run_registry", "concurrency/threads")
 HANDOFF = ("bridge/inbox", "bridge/loops")
 Model = tuple[Callable[[], None], tuple[str, ...], int]
@@ -502,6 +526,11 @@ MODELS: dict[str, Model] = {
     "waiting beside an executor's future": (waiting_in_company, ("concurrency/future",), 1),
     "taking futures as they are completed": (taking_as_completed, WAITING, 1),
     "room, and the loop's own thread": (competing_for_room, ("bridge/admission",), 1),
+    "dropping a run that is about to start": (
+        dropping_at_the_start,
+        ("bridge/admission", "bridge/overflow"),
+        2,
+    ),
     "first submitting from two threads": (submitting, ("bridge/loops",), 1),
     "submitting while the drain ends": (submitting_in_use, ("bridge/inbox",), 2),
     "submitting and cancelling": (cancelling, HANDOFF, 1),
@@ -518,6 +547,7 @@ CONTROLS: dict[str, Model] = {
     "a future without a lock": (naive_resolving, (), 1),
     "futures that share a condition": (naive_waiting_in_company, (), 2),
     "looking for room, then entering": (naive_competing_for_room, (), 2),
+    "looking whether a run has started": (naive_dropping_at_the_start, (), 2),
     "a flag that says that a drain is due": (naive_submitting, (), 2),
     "cancelling through a task if there is one": (naive_cancelling, (), 1),
     "run_coroutine_threadsafe and a stop": (naive_stopping, (), 1),

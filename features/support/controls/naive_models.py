@@ -12,6 +12,7 @@ from typing import Any
 
 __all__ = [
     "Conversation",
+    "Droppable",
     "Gate",
     "Guard",
     "Handover",
@@ -23,6 +24,21 @@ __all__ = [
     "Stateful",
     "Tasks",
 ]
+
+
+class Droppable:
+    """A job that may be dropped until it has started."""
+
+    def __init__(self) -> None:
+        self.started = self.dropped = False
+
+    def start(self) -> None:
+        if not self.dropped:
+            self.started = True
+
+    def drop(self) -> None:
+        if not self.started:
+            self.dropped = True
 
 
 class Tasks:

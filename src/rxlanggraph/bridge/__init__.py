@@ -12,6 +12,7 @@ A map; each imports only from those above it.
     run                  one message on its way through one graph, and its future
     chunks               a run that is executed as a stream
     chunk_window         its latest chunks, for those who read them one by one
+    overflow             who gives way when there is no room
     run_registry         the runs in flight, and the sweep of a cleanup
     admission            max_pending: how many may be admitted and not started
     inbox                any thread -> the loop

@@ -1,4 +1,4 @@
-"""AdmissionLimiter: limits the runs admitted and not yet started; submitters wait for room."""
+"""AdmissionLimiter: limits the runs admitted and not yet started; beyond that, some give way."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from collections import deque
 from itertools import takewhile
 
 from rxlanggraph.bridge.deadlocks import Waiter, review, waiting
+from rxlanggraph.bridge.overflow import Overflow, drop_order
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.concurrency.threads import lock_released
-from rxlanggraph.errors import DeadlockError, LoopUnavailableError
+from rxlanggraph.errors import (
+    BacklogFullError,
+    DeadlockError,
+    LoopUnavailableError,
+    RunDroppedError,
+    RunRejectedError,
+)
 
 __all__ = ["AdmissionLimiter"]
 
 
 class AdmissionLimiter:
-    """Room for ``limit`` runs that wait to start; submitters beyond it block.
+    """Room for ``limit`` runs that wait to start; what happens beyond it depends on ``overflow``.
 
-    First come, first served. Blocked submitters are woken once a good part of the room is free, not
-    for each place: a thread woken for a single place takes it, and blocks again.
+    Submitters that wait are served first come, first served. They are woken once a good part of the
+    room is free, not for each place: a thread woken for a single place takes it, and blocks again.
 
     Safe to use from any thread. A signal handler that submits may wait here too: then no lock is
     held.
@@ -26,26 +33,40 @@ class AdmissionLimiter:
     Args:
         limit: None for no limit, which costs nothing.
         lock: The lock of the bridge.
+        overflow: What happens to a run for which there is no room.
+        name: That of the bridge, for errors.
     """
 
-    def __init__(self, limit: int | None, lock: threading.RLock) -> None:
+    def __init__(
+        self,
+        limit: int | None,
+        lock: threading.RLock,
+        overflow: Overflow = "block",
+        name: str = "",
+    ) -> None:
         self.bounded = limit is not None
+        self.overflow = overflow
+        self._name = name
         self._limit = limit or 0
         # Half of the room keeps the loop busy until the submitter has woken up.
         self._low = self._limit - max(1, self._limit // 2)
-        # The lock of the bridge: guards the four below.
+        # The lock of the bridge: guards the five below.
         self._lock = lock
         # The runs that have room. May be more than the limit: see hold().
         self._holders: set[Run] = set()
         self._gates: deque[tuple[threading.Lock, Run]] = deque()
         self._turned_away: dict[Run, LoopUnavailableError | DeadlockError] = {}
         self._closed = False
+        # Those of the holders that may give way to a newer run.
+        self._drop_order = drop_order(overflow) if self.bounded else None
+        self.may_drop = self._drop_order is not None
 
     def acquire(self, run: Run, *, may_block: bool) -> bool:
         """Take room for ``run``; if there is none, wait. Any thread; blocks if ``may_block``.
 
         An exception raised during the wait (Ctrl-C) gives the place back. After `close` it returns
-        at once: the registry then refuses the run.
+        at once: the registry then refuses the run. A run that is cancelled gets no room, and does
+        not wait any longer after `withdraw`.
 
         Returns:
             False if there is no room and ``may_block`` is False.
@@ -55,7 +76,7 @@ class AdmissionLimiter:
             DeadlockError: Called in a run, or on a loop, that the room depends on.
         """
         with self._lock:  # one critical section: check and take
-            if self._closed:
+            if self._closed or run.done():
                 return True
             if len(self._holders) < self._limit and not self._gates:
                 self._holders.add(run)
@@ -81,6 +102,56 @@ class AdmissionLimiter:
             raise type(error)(*error.args)
         return True
 
+    def claim(self, run: Run) -> Run | None:
+        """Take room for ``run`` without waiting, from another run if need be. Any thread.
+
+        Returns:
+            The run that has to give way: one that had room, which is never started from now on; or
+            ``run`` itself. None if there was room.
+        """
+        with self._lock:  # one critical section: check, take away and take
+            if self._closed:
+                return None
+            loser = None
+            if len(self._holders) >= self._limit:
+                loser = None if self._drop_order is None else self._drop_order.first(run)
+                if loser is None:
+                    return run
+                self._forget(loser)
+                loser.rejection = self._dropped()
+            self._holders.add(run)
+        return loser
+
+    def expose(self, run: Run) -> None:
+        """From now on ``run`` may have to give way, if it still waits. Any thread; never blocks.
+
+        Not from the moment in which it gets room: its submitter has to be done with it first.
+        """
+        with self._lock:
+            if self._drop_order is not None and run in self._holders and not run.downstream:
+                self._drop_order.add(run)
+
+    def rejection(self) -> RunRejectedError:
+        """Make the error of a run that gets no room. Any thread; never blocks."""
+        if self.overflow == "error":
+            return BacklogFullError(
+                f"{self._limit} messages wait for their start in the bridge {self._name}, its "
+                "max_pending; send this one again later, or make the bridge with a larger "
+                "max_pending, or with overflow='block' to wait for room"
+            )
+        return self._dropped()
+
+    def _dropped(self) -> RunDroppedError:
+        return RunDroppedError(
+            f"the bridge {self._name} dropped the message, as its overflow={self.overflow!r} "
+            f"says: more than its max_pending={self._limit} would have waited for their start"
+        )
+
+    def _forget(self, run: Run) -> None:
+        self._holders.discard(run)
+        if self._drop_order is not None:
+            self._drop_order.discard(run)
+
     def crowd(self, gate: threading.Lock, run: Run) -> tuple[list[Waiter], int]:
         """See `deadlocks.Room`: for the room that ``gate`` opens to ``run``. Never blocks."""
         with self._lock:
@@ -103,12 +174,33 @@ class AdmissionLimiter:
             with lock_released(self._lock):
                 review()
 
-    def release(self, run: Run) -> None:
-        """Free the room that ``run`` has, if any. Any thread; never blocks."""
+    def release(self, run: Run) -> bool:
+        """Free the room that ``run`` has, if any. Any thread; never blocks.
+
+        Returns:
+            False if it had to give way to another run: then it must not start.
+        """
         with self._lock:
-            self._holders.discard(run)
-            if not self._gates or len(self._holders) > self._low:
-                return
+            if self._drop_order is None:
+                self._holders.discard(run)
+            else:
+                self._forget(run)
+            if self._gates and len(self._holders) <= self._low:
+                self._let_in()
+            return run.rejection is None
+
+    def withdraw(self, run: Run) -> None:
+        """Free the room that ``run`` has, or end its wait for it. Any thread; never blocks."""
+        with self._lock:
+            for gate, waiting_run in self._gates:
+                if waiting_run is run:
+                    self._gates.remove((gate, run))
+                    gate.release()
+                    break
+        self.release(run)
+
+    def _let_in(self) -> None:
+        with self._lock:
             while self._gates and len(self._holders) < self._limit:
                 gate, next_run = self._gates.popleft()
                 self._holders.add(next_run)
@@ -136,6 +228,8 @@ class AdmissionLimiter:
             self._closed = True
             gates, self._gates = self._gates, deque()
             self._holders.clear()
+            if self._drop_order is not None:
+                self._drop_order.clear()
         for gate, _ in gates:
             gate.release()
 

@@ -23,6 +23,7 @@ from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.interrupts import OnPending, check_on_pending
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
 from rxlanggraph.bridge.operators.stream import StreamSubscription
+from rxlanggraph.bridge.overflow import OVERFLOW_POLICIES, Overflow
 from rxlanggraph.bridge.pending import PendingInterrupt, PendingInterrupts
 from rxlanggraph.bridge.run import MultitaskStrategy, Run, RunOptions
 from rxlanggraph.bridge.shutdown import (
@@ -77,10 +78,19 @@ class RxPyLangGraphBridge:
             run gets one as soon as it needs one, and the runs share the rest in turn. A thread that
             is idle for ten seconds ends. None: 31 more than ``max_concurrency``, so that a single
             run can have 32, the maximum of asyncio's own default executor.
-        max_pending: How many messages may wait to start; None for no limit.
+        max_pending: How many messages may wait to start; None for no limit. A message waits from
+            its submission until the loop has started its run, so a burst counts as a whole.
         max_pending_per_thread: How many of them may wait on one thread, behind the one that runs
             there; None for no limit. Others are refused with a `ThreadBusyError`.
-        overflow: What happens to a submitter beyond ``max_pending``. ``"block"``: it waits.
+        overflow: What happens to a message when ``max_pending`` others wait. ``"block"``: its
+            submitter waits for room. ``"error"``: the submission raises `BacklogFullError`; a
+            stream has a result with status ``"rejected"``, treated as its ``errors`` says. The
+            others drop a message, whose result has the status ``"rejected"`` and a
+            `RunDroppedError`: ``"drop_newest"`` this one; ``"drop_oldest"`` the one that has waited
+            longest; ``"latest"`` one that a newer message of its thread has superseded, and without
+            any the one that has waited longest. A stream emits the result of a dropped message with
+            ``errors="emit"``, and otherwise leaves it out. What results of the bridge lead to is
+            never dropped.
         timeout: Seconds for each run, from its start; None for no limit. See `create_future_task`.
         name: Prefix of the threads' names.
 
@@ -97,14 +107,15 @@ class RxPyLangGraphBridge:
         max_threads: int | None = None,
         max_pending: int | None = None,
         max_pending_per_thread: int | None = None,
-        overflow: Literal["block"] = "block",
+        overflow: Overflow = "block",
         timeout: float | None = None,
         name: str | None = None,
     ) -> None:
         if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
             raise InvalidTypeError(f"loop must be an asyncio event loop or None, not {loop!r}")
-        if overflow != "block":
-            raise InvalidArgumentError(f"overflow must be 'block', not {overflow!r}")
+        if overflow not in OVERFLOW_POLICIES:
+            known = ", ".join(map(repr, OVERFLOW_POLICIES))
+            raise InvalidArgumentError(f"overflow must be one of {known}, not {overflow!r}")
         check_whole("max_concurrency", max_concurrency, least=1)
         spare_threads = _spare_threads(max_threads, max_concurrency)
         if max_pending is not None:
@@ -122,6 +133,7 @@ class RxPyLangGraphBridge:
             max_pending,
             self.name,
             max_pending_per_thread=max_pending_per_thread,
+            overflow=overflow,
             spare_threads=spare_threads,
         )
         # The options of the last plain call, reused by the next call with the same graph: a mapper
@@ -229,6 +241,7 @@ class RxPyLangGraphBridge:
         Raises:
             BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
+            BacklogFullError: ``max_pending`` is reached, with ``overflow="error"``.
             BlockingCallError: ``max_pending`` is reached, on the loop's own thread; or in a run, or
                 in the thread of another loop, that the room depends on (then a `DeadlockError`).
             InvalidTypeError: ``graph`` cannot run, a thread_id, ``name``, node or key is not a
@@ -563,7 +576,8 @@ class RxPyLangGraphBridge:
             name: As in `create_future_task`.
 
         Raises:
-            BridgeClosedError, LoopUnavailableError, BlockingCallError: As in `create_future_task`.
+            BridgeClosedError, LoopUnavailableError, BacklogFullError, BlockingCallError: As in
+                `create_future_task`.
             InvalidTypeError, InvalidArgumentError: As in `stream`.
         """
         options = self._stream_options(

@@ -34,6 +34,7 @@ from rxlanggraph.bridge.interrupts import (
     overtaken_answer,
 )
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
+from rxlanggraph.bridge.overflow import Overflow
 from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run, run_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.scheduler import RunScheduler
@@ -53,7 +54,7 @@ from rxlanggraph.errors import (
     ThreadBusyError,
 )
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
-from rxlanggraph.registry import Trackable
+from rxlanggraph.registry import Outcome, Trackable
 
 __all__ = ["Engine"]
 
@@ -78,6 +79,7 @@ class Engine:
         max_pending: How many may be admitted and not started; None for no limit.
         max_pending_per_thread: How many may wait on one thread; None for no limit.
         name: Prefix of the threads' names.
+        overflow: What happens to those beyond ``max_pending``.
         spare_threads: How many worker threads there may be in addition to one for each run.
     """
 
@@ -89,6 +91,7 @@ class Engine:
         name: str,
         *,
         max_pending_per_thread: int | None = None,
+        overflow: Overflow = "block",
         spare_threads: int = 0,
     ) -> None:
         # The one lock of a bridge, shared by all its parts: a leaf, held for a few assignments at a
@@ -100,7 +103,7 @@ class Engine:
         self.threads = RunExecutor(name, self.lock, spare_threads)
         self.inbox = LoopInbox(self.registry, self._process, self.loop_stopped, self.lock)
         self.inbox.max_concurrency = max_concurrency
-        self.admission = AdmissionLimiter(max_pending, self.lock)
+        self.admission = AdmissionLimiter(max_pending, self.lock, overflow, name)
         self._answers = UnnamedAnswers(self.lock)
         self.host: LoopHost = (
             OwnedLoop(name, self.threads, self) if loop is None else AdoptedLoop(loop, name, self)
@@ -122,21 +125,27 @@ class Engine:
 
         Raises:
             BridgeClosedError, LoopUnavailableError: As `hand_over`.
-            BlockingCallError: As `wait_for_room`.
+            BlockingCallError: As `enter`.
+            BacklogFullError: As `send`.
         """
         return self.send(self.new_run(message, options, owner))
 
     def send(self, run: Run) -> Run:
         """Wait for room for a run that was just made, and hand it over. Returns the run.
 
+        A run that gets no room, because the bridge drops what is newest, is resolved at once.
+
         Raises:
             BridgeClosedError, LoopUnavailableError: As `hand_over`.
-            BlockingCallError: As `wait_for_room`.
+            BlockingCallError: As `enter`.
+            BacklogFullError: There is no room, and the bridge has ``overflow="error"``.
         """
         try:
-            if self.admission.bounded:
-                self.wait_for_room(run)
+            if self.admission.bounded and not self.enter(run):
+                return self._turn_down(run)
             self.hand_over(run)
+            if self.admission.may_drop:
+                self.admission.expose(run)
         except BaseException:  # also from a signal handler, perhaps half-way through admission
             if run in self.registry:
                 run.cancel()
@@ -165,13 +174,19 @@ class Engine:
             self._answers.given(run)
         return run
 
-    def wait_for_room(self, run: Run) -> None:
-        """Block until fewer than ``max_pending`` runs wait to start. Not called without a limit.
+    def enter(self, run: Run) -> bool:
+        """Get room for ``run``: one of ``max_pending`` places for runs that wait to start.
+
+        Waits for it, or takes it from another run, which is then dropped. Any thread; not called
+        without a limit.
 
         A run that a result of this bridge led to, on the loop's thread (a later stage of the
         pipeline), is admitted at once and starts before all others; so is a run that will execute
         nothing. Each takes over from a run that was admitted before, so there are never more of
         them than of those.
+
+        Returns:
+            False if ``run`` itself has to give way: see `reject`.
 
         Raises:
             BlockingCallError: There is no room, and this is the thread of the bridge's loop.
@@ -180,12 +195,53 @@ class Engine:
         if (on_loop and self._delivers_result()) or run.message.status != "ok":
             run.downstream = True
             self.admission.hold(run)
+        elif self.admission.overflow != "block":
+            loser = self.admission.claim(run)
+            if loser is not None and loser is not run:
+                self._drop(loser)
+            return loser is not run
         elif not self.admission.acquire(run, may_block=not on_loop):
             raise BlockingCallError(
                 f"max_pending runs of the bridge {self._name} wait for their start, and waiting "
                 "for room on the loop's own thread would stop them; submit from another thread, or "
                 "make the bridge with max_pending=None"
             )
+        return True
+
+    def reject(self, run: Run) -> None:
+        """Resolve ``run``, which got no room, as rejected. Any thread; calls its callbacks."""
+        self.registry.count_dropped()
+        self._let_go(run)
+        run.reject(run.unanswered("rejected", self.admission.rejection()))
+
+    def _turn_down(self, run: Run) -> Run:
+        if self.admission.overflow == "error":
+            raise self.admission.rejection()
+        self.reject(run)
+        return run
+
+    def _drop(self, run: Run) -> None:
+        """Resolve ``run``, whose room another one has got, as rejected.
+
+        Any thread; calls its callbacks. If the loop has not seen it, it never will; otherwise the
+        loop only removes it from where it waits.
+        """
+        # A run that is withheld is not handed over at all: its subscription sees its end.
+        seen = not self.inbox.withdraw(run) and run.withheld_by is None
+        result = run.unanswered("rejected", run.rejection)
+        outcome: Outcome = "cancelled" if run.cancelled() else "dropped"
+        self._let_go(run)
+        try:
+            if not self.registry.leave(run, outcome, run.reject, result):
+                run.reject(result)
+        finally:
+            if seen:
+                self.inbox.post(run)
+
+    def _let_go(self, run: Run) -> None:
+        run.owner = run.parent = None
+        if self._answers.waiting:
+            self._answers.forget(run)
 
     def on_own_loop(self) -> bool:
         """Whether the caller is in a step of the bridge's loop, on its thread."""
@@ -229,7 +285,7 @@ class Engine:
 
     def _withdraw(self, run: Run) -> None:
         """Give back the room of ``run``, which is cancelled; without a loop, unregister it too."""
-        self.admission.release(run)
+        self.admission.withdraw(run)
         if self._answers.waiting:
             self._answers.forget(run)
         if self.inbox.loop is None:  # otherwise the loop processes it
@@ -258,15 +314,21 @@ class Engine:
                 self._enqueue(run)
             else:
                 self._enqueue_by_policy(run)
-        elif run.done():  # cancelled, or given up while the loop was paused
+        elif run.done():  # cancelled, dropped, or given up while the loop was paused
             if run.phase is Phase.RUNNING:
                 if run.task is not None and (run.cancelled() or not run.task.cancelling()):
                     run.task.cancel()
             else:
                 # Also if it ended before it was registered, as a run that is cancelled between the
                 # two.
-                run.phase = Phase.ENDED
+                waited, run.phase = run.phase is Phase.WAITING, Phase.ENDED
                 self._retire(run, run.unanswered("cancelled"))
+                if waited and run.rejection is not None:
+                    self._remove(run)
+
+    def _remove(self, run: Run) -> None:
+        self._scheduler.discard(run)
+        self._start_ready()  # those that waited behind it may be ready
 
     def _enqueue(self, run: Run) -> None:
         if self._scheduler.enqueue(run):
@@ -341,8 +403,9 @@ class Engine:
         run.phase = Phase.RUNNING
         run.since = monotonic()
         run.executor = self.threads
-        if self.admission.bounded:
-            self.admission.release(run)
+        if self.admission.bounded and not self.admission.release(run):
+            self._finish(run, run.unanswered("rejected", run.rejection))
+            return
         name, context = run.options.name, run.context
         del run.context  # it has a variable that refers to the run: a cycle for each message
         if run.message.status != "ok":

@@ -122,6 +122,18 @@ class LoopInbox:
             raise
         return True
 
+    def withdraw(self, run: Run) -> bool:
+        """Take ``run`` back, if the loop has not seen it yet. Any thread; never blocks.
+
+        What breaks without it: while the loop is held up, what was dropped stays in the queue. The
+        oldest are dropped, so the search ends soon.
+        """
+        try:
+            self._queue.remove(run)  # a single deque operation, as in _look
+        except ValueError:
+            return False
+        return True
+
     def is_due(self) -> bool:
         """Whether the loop still has to process something. Any thread; never blocks."""
         with self.lock:

@@ -21,6 +21,7 @@ from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.errors import (
     BlockingCallError,
     RunCancelledError,
+    RunDroppedError,
     RunInterruptedError,
     RunTimeoutError,
     WrongProcessError,
@@ -200,6 +201,8 @@ class Run(SharedLockFuture[StreamMessage]):
     # Of an answer that names no question: whether another run has used its thread since it was
     # given. Written under the lock, before that run's result can be seen; read at its start.
     overtaken = False
+    # Why it was dropped after it had got room. Written once, under the lock of the bridge.
+    rejection: RunDroppedError | None = None
 
     def __init__(
         self,
@@ -369,6 +372,19 @@ class Run(SharedLockFuture[StreamMessage]):
         else:
             self.set_outcome(None, failure, call_back=call_back)
 
+    def reject(self, result: StreamMessage) -> None:
+        """Resolve it with ``result``, which says that it was rejected, unless it is resolved.
+
+        In the submitter's thread, which calls the callbacks.
+
+        Raises:
+            KeyboardInterrupt, SystemExit: As for `cancel`.
+        """
+        self.resolve(result, call_back=False)
+        interrupt = self._wake_and_call_back()
+        if interrupt is not None:
+            raise interrupt
+
     def counts_as(self, status: Status) -> Outcome:
         """How the registry counts it: as its future says, if that is already resolved."""
         if self.interruption is not None:
@@ -377,6 +393,8 @@ class Run(SharedLockFuture[StreamMessage]):
             if self.cancelled():
                 return "cancelled"
             status = "error" if self._result is None else self._result.status
+        if self.rejection is not None:
+            return "dropped"
         return _COUNTS_AS[status]
 
 

@@ -56,6 +56,11 @@ class RunRegistry(TaskRegistry):
                 return "open"
             return "closing" if self._entries or self._leaving else "closed"
 
+    def count_dropped(self) -> None:
+        """Count a run that was dropped instead of admitted. Any thread; never blocks."""
+        with self._lock:
+            self._ended["dropped"] += 1
+
     def begin_sweep(self) -> RegistryStatistics:
         """From now until `end_sweep`, every task that is admitted is to be cancelled at once.
 
@@ -91,7 +96,7 @@ class RunRegistry(TaskRegistry):
             self._sweeps -= 1
             leaving, entries = self._leaving.copy(), self._entries.copy()
             succeeded = self._ended["succeeded"] - begun.succeeded
-            failed = self._ended["failed"] - begun.failed
+            failed = self._ended["failed"] + self._ended["dropped"] - begun.failed
             cancelled = self._ended["cancelled"] - begun.cancelled
         now = monotonic()
         remaining = tuple(

@@ -74,6 +74,21 @@ class RunScheduler:
         if run.options.group is not None or run.message.thread_id is not None:
             self._leave_group_and_lane(run)
 
+    def discard(self, run: Run) -> None:
+        """Remove ``run``, which waits and was dropped; others may be ready now.
+
+        What breaks without it: while no slot becomes free, what was dropped stays, however much it
+        is. The oldest are dropped, so the search ends soon.
+        """
+        group, thread_id = run.options.group, run.message.thread_id
+        behind = None if thread_id is None else self._behind.get(thread_id)
+        if behind and _remove(run, behind):
+            return  # it held nothing yet
+        if group is not None and _remove(run, group.waiting):
+            self._leave_lane(run)
+        elif _remove(run, self._ready):
+            self._leave_group_and_lane(run)
+
     def on_thread(self, thread_id: str) -> Run | None:
         """Return the run that a new one on that thread would wait for, if it is to execute."""
         holder = self._lanes.get(thread_id)
@@ -150,3 +165,11 @@ def _waits(run: Run) -> bool:
 def _executes(run: Run) -> bool:
     """Whether it is still to be executed, or is: not cancelled before, no result passed through."""
     return run.phase is not Phase.ENDED and run.message.status == "ok"
+
+
+def _remove(run: Run, waiting: deque[Run]) -> bool:
+    try:
+        waiting.remove(run)
+    except ValueError:
+        return False
+    return True

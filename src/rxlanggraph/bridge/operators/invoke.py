@@ -17,7 +17,12 @@ from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.operators.on_loop import OnLoop, loop_behind
 from rxlanggraph.bridge.run import ConcurrencyGroup, Run, RunOptions
 from rxlanggraph.concurrency.user_code import is_interrupt
-from rxlanggraph.errors import InvalidArgumentError, RunInterruptedError, ThreadBusyError
+from rxlanggraph.errors import (
+    InvalidArgumentError,
+    RunDroppedError,
+    RunInterruptedError,
+    ThreadBusyError,
+)
 from rxlanggraph.messages import StreamMessage, failure_of, passes_through
 from rxlanggraph.rx.serialized_observer import SerializedObserver
 
@@ -29,8 +34,9 @@ ErrorPolicy: TypeAlias = Literal["raise", "emit", "skip"]
 Ended: TypeAlias = tuple[StreamMessage, Context]
 """What is to be emitted, and the context of its run."""
 ThreadSelector: TypeAlias = "str | Callable[[Any], str | None] | None"
-# What a thread policy does to a message. It does not end the stream for which it was chosen.
-_BY_POLICY = (RunInterruptedError, ThreadBusyError)
+# What a policy of threads, or of overflow, does to a message. It does not end the stream for which
+# it was chosen.
+_BY_POLICY = (RunDroppedError, RunInterruptedError, ThreadBusyError)
 
 
 def invoke(
@@ -112,6 +118,7 @@ class Subscription:
         self._emitter = SerializedObserver(observer, self._lock)
         self._source = SingleAssignmentDisposable()
         self._indexes: dict[Run, int] = {}  # all unfinished runs
+        self._entering: set[Run] = set()  # those that get room at the moment, or wait for it
         self._waiting: deque[Run] = deque()  # not handed over yet, for lack of look-ahead
         self._advancing = False
         self._arrived = 0
@@ -137,12 +144,9 @@ class Subscription:
     def _on_next(self, item: Any) -> None:
         run = None
         try:
-            message, options = self._bind(item)
-            run = self._engine.new_run(message, options, self._owner, self._ended)
-            if self._look_ahead is not None:
-                run.withheld_by = partial(self._behind, self._arrived - self._look_ahead)
-            if self._engine.admission.bounded:
-                self._engine.wait_for_room(run)
+            run = self._new_run(item)
+            if self._engine.admission.bounded and not self._enter(run):
+                return
             if not self._take(run):
                 self._engine.drop(run)
             elif self._look_ahead is None:
@@ -158,22 +162,43 @@ class Subscription:
             if error is self._raised or is_interrupt(error):
                 raise
 
-    def _take(self, run: Run) -> bool:
+    def _enter(self, run: Run) -> bool:
+        """Get room for ``run``; False if it is not to start: rejected, or disposed of."""
+        with self._lock:
+            if self._disposed:
+                return False
+            self._entering.add(run)
+        try:
+            has_room = self._engine.enter(run)
+        finally:
+            with self._lock:
+                self._entering.discard(run)
+        if not has_room and self._take(run, to_start=False):
+            self._engine.reject(run)
+        return has_room
+
+    def _take(self, run: Run, *, to_start: bool = True) -> bool:
         with self._lock:
             if self._disposed:
                 return False
             self._indexes[run] = self._arrived
             self._arrived += 1
-            if self._look_ahead is not None:
+            if to_start and self._look_ahead is not None:
                 self._waiting.append(run)
+            if to_start and self._engine.admission.may_drop:
+                self._engine.admission.expose(run)
             return True
 
-    def _bind(self, item: Any) -> tuple[StreamMessage, RunOptions]:
-        if not callable(self._thread_id):
-            return self._options.bind(item, self._thread_id)
-        # An item that passes through has no content to choose a thread by.
-        chosen = None if passes_through(item) else self._thread_id(item)
-        return self._options.bind(item, chosen)
+    def _new_run(self, item: Any) -> Run:
+        chosen = self._thread_id
+        if callable(chosen):
+            # An item that passes through has no content to choose a thread by.
+            chosen = None if passes_through(item) else chosen(item)
+        message, options = self._options.bind(item, chosen)
+        run = self._engine.new_run(message, options, self._owner, self._ended)
+        if self._look_ahead is not None:
+            run.withheld_by = partial(self._behind, self._arrived - self._look_ahead)
+        return run
 
     def _on_error(self, error: BaseException) -> None:
         self._emitter.put_error(error)
@@ -218,15 +243,16 @@ class Subscription:
             return [run for run, index in indexes if index <= last and run.withheld_by is None]
 
     def _ended(self, future: object) -> None:
-        # In the loop's thread, or in the thread that cancelled the run.
+        # In the thread of the loop, or of the code that cancelled the run or took its room.
         assert isinstance(future, Run)
-        result = future.result_nowait()
-        if result is None:
-            result = future.unanswered("cancelled")
+        result = future.result_nowait() or future.unanswered("cancelled")
         with self._lock:
             index = self._indexes.pop(future, None)
             if index is None:  # disposed
                 return
+            if future.rejection is not None and future in self._waiting:
+                self._waiting.remove(future)
+                self._engine.registry.count_dropped()  # it was never registered
             # Each result is emitted in the context of its own run, whichever run's end released it.
             ended = (result, copy_context())
             due = (ended,) if self._look_ahead is None else self._due(index, ended)
@@ -289,7 +315,7 @@ class Subscription:
         """Cancel the runs and leave the source; what is queued is still emitted."""
         with self._lock:
             self._disposed = True
-            runs = list(self._indexes)
+            runs = [*self._indexes, *self._entering]
             self._indexes.clear()
             self._waiting.clear()
             self._early.clear()
@@ -307,6 +333,6 @@ class Subscription:
 def _log_failures(results: Sequence[Ended]) -> None:
     for result, _ in results:
         failure = failure_of(result)
-        if failure is not None:
+        if failure is not None and not isinstance(failure, RunDroppedError):
             answered = result.source or result
             _log.warning("skipped message %s: %s", answered.id, result.status, exc_info=failure)

@@ -156,9 +156,9 @@ class StreamSubscription(Subscription):
 
     # -- what a subscription does with a run -----------------------------------------------------
 
-    def _take(self, run: Run) -> bool:
+    def _take(self, run: Run, *, to_start: bool = True) -> bool:
         with self._lock:
-            if not super()._take(run):
+            if not super()._take(run, to_start=to_start):
                 return False
             window = None if self._resumable is None else ChunkWindow(self._lock, self._resumable)
             chunks = _RunChunks(self, run, self._indexes[run], window)
