@@ -42,8 +42,8 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | An operator's error policy   | bridge.invoke(print, errors='ignore')                       | InvalidArgumentError | 'raise', 'emit' or 'skip'          |
       | An operator's bound          | bridge.invoke(print, max_concurrency=0)                     | InvalidArgumentError | a whole number from 1, not 0       |
       | An operator's graph          | bridge.invoke(uncompiled)                                   | InvalidTypeError     | is not compiled                    |
-      | An unknown strategy          | bridge.invoke(print, multitask_strategy='switch')           | InvalidArgumentError | 'interrupt', not 'switch'          |
-      | A message's strategy         | bridge.create_future_task(print, 1, multitask_strategy=1)   | InvalidArgumentError | 'interrupt', not 1                 |
+      | An unknown strategy          | bridge.invoke(print, multitask_strategy='switch')           | InvalidArgumentError | or 'rollback', not 'switch'        |
+      | A message's strategy         | bridge.create_future_task(print, 1, multitask_strategy=1)   | InvalidArgumentError | or 'rollback', not 1               |
       | An unhashable strategy       | bridge.invoke(print, multitask_strategy=[])                 | InvalidArgumentError | must be 'enqueue',                 |
 
   Scenario: An exception of a graph is raised unchanged

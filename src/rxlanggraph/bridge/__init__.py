@@ -9,12 +9,14 @@ A map; each imports only from those above it.
     pending              the questions that wait for an answer
     adapters             what a run can execute
     deadlocks            which run waits for which; cycles are refused
+    rollback             a thread as it was before a run
     run                  one message on its way through one graph, and its future
     chunks               a run that is executed as a stream
     chunk_window         its latest chunks, for those who read them one by one
     overflow             who gives way when there is no room
     run_registry         the runs in flight, and the sweep of a cleanup
     admission            max_pending: how many may be admitted and not started
+    leftovers            LangGraph's tasks that outlive a cancelled run
     inbox                any thread -> the loop
     scheduler            thread, group, slot: which run may start
     executor             the worker threads of sync code

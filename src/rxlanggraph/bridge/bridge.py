@@ -15,6 +15,7 @@ from reactivex import Observable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
 from rxlanggraph.bridge.adapters import Graph, adapt_graph
+from rxlanggraph.bridge.attempts import saver_of
 from rxlanggraph.bridge.call_arguments import Durability, Nodes, PerMessage, given
 from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow, joinable_run
 from rxlanggraph.bridge.chunks import StreamMode, streaming, with_breakpoints
@@ -25,6 +26,7 @@ from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, inv
 from rxlanggraph.bridge.operators.stream import StreamSubscription
 from rxlanggraph.bridge.overflow import OVERFLOW_POLICIES, Overflow
 from rxlanggraph.bridge.pending import PendingInterrupt, PendingInterrupts
+from rxlanggraph.bridge.rollback import check_rollback
 from rxlanggraph.bridge.run import MultitaskStrategy, Run, RunOptions
 from rxlanggraph.bridge.shutdown import (
     CleanupReport,
@@ -209,6 +211,10 @@ class RxPyLangGraphBridge:
                 ``"interrupt"``: the one that runs is cancelled and those that wait are dropped,
                 with status ``"interrupted"`` and a `RunInterruptedError`; the message begins once
                 the cancelled one has really ended. What that one has saved is kept.
+                ``"rollback"``: as ``"interrupt"``, but the graph's thread is then as it was before
+                the run that is cancelled, which has to have been sent with ``"rollback"`` too. For
+                threads in an InMemorySaver, AsyncSqliteSaver or AsyncPostgresSaver; stores are not
+                rolled back.
             timeout: Seconds for each attempt, or a function of the message that returns them; None
                 takes the bridge's. When it expires, the future is resolved and the run is
                 cancelled; the run keeps its slot until it has ended.
@@ -304,9 +310,12 @@ class RxPyLangGraphBridge:
         _check_errors(errors)
         if multitask_strategy not in get_args(MultitaskStrategy):
             raise InvalidArgumentError(
-                "multitask_strategy must be 'enqueue', 'reject' or 'interrupt', "
+                "multitask_strategy must be 'enqueue', 'reject', 'interrupt' or 'rollback', "
                 f"not {multitask_strategy!r}"
             )
+        saver = saver_of(graph) if multitask_strategy == "rollback" else None
+        if saver is not None:
+            check_rollback(saver)
         if name is not None and not isinstance(name, str):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
         adapter = adapt_graph(graph, check_on_pending(on_pending))
@@ -329,6 +338,7 @@ class RxPyLangGraphBridge:
             config,
             name or adapter.name,
             multitask_strategy=multitask_strategy,
+            saver=saver,
             thread=one_thread(threads_of(graph, config)),
             arguments=arguments,
             per_message=per_message,

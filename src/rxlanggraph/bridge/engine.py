@@ -23,7 +23,7 @@ from typing import Any
 
 from rxlanggraph.bridge.admission import AdmissionLimiter
 from rxlanggraph.bridge.attempts import retried
-from rxlanggraph.bridge.configs import context_of_its_own
+from rxlanggraph.bridge.configs import configurable_of, context_of_its_own
 from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.interrupts import (
@@ -33,8 +33,10 @@ from rxlanggraph.bridge.interrupts import (
     asked,
     overtaken_answer,
 )
+from rxlanggraph.bridge.leftovers import end_of_leftovers
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
 from rxlanggraph.bridge.overflow import Overflow
+from rxlanggraph.bridge.rollback import Undo, remember_thread
 from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run, run_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.scheduler import RunScheduler
@@ -342,20 +344,29 @@ class Engine:
         active = None if thread_id is None else self._scheduler.on_thread(thread_id)
         if thread_id is None or active is None or run.message.status != "ok":
             self._enqueue(run)
-        elif strategy == "interrupt":
+        elif strategy == "reject":
+            self._reject(run, active, "")
+        elif strategy == "enqueue":
+            if self._scheduler.count_behind(thread_id) == self._per_thread:
+                self._reject(run, active, f" and {self._per_thread} more that wait")
+            else:
+                self._enqueue(run)
+        elif strategy == "rollback" and not _can_roll_back(active):
+            self._reject(run, active, ", which was not sent with 'rollback'")
+        else:
             displaced = self._scheduler.remove_behind(thread_id)
             self._enqueue(run)
+            if strategy == "rollback" or active.rolled_back_for is not None:
+                active.rolled_back_for = run
             for each in (active, *displaced):
                 self._interrupt(each, run)
-        elif strategy == "reject" or self._scheduler.count_behind(thread_id) == self._per_thread:
-            waiting = "" if strategy == "reject" else f" and {self._per_thread} more that wait"
-            error = ThreadBusyError(
-                f"{run.label} was rejected: the thread {thread_id!r} has {active.label}{waiting}; "
-                "send it again when that has ended, or with another multitask_strategy"
-            )
-            self._end_unstarted(run, run.unanswered("rejected", error))
-        else:
-            self._enqueue(run)
+
+    def _reject(self, run: Run, active: Run, why: str) -> None:
+        error = ThreadBusyError(
+            f"{run.label} was rejected: the thread {run.message.thread_id!r} has {active.label}"
+            f"{why}; send it again when that has ended, or with another multitask_strategy"
+        )
+        self._end_unstarted(run, run.unanswered("rejected", error))
 
     def _interrupt(self, run: Run, by: Run) -> None:
         """End ``run`` so that ``by`` can begin: at once if it has not begun, otherwise soon."""
@@ -448,6 +459,8 @@ class Engine:
             result = self._answer(run, await self._attempts(run))
         except asyncio.CancelledError as caught:
             status, error = self._cancelled_by(run, caught)
+            with contextlib.suppress(asyncio.CancelledError):  # the loop is ending
+                await end_of_leftovers(run.scope)
         except BaseException as caught:
             if asyncio._get_running_loop() is None:
                 raise  # GeneratorExit, from a loop closed while this ran: see loop_stopped()
@@ -513,6 +526,13 @@ class Engine:
             raise asyncio.CancelledError
         if run.overtaken:
             raise overtaken_answer(run.message)
+        if run.obstacle is not None:
+            raise run.obstacle
+        if run.options.saver is not None and run.message.thread_id is not None:
+            return self._undoable(run)
+        return self._insistent(run)
+
+    def _insistent(self, run: Run) -> Awaitable[Any]:
         message, options = run.message, run.options
         if options.retry is not None:
             attempt = options.adapter.attempts(
@@ -529,6 +549,32 @@ class Engine:
             options.adapter.call, message, options.config, options.arguments, self.threads
         )
         return self._timed_attempt(run, attempt)
+
+    async def _undoable(self, run: Run) -> Any:
+        options, thread_id = run.options, run.message.thread_id
+        assert thread_id is not None
+        checkpoint_id = configurable_of(options.graph, options.config or {}).get("checkpoint_id")
+        undo = await remember_thread(options.saver, thread_id, checkpoint_id)
+        try:
+            return await self._insistent(run)
+        finally:
+            if run.rolled_back_for is not None and asyncio._get_running_loop() is not None:
+                await self._roll_back(run, undo)
+            del run  # the exception refers to this frame
+
+    async def _roll_back(self, run: Run, undo: Undo) -> None:
+        try:
+            await end_of_leftovers(run.scope)
+            await self._threads_ended(run)
+            await undo()
+        except (Exception, asyncio.CancelledError) as error:
+            successor = run.rolled_back_for  # read now: a later one may have taken its place
+            assert successor is not None
+            successor.obstacle = RunError(
+                f"{run.label} was interrupted and could not be rolled back, so {successor.label} "
+                "was not begun; send it again to continue from what has been saved"
+            )
+            successor.obstacle.__cause__ = error
 
     def _may_retry(self, run: Run) -> bool:
         task = asyncio.current_task()
@@ -551,6 +597,7 @@ class Engine:
             if not only_expired or options.retry is None:
                 raise
             asyncio.current_task(loop).uncancel()  # type: ignore[union-attr]
+            await end_of_leftovers(run.scope)
             await self._threads_ended(run)
             run.timeout_error = run.unanswered("timed_out").error
             assert run.timeout_error is not None
@@ -769,3 +816,8 @@ class Engine:
 
     def _runs(self) -> list[Run]:
         return [task for task in self.registry.tasks() if isinstance(task, Run)]
+
+
+def _can_roll_back(run: Run) -> bool:
+    """Whether the thread of ``run`` can be made what it was before it, or has not been changed."""
+    return run.options.multitask_strategy == "rollback" or run.phase is not Phase.RUNNING

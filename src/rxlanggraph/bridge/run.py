@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 
-MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
+MultitaskStrategy = Literal["enqueue", "reject", "interrupt", "rollback"]
 _COUNTS_AS: dict[Status, Outcome] = {
     "ok": "succeeded",
     "interrupted": "succeeded",
@@ -98,6 +98,8 @@ class RunOptions:
     name: str = ""
     group: ConcurrencyGroup | None = None
     multitask_strategy: MultitaskStrategy = "enqueue"
+    saver: Any = None
+    """With ``"rollback"``, where the graph keeps its threads."""
     thread: NamedThread | None = None
     """The thread that the config, or the graph's own config, names for all of these runs."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -203,6 +205,10 @@ class Run(SharedLockFuture[StreamMessage]):
     overtaken = False
     # Why it was dropped after it had got room. Written once, under the lock of the bridge.
     rejection: RunDroppedError | None = None
+    # With rollback, on the loop's thread: the run for which the thread is to be what it was before
+    # this one; and why it could not be made that for this one.
+    rolled_back_for: Run | None = None
+    obstacle: BaseException | None = None
 
     def __init__(
         self,
