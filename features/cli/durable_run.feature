@@ -6,6 +6,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Given a folder with the file "graphs.py"
       """
       import asyncio, os, pathlib, time
+      from langgraph.types import Interrupt
       from rxlanggraph.bridge.run import current_run
 
       def note(content):
@@ -22,6 +23,9 @@ Feature: A run with a journal survives being killed: every line is answered exac
       async def divide(content):
           note(content)
           return 12 // content["n"] if not os.path.exists("mended") else "mended"
+
+      async def asking(content):
+          return {"__interrupt__": [Interrupt(content["n"], id="an id")]}
 
       async def deadly(content):
           if content["n"] == 2 and not os.path.exists("mended"):
@@ -84,6 +88,16 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | 5    | ok      | 3       | null                |
     And every record in "out.jsonl" has the keys "line, id, thread_id, status, content, error, duration"
     And the summary says "read 4: 2 ok, 1 failed, 1 invalid, 0 not run" and "3 answered here"
+
+  Scenario: Lines whose graphs ask are interrupted, with their questions
+    When I run "rxlanggraph run graphs.py:asking -i good.jsonl -o out.jsonl -j 1 --journal run.sqlite"
+    Then the exit status is 1
+    And "out.jsonl" has these records in any order
+      | line | status      | interrupts.0.id | interrupts.0.value |
+      | 1    | interrupted | an id           | 1                  |
+      | 2    | interrupted | an id           | 2                  |
+      | 3    | interrupted | an id           | 3                  |
+      | 4    | interrupted | an id           | 4                  |
 
   Scenario: The run options are checked once for all lines
     When I run "rxlanggraph run graphs.py:double -i good.jsonl --retries 1 --journal j", and the checks are counted

@@ -10,6 +10,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       from langchain_core.messages import AIMessage
       from langgraph.checkpoint.memory import InMemorySaver
       from langgraph.graph import END, START, StateGraph
+      from langgraph.types import Interrupt, interrupt
       from typing import TypedDict
 
       class State(TypedDict):
@@ -61,6 +62,17 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
           if content["n"] == 4:
               return "\ud800"
           raise Unspeakable
+
+      def asking(state: State) -> State:
+          if state["n"]:
+              interrupt({"refund": state["n"]})
+          return state
+
+      async def asking_oddly(content):
+          return {"__interrupt__": [Interrupt(object(), id="an id")]}
+
+      builder = StateGraph(State).add_node(asking).add_edge(START, "asking")
+      waiting_graph = builder.compile(checkpointer=InMemorySaver())
 
       def chatty(content):
           print("this is no record")
@@ -127,6 +139,34 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And the output's record of line 4 is "error": "cannot be written as JSON" and "surrogates"
     And the output's record of line 5 is "error": "its __str__ raised RuntimeError" and "its"
     And the summary says "read 5: 2 ok, 3 failed" and "standard output"
+
+  Scenario: A line whose graph asks is interrupted, with its questions; the next of its thread is refused
+    Given the file "in.jsonl"
+      """
+      {"n": 1, "t": "a"}
+      {"n": 2, "t": "a"}
+      {"n": 0, "t": "b"}
+      """
+    When I run "rxlanggraph run graphs.py:waiting_graph --input in.jsonl --thread-key t -o out.jsonl --errors err.jsonl"
+    Then the exit status is 1
+    And "out.jsonl" has these records in any order
+      | line | status | content  |
+      | 3    | ok     | {"n": 0} |
+    And "err.jsonl" has these records in any order
+      | line | status      | thread_id | interrupts.0.value | interrupts.0.response_schema | error.type              |
+      | 1    | interrupted | "a"       | {"refund": 1}      | null                         | null                    |
+      | 2    | rejected    | "a"       | null               | null                         | "PendingInterruptError" |
+    And the summary says "read 3: 1 ok, 2 failed, 0 invalid, 0 not run" and "failures in err.jsonl"
+
+  Scenario: A question that cannot be written as JSON can still be answered by its id
+    Given the file "in.jsonl"
+      """
+      {"n": 1}
+      """
+    When I run "rxlanggraph run graphs.py:asking_oddly --input in.jsonl"
+    Then the output has these records in any order
+      | line | status      | interrupts.0.id | error.type             |
+      | 1    | interrupted | an id           | "UnserializableResult" |
 
   Scenario: Output that a graph prints is not among the records
     Given the file "in.jsonl"

@@ -160,13 +160,13 @@ def records_in(context: Context, name: str) -> list[dict[str, Any]]:
 def at(record: dict[str, Any], path: str) -> Any:
     value: Any = record
     for key in path.split("."):
-        value = value[key]
+        value = value[int(key)] if isinstance(value, list) else value[key]
     return value
 
 
 def compare(context: Context, records: list[dict[str, Any]]) -> None:
     keys = context.table.headings
-    found = [[at(record, key) if record[key.split(".")[0]] else None for key in keys]
+    found = [[at(record, key) if record.get(key.split(".")[0]) else None for key in keys]
              for record in records]  # fmt: skip
     expected = [[as_json(cell) for cell in row] for row in context.table]
     order = keys.index("line")

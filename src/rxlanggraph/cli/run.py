@@ -41,7 +41,7 @@ _RESUMABLE = (
 _EPILOG = """\b
 Exit status:
   0    every message is ok
-  1    some failed, were invalid or were cancelled
+  1    some failed, were invalid, were cancelled or wait for an answer
   2    wrong usage, no such graph, or an input that cannot be read
   3    halted by --halt
   4    a record could not be written: disk full, closed pipe
@@ -217,7 +217,8 @@ def run(
     MODULE_OR_FILE:GRAPH names a compiled LangGraph graph, another Runnable, or a function of
     the content: my_graphs.py:graph or my_package.graphs:graph. Each line of JSON, or row of CSV,
     is the content of one message. Every line that is not blank gets a record, in any order unless
-    --ordered: line, id, thread_id, status, content, error, duration.
+    --ordered: line, id, thread_id, status, content, error, duration; and if the graph asks,
+    interrupts, with the id and value of each question.
     """
     journal_options = {name: options.pop(name) for name in _JOURNAL_OPTIONS}
     paths = IOPaths(

@@ -19,8 +19,11 @@ Record = dict[str, Any]
 
 
 def result_record(number: int, result: StreamMessage) -> Record:
-    """Return the record of a run that has ended, with whatever status."""
-    return {
+    """Return the record of a run that has ended, with whatever status.
+
+    A graph that asks has its questions in it.
+    """
+    record = {
         "line": number,
         "id": (result.source or result).id,
         "thread_id": result.thread_id,
@@ -29,6 +32,12 @@ def result_record(number: int, result: StreamMessage) -> Record:
         "error": None if result.error is None else _error(result.error),
         "duration": result.duration,
     }
+    if result.interrupts:
+        record["interrupts"] = [
+            {"id": each.id, "value": each.value, "response_schema": each.response_schema}
+            for each in result.interrupts
+        ]
+    return record
 
 
 def invalid_record(line: InputLine) -> Record:
@@ -76,7 +85,10 @@ def to_line(record: Record) -> tuple[bytes, Record]:
 def without_content(record: Record, error: Record) -> Record:
     """Return the record of a result that cannot be stored, with the ``error`` for it."""
     status = "error" if record["status"] == "ok" else record["status"]
-    return record | {"content": None, "status": status, "error": error}
+    without: Record = {"content": None, "status": status, "error": error}
+    if "interrupts" in record:  # their values cannot be stored either; by their ids, they can be
+        without["interrupts"] = [{"id": each["id"]} for each in record["interrupts"]]  # answered
+    return record | without
 
 
 def _json(record: Record) -> bytes:
