@@ -23,6 +23,14 @@ Feature: The examples do what they say
       | backend |
       | Valkey  |
 
+  Scenario: Approvals as a stream are joined with the questions, whatever order they are given in
+    When the approvals example runs, with a person who grants what is below 1000
+    Then small refunds were paid without a question, and the others as the person decided
+
+  Scenario: The approvals example asks at the console
+    When the approvals example runs at a console, which answers "y", "n", "y"
+    Then it prints that 450 of 450, 0 of 1200 and 180 of 180 were paid
+
   Scenario: In a reactive pipeline, each month's weather equals what plain Python computes
     When the weather example runs over all its days
     Then its 48 months have the days, rain and longest dry spell that plain Python finds in the file

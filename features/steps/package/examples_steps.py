@@ -3,15 +3,18 @@ from __future__ import annotations
 import contextlib
 import csv
 import importlib.util
+import io
+import sys
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
+from unittest import mock
 
 from behave import then, when
 from behave.runner import Context
 from reactivex import operators as ops
 
-from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from support.cli import command
 from support.concurrency.tasks import run
 
@@ -84,3 +87,52 @@ def step_its_count_months_have_the_days_rain_and_longest_dry_spell(
     }
     assert len(expected) == len(context.months) == count
     assert found == expected, {m: (found.get(m), expected[m]) for m in expected}
+
+
+@when("the approvals example runs, with a person who grants what is below {limit:d}")
+def step_the_approvals_example_runs_with_a_person_who_grants_what(
+    context: Context, limit: int
+) -> None:
+    asked = []
+
+    def decide(question: StreamMessage) -> bool:
+        (interrupt,) = question.interrupts
+        asked.append(question.thread_id)
+        return bool(interrupt.value["amount"] < limit)
+
+    with example_of("approvals") as example, RxPyLangGraphBridge() as bridge:
+        stream = example.refunds(bridge, example.REFUNDS, decide)
+        context.results = stream.pipe(ops.to_list()).run()
+    context.asked = asked
+
+
+@then("small refunds were paid without a question, and the others as the person decided")
+def step_small_refunds_were_paid_without_a_question_and_the_others(context: Context) -> None:
+    paid = {result.thread_id: result.content["paid"] for result in context.results}
+    assert paid == {"R1": 20, "R2": 450, "R3": 99, "R4": 0, "R5": 180}, paid
+    assert sorted(context.asked) == ["R2", "R4", "R5"], context.asked
+    assert all(result.content["notes"] for result in context.results)
+
+
+@when("the approvals example runs at a console, which answers {answers}")
+def step_the_approvals_example_runs_at_a_console_which_answers(
+    context: Context, answers: str
+) -> None:
+    lines = [answer.strip('"') + "\n" for answer in answers.split(", ")]
+    console = io.StringIO("".join(lines))
+    # One refund at a time, so that the answers belong to them in this order.
+    bridge = RxPyLangGraphBridge(max_concurrency=1)
+    with (
+        example_of("approvals") as example,
+        mock.patch.object(sys, "stdin", console),
+        mock.patch.object(example, "RxPyLangGraphBridge", lambda: bridge),
+        contextlib.redirect_stdout(io.StringIO()) as output,
+    ):
+        example.main()
+    context.printed = output.getvalue()
+
+
+@then("it prints that {paid}, {refused} and {also} were paid")
+def step_it_prints_that_were_paid(context: Context, paid: str, refused: str, also: str) -> None:
+    for words in (f"R2: paid {paid}", f"R4: paid {refused}", f"R5: paid {also}"):
+        assert words in context.printed, context.printed
