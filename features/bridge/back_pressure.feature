@@ -63,3 +63,39 @@ Feature: max_pending bounds the waiting messages of all threads, and never block
       | something happens             |
       | it is given the room          |
       | it is turned away             |
+
+  Scenario Outline: Three stages with <order>, fed by 3 threads, pass the pressure on to all of them, on <home> loop
+    Given an open bridge on <home> loop with max_concurrency=2, max_pending=1
+    When 3 threads send 40 messages each into three stages of that bridge with <order>
+    Then all 120 come out, and never more than 8 were in flight
+    And no thread was more than 9 messages ahead of the end of the stages
+
+    Examples:
+      | home       | order         |
+      | its own    | ordered=True  |
+      | its own    | ordered=False |
+      | an adopted | ordered=True  |
+      | an adopted | ordered=False |
+
+  @tdd_expected_fail
+  Scenario: Without max_pending, a source does not notice that the stages are slow
+    Given an open bridge on its own loop with max_concurrency=2
+    When 3 threads send 40 messages each into three stages of that bridge with ordered=False
+    Then all 120 come out, and never more than 8 were in flight
+    And no thread was more than 9 messages ahead of the end of the stages
+
+  Scenario Outline: The bound of a bridge and LangGraph's max_concurrency of a run both hold: <nodes> nodes
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=2
+    When 6 messages go to a graph that sends 12 times to <nodes> nodes, with max_concurrency=3 in the config
+    Then no run had more than 3 nodes on at once, and no more than 2 runs were on
+
+    Examples:
+      | nodes |
+      | async |
+      | sync  |
+
+  @tdd_expected_fail
+  Scenario: The bound of the bridge alone does not bound the nodes of one run
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=2
+    When 6 messages go to a graph that sends 12 times to async nodes, with recursion_limit=25 in the config
+    Then no run had more than 3 nodes on at once, and no more than 2 runs were on

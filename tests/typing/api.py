@@ -44,6 +44,7 @@ def messages() -> StreamMessage:
 
 
 def futures(bridge: RxPyLangGraphBridge) -> None:
+    print(bridge.statistics().dropped)
     future: Future[StreamMessage] = bridge.create_future_task(shout, "hello", timeout=1)
     print(future.result(1.0).content, future.cancel())
     mapper = partial(bridge.create_future_task, shout)
@@ -66,6 +67,8 @@ async def adopting() -> int:
     async with RxPyLangGraphBridge(asyncio.get_running_loop()) as bridge:
         result: StreamMessage = await bridge.create_future_task(shout, "hello")
         print(result.status)
+        submitted: Future[StreamMessage] = await bridge.submit(shout, "hello", errors="emit")
+        print(submitted.done())
         report = await bridge.cleanup_tasks_async()
     return report.cancelled + report.completed + report.failed
 

@@ -5,6 +5,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import reactivex
@@ -12,11 +13,14 @@ from behave import given, then, when
 from behave.runner import Context
 from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
+from reactivex.subject import Subject
 
 from rxlanggraph import StreamMessage
 from rxlanggraph.bridge import admission
 from rxlanggraph.bridge.admission import AdmissionLimiter
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
+from support.bridge.bridges import arguments
+from support.bridge.fan_outs import NodesOn, counted_fan_out
 from support.bridge.raising_places import echo
 from support.bridge.streams import Subscriber
 from support.concurrency.patching import patch
@@ -280,3 +284,76 @@ def a_run() -> Any:
     run = Future[Any]()
     run.rejection = None  # type: ignore[attr-defined]
     return run
+
+
+# -- several stages, several threads ---------------------------------------------------------------
+
+
+@when(
+    "{threads:d} threads send {each:d} messages each into three stages of that bridge with "
+    "{options}"
+)
+def step_threads_send_messages_each_into_three_stages(
+    context: Context, threads: int, each: int, options: str
+) -> None:
+    context.watch = watch = Watch(context)
+    context.subscriber = subscriber = Subscriber()
+    source: Subject[Any] = Subject()
+    content = ops.map(lambda result: result.content)
+    stages = [context.bridge.invoke(watch.node, **arguments(options)) for _ in range(3)]
+    first, second, third = stages
+    subscriber.subscribe(source.pipe(first, content, second, content, third))
+    context.ahead = 0
+    sent = Log()
+
+    def send(thread: int) -> None:
+        for number in range(each):
+            source.on_next((thread, number))
+            sent.add(number)
+            context.ahead = max(context.ahead, len(sent) - len(subscriber.log))
+
+    joins = [start(partial(send, thread)) for thread in range(threads)]
+
+    def end() -> None:
+        for join in joins:
+            join()
+        source.on_completed()
+
+    context.joins = [start(end)]
+
+
+@then("no thread was more than {bound:d} messages ahead of the end of the stages")
+def step_no_thread_was_more_than_bound_messages_ahead(context: Context, bound: int) -> None:
+    assert context.ahead <= bound, context.ahead
+
+
+# -- bounds inside a run ---------------------------------------------------------------------------
+
+
+@when(
+    "{count:d} messages go to a graph that sends {times:d} times to {kind} nodes, with {options} "
+    "in the config"
+)
+def step_messages_go_to_a_graph_that_sends(
+    context: Context, count: int, times: int, kind: str, options: str
+) -> None:
+    context.on = on = NodesOn()
+
+    graph = counted_fan_out(on, times, in_threads=kind == "sync")
+    stage = context.bridge.invoke(graph, config=arguments(options))
+    messages = reactivex.from_iterable([{"run": number} for number in range(count)])
+    context.subscriber = Subscriber()
+    context.joins = [start(lambda: context.subscriber.subscribe(messages.pipe(stage)))]
+    context.times = times
+
+
+@then("no run had more than {nodes:d} nodes on at once, and no more than {runs:d} runs were on")
+def step_no_run_had_more_than_nodes_on_at_once(context: Context, nodes: int, runs: int) -> None:
+    subscriber = context.subscriber.wait_for_end()
+    for join in context.joins:
+        join()
+    assert subscriber.ends == ["completed"], subscriber.ends
+    for result in subscriber.items:
+        assert sorted(result.content["done"]) == list(range(context.times))
+    assert context.on.most_of_one_run <= nodes, context.on.most_of_one_run
+    assert context.on.most_runs <= runs, context.on.most_runs

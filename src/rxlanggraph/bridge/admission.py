@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from itertools import takewhile
+from typing import Protocol
 
-from rxlanggraph.bridge.deadlocks import Waiter, review, waiting
+from rxlanggraph.bridge.deadlocks import Waiter, begin_wait, end_wait, review, waiting
 from rxlanggraph.bridge.overflow import Overflow, drop_order
 from rxlanggraph.bridge.run import Run, current_run
+from rxlanggraph.concurrency import waiters
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.errors import (
     BacklogFullError,
@@ -19,6 +22,30 @@ from rxlanggraph.errors import (
 )
 
 __all__ = ["AdmissionLimiter"]
+
+
+class _Gate(Protocol):
+    """Where one submitter waits: the lock of a thread, or a `_LoopGate`. It is opened once."""
+
+    def release(self) -> object:
+        """Open it. Any thread; never blocks. False: who waits there never goes on."""
+
+
+class _LoopGate:
+    """Where a coroutine waits, on its loop."""
+
+    def __init__(self) -> None:
+        self._waiter = waiters.Waiter()
+        self._waiter.prepare()
+        self._pid = os.getpid()
+
+    def release(self) -> bool:
+        """See `_Gate`. In a forked child the loop is the parent's, and is left alone."""
+        return os.getpid() == self._pid and self._waiter.wake_threadsafe()
+
+    async def wait(self) -> None:
+        """Wait until it is open. On its loop."""
+        await self._waiter.wait()
 
 
 class AdmissionLimiter:
@@ -54,7 +81,7 @@ class AdmissionLimiter:
         self._lock = lock
         # The runs that have room. May be more than the limit: see hold().
         self._holders: set[Run] = set()
-        self._gates: deque[tuple[threading.Lock, Run]] = deque()
+        self._gates: deque[tuple[_Gate, Run]] = deque()
         self._turned_away: dict[Run, LoopUnavailableError | DeadlockError] = {}
         self._closed = False
         # Those of the holders that may give way to a newer run.
@@ -76,10 +103,7 @@ class AdmissionLimiter:
             DeadlockError: Called in a run, or on a loop, that the room depends on.
         """
         with self._lock:  # one critical section: check and take
-            if self._closed or run.done():
-                return True
-            if len(self._holders) < self._limit and not self._gates:
-                self._holders.add(run)
+            if self._take(run):
                 return True
             if not may_block:
                 return False
@@ -90,17 +114,59 @@ class AdmissionLimiter:
             with lock_released(self._lock), waiting(current_run(), _RoomFor(self, gate, run)):
                 gate.acquire()
         except BaseException:
-            with self._lock:
-                if (gate, run) in self._gates:
-                    self._gates.remove((gate, run))
-                self._turned_away.pop(run, None)
-            self.release(run)
+            self._give_up(gate, run)
             raise
+        self._check_turned_away(run)
+        return True
+
+    async def acquire_async(self, run: Run) -> None:
+        """Take room for ``run``; if there is none, await it. Any loop, the bridge's own too.
+
+        In the same queue as those that block. Cancelling it gives the place back.
+
+        Raises:
+            LoopUnavailableError, DeadlockError: As for `acquire`.
+        """
+        with self._lock:  # one critical section: check and take
+            if self._take(run):
+                return
+            gate = _LoopGate()
+            self._gates.append((gate, run))
+        inside, room = current_run(), _RoomFor(self, gate, run)
+        try:
+            if inside is not None:
+                begin_wait(inside, room)
+            try:
+                await gate.wait()
+            finally:
+                if inside is not None:
+                    end_wait(inside, room)
+        except BaseException:
+            self._give_up(gate, run)
+            raise
+        self._check_turned_away(run)
+
+    def _take(self, run: Run) -> bool:
+        """Take room if there is any, and nobody waits for it. Under the lock."""
+        if self._closed or run.done():
+            return True
+        if len(self._holders) < self._limit and not self._gates:
+            self._holders.add(run)
+            return True
+        return False
+
+    def _give_up(self, gate: _Gate, run: Run) -> None:
+        with self._lock:
+            if (gate, run) in self._gates:
+                self._gates.remove((gate, run))
+            self._turned_away.pop(run, None)
+        self.release(run)
+
+    def _check_turned_away(self, run: Run) -> None:
         with self._lock:
             error = self._turned_away.pop(run, None)
         if error is not None:
             raise type(error)(*error.args)
-        return True
 
     def claim(self, run: Run) -> Run | None:
         """Take room for ``run`` without waiting, from another run if need be. Any thread.
@@ -152,7 +218,7 @@ class AdmissionLimiter:
         if self._drop_order is not None:
             self._drop_order.discard(run)
 
-    def crowd(self, gate: threading.Lock, run: Run) -> tuple[list[Waiter], int]:
+    def crowd(self, gate: _Gate, run: Run) -> tuple[list[Waiter], int]:
         """See `deadlocks.Room`: for the room that ``gate`` opens to ``run``. Never blocks."""
         with self._lock:
             if (gate, run) not in self._gates:
@@ -204,7 +270,8 @@ class AdmissionLimiter:
             while self._gates and len(self._holders) < self._limit:
                 gate, next_run = self._gates.popleft()
                 self._holders.add(next_run)
-                gate.release()
+                if gate.release() is False:
+                    self._holders.discard(next_run)
 
     def turn_away(self, error: LoopUnavailableError) -> None:
         """Make every waiting submitter raise ``error`` instead. Any thread; never blocks."""
@@ -214,7 +281,7 @@ class AdmissionLimiter:
                 self._turned_away[run] = error
                 gate.release()
 
-    def refuse(self, gate: threading.Lock, run: Run, error: DeadlockError) -> None:
+    def refuse(self, gate: _Gate, run: Run, error: DeadlockError) -> None:
         """Make the submitter at ``gate`` raise ``error``; see `deadlocks.Room`. Never blocks."""
         with self._lock:
             if (gate, run) in self._gates:
@@ -235,9 +302,9 @@ class AdmissionLimiter:
 
 
 class _RoomFor:
-    """The room that one blocked submitter waits for."""
+    """The room that one submitter waits for."""
 
-    def __init__(self, admission: AdmissionLimiter, gate: threading.Lock, run: Run) -> None:
+    def __init__(self, admission: AdmissionLimiter, gate: _Gate, run: Run) -> None:
         self._wanted = gate, run
         self._admission = admission
 

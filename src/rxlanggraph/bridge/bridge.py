@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, Self, TypeAlias, TypedDict, TypeVar, Unpack, get_args
 
 from reactivex import Observable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
@@ -44,7 +44,7 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from rxlanggraph.validation import check_seconds, check_whole
 
-__all__ = ["Retry", "RxPyLangGraphBridge", "submitter"]
+__all__ = ["Retry", "RunArguments", "RxPyLangGraphBridge", "submitter"]
 
 Retry: TypeAlias = "int | AsyncRetrying | None"
 _T = TypeVar("_T")
@@ -57,6 +57,24 @@ _names = itertools.count(1)
 _SPARE_THREADS = 31
 # Chunks that a run may be ahead of who iterates over them. A guess: enough for both to be at work.
 _BUFFERED = 16
+
+
+class RunArguments(TypedDict, total=False):
+    """The arguments of `RxPyLangGraphBridge.create_future_task` that say how a run goes."""
+
+    thread_id: str | None
+    multitask_strategy: MultitaskStrategy
+    timeout: PerMessageOr[float]
+    retry: Retry
+    errors: Literal["raise", "emit"]
+    config: PerMessageOr[Mapping[str, Any]]
+    context: PerMessageOr[Any]
+    durability: Durability | None
+    interrupt_before: Nodes | None
+    interrupt_after: Nodes | None
+    output_keys: str | Sequence[str] | None
+    on_pending: OnPending
+    name: str | None
 
 
 class RxPyLangGraphBridge:
@@ -289,6 +307,46 @@ class RxPyLangGraphBridge:
             if plain:
                 self._recent = weakref.ref(options)
         return self._engine.submit(*options.bind(message, thread_id), self)
+
+    async def submit(self, graph: Graph, message: Any, **options: Unpack[RunArguments]) -> Run:
+        """Do what `create_future_task` does, but await room instead of blocking the thread.
+
+        For async producers, on any asyncio loop: the bridge's own, where `create_future_task` is
+        refused when there is no room, and any other, which that would block. Threads and coroutines
+        that wait for room are served in order of arrival. Without ``max_pending``, and with an
+        ``overflow`` other than ``"block"``, there is nothing to wait for.
+
+        Cancelling it gives the place up; nothing was submitted then. It does not wait for the run:
+        ``run = await bridge.submit(graph, message)``, then ``result = await run``.
+
+        Args:
+            graph: As in `create_future_task`.
+            message: As in `create_future_task`.
+            options: The keyword arguments of `create_future_task`.
+
+        Returns:
+            The future of the result, as `create_future_task`.
+
+        Raises:
+            BridgeClosedError: The bridge is closed, or was during the wait.
+            LoopUnavailableError: The loop is closed, stopped or dying, or was during the wait.
+            BacklogFullError: ``max_pending`` is reached, with ``overflow="error"``.
+            DeadlockError: Awaited in a run that the room depends on.
+            InvalidTypeError, InvalidArgumentError: As for `create_future_task`.
+        """
+        unknown = options.keys() - RunArguments.__annotations__.keys()
+        if unknown:
+            raise InvalidTypeError(
+                f"submit() has no argument {min(unknown)!r}; it has those of create_future_task"
+            )
+        thread_id = options.pop("thread_id", None)
+        checked = self._recent() if not options and self._recent is not None else None
+        if checked is None or checked.graph is not graph:
+            checked = self._run_options(graph, **options)
+            if not options:
+                self._recent = weakref.ref(checked)
+        run = self._engine.new_run(*checked.bind(message, thread_id), self)
+        return await self._engine.send_async(run)
 
     def _run_options(
         self,

@@ -149,11 +149,35 @@ class Engine:
             if self.admission.may_drop:
                 self.admission.expose(run)
         except BaseException:  # also from a signal handler, perhaps half-way through admission
-            if run in self.registry:
-                run.cancel()
-            self._withdraw(run)
+            self._take_back(run)
             raise
         return run
+
+    async def send_async(self, run: Run) -> Run:
+        """Do what `send` does, but await room instead of blocking. Any loop, the bridge's own too.
+
+        A run that a result led to waits like any other: here nothing keeps the loop from making
+        room. Cancelling the wait gives the place up.
+
+        Raises:
+            BridgeClosedError, LoopUnavailableError, BacklogFullError: As `send`.
+            DeadlockError: Awaited in a run that the room depends on.
+        """
+        bounded, may_wait = self.admission.bounded, self.admission.overflow == "block"
+        if not bounded or not may_wait or run.message.status != "ok":
+            return self.send(run)
+        try:
+            await self.admission.acquire_async(run)
+            self.hand_over(run)
+        except BaseException:
+            self._take_back(run)
+            raise
+        return run
+
+    def _take_back(self, run: Run) -> None:
+        if run in self.registry:
+            run.cancel()
+        self._withdraw(run)
 
     def new_run(
         self,
