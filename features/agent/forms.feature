@@ -31,10 +31,10 @@ Feature: An agent takes requests, and gives answers, in the forms of LangChain a
     Then <error> is raised, which says "<remedy>"
 
     Examples:
-      | what                           | error            | remedy              |
-      | a model that asks for tools    | AgentError       | create_agent        |
-      | a graph that interrupts itself | AgentError       | Command(resume=...) |
-      | a graph as its llm             | InvalidTypeError | graph=              |
+      | what                           | error                 | remedy              |
+      | a model that asks for tools    | AgentError            | create_agent        |
+      | a graph that interrupts itself | AgentInterruptedError | Command(resume=...) |
+      | a graph as its llm             | InvalidTypeError      | graph=              |
 
   Scenario Outline: Callbacks that are given with a request reach <what>
     Given an agent made with <what>

@@ -24,11 +24,9 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
       | its tool hangs until its time is over | an agent                                |
       | its tool raises                       | an agent                                |
       | it is cancelled in its tool           | an agent                                |
-      | its tool interrupts the graph         | an agent                                |
       | its tool hangs until its time is over | a pool                                  |
       | its tool raises                       | a pool                                  |
       | it is cancelled in its tool           | a pool                                  |
-      | its tool interrupts the graph         | a pool                                  |
       | its tool raises                       | a pool that keeps in the checkpointer   |
 
   Scenario Outline: After a first run in which <ending>, the thread of an agent is empty
@@ -42,7 +40,6 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
       | its tool hangs until its time is over |
       | its tool raises                       |
       | it is cancelled in its tool           |
-      | its tool interrupts the graph         |
 
   Scenario: Cancelled at any await, an agent over a graph leaves its thread as before
     Given an agent over each kind of graph with tools, with each kind of saver

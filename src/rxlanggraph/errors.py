@@ -22,6 +22,7 @@
     │   └── StateUnavailableError           (ConnectionError) broken elsewhere: the server is gone
     ├── AgentError                          an agent refused
     │   ├── AgentBusyError                  (RuntimeError) one run at a time
+    │   ├── AgentInterruptedError           its graph asks, and waits for an answer
     │   ├── AgentMessageError               an MCP message that cannot be read
     │   ├── IllegalTransitionError          (RuntimeError) not from the state that it is in
     │   └── OutputEndedError                (RuntimeError) the run is over, its output taken
@@ -48,6 +49,7 @@ from typing import Any
 __all__ = [
     "AgentBusyError",
     "AgentError",
+    "AgentInterruptedError",
     "AgentMessageError",
     "BacklogFullError",
     "BlockingCallError",
@@ -180,6 +182,22 @@ class AgentError(RxLangGraphError):
 
 class AgentBusyError(AgentError, RuntimeError):
     """An agent was asked to run while another run of it was active."""
+
+
+class AgentInterruptedError(AgentError):
+    """The graph of an agent asks, and waits for an answer.
+
+    Attributes:
+        interrupts: LangGraph's ``Interrupt`` objects, each with a ``value`` and an ``id``.
+        thread_id: The thread of the graph that waits.
+    """
+
+    def __init__(
+        self, message: str, *, interrupts: tuple[Any, ...] = (), thread_id: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.interrupts = interrupts
+        self.thread_id = thread_id
 
 
 class AgentMessageError(AgentError):

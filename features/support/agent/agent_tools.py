@@ -12,13 +12,24 @@ from langchain.agents import create_agent
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 
 from rxlanggraph.agent import AgentPool, BaseAgent
-from rxlanggraph.errors import AgentError, RunTimeoutError
+from rxlanggraph.errors import AgentInterruptedError, RunTimeoutError
 from support.agent.agent_providers import Provider, provider
 
-__all__ = ["CONFIG", "ENDINGS", "GRAPHS", "Asked", "Tools", "in_every_way", "opened", "said"]
+__all__ = [
+    "CONFIG",
+    "ENDINGS",
+    "GRAPHS",
+    "Asked",
+    "Tools",
+    "asks",
+    "failed",
+    "in_every_way",
+    "opened",
+    "said",
+]
 
 
 CONFIG: Any = {"configurable": {"thread_id": "thread"}}
@@ -39,8 +50,11 @@ class Tools:
                 raise LookupError("on demand")
             if how == "hang":
                 await asyncio.Event().wait()
-            if how == "ask":
-                return str(interrupt("may I?"))
+            if how.startswith("ask"):
+                answer = str(interrupt("may I?"))
+                if how.endswith("fail"):
+                    raise LookupError("on demand")
+                return answer
             return f"did {how}"
 
         return [work]
@@ -77,6 +91,7 @@ class Asked:
         self.model = model
         self.tools = tools
         self.agents: list[BaseAgent] = []
+        self.question: Any = None  # what the last run that asked has raised
         persistence = graph.checkpointer if who.endswith("checkpointer") else None
         pool = AgentPool(self._make, persistence=persistence)
         self.who = self._make("agent") if who == "an agent" else pool
@@ -126,8 +141,18 @@ async def fails(asked: Asked) -> None:
     await failed(asked.ask("use the tool: fail"), LookupError)
 
 
-async def interrupts(asked: Asked) -> None:
-    await failed(asked.ask("use the tool: ask"), AgentError)
+async def asks(asked: Asked, then: str = "") -> None:
+    try:
+        answer = await asked.ask(f"use the tool: ask{then}")
+    except AgentInterruptedError as error:
+        asked.question = error
+    else:
+        raise AssertionError(f"it answered {answer!r}")
+
+
+async def asks_and_fails(asked: Asked) -> None:
+    await asks(asked, ", then fail")
+    await failed(asked.ask(Command(resume="yes")), LookupError)
 
 
 async def is_cancelled(asked: Asked) -> None:
@@ -147,8 +172,9 @@ async def failed(run: Any, expected: type[Exception]) -> None:
 
 
 ENDINGS = {
+    "its tool asks": asks,
+    "its tool asks, and fails once it is answered": asks_and_fails,
     "its tool hangs until its time is over": times_out,
     "its tool raises": fails,
     "it is cancelled in its tool": is_cancelled,
-    "its tool interrupts the graph": interrupts,
 }

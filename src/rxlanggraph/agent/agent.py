@@ -28,8 +28,9 @@ from rxlanggraph.agent.run import (
     run_timeout,
     supervise,
 )
-from rxlanggraph.agent.run_lock import BusyPolicy, RunLock
+from rxlanggraph.agent.run_lock import BusyPolicy, RunLock, refuse_overtaken
 from rxlanggraph.agent.state_machine import AgentState, StateContext, StateMachine, Transition
+from rxlanggraph.bridge.interrupts import resume_of
 from rxlanggraph.errors import (
     AgentBusyError,
     AgentError,
@@ -109,6 +110,9 @@ class BaseAgent:
     def __repr__(self) -> str:
         """Name the agent and its state."""
         return f"<{type(self).__name__} {self.name!r} {self.state.name}>"
+
+    # Recognized by a bridge: what the graph asks is the result of the run.
+    _takes_answers = True
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -318,7 +322,8 @@ class BaseAgent:
             request: A string, a `Message`, a LangChain message, a mapping or a pair of role and
                 content; a list of these, also as the ``messages`` of a mapping: these are added to
                 the memory. Or any input of a graph without messages, or of your own step. None
-                answers what is in the memory.
+                answers what is in the memory. ``Command(resume=...)`` answers the question of a
+                graph with a checkpointer, and continues the run that asked it.
             timeout: Seconds, including the wait for earlier runs; None takes the agent's.
             on_busy: With another run active, ``"raise"`` an error, or ``"enqueue"``: wait for it.
             reset: Leave ERROR first. An agent in ERROR still works, but keeps showing ERROR.
@@ -328,6 +333,9 @@ class BaseAgent:
 
         Raises:
             AgentBusyError: Another run is active; with either policy, this call is part of it.
+            AgentInterruptedError: The graph asks; its questions are the error's ``interrupts``.
+                The agent is not in ERROR; an answer continues the run, another request drops it.
+            StaleResumeError: The request answers a question that is not pending.
             RunTimeoutError: The time was up.
             InvalidArgumentError: ``timeout`` or ``on_busy`` is out of range.
             InvalidTypeError: ``request`` should be a message, and is not; the agent is in ERROR.
@@ -379,6 +387,7 @@ class BaseAgent:
             reset: Leave ERROR first.
         """
         self._refuse_own_run()
+        refuse_overtaken(input, self._run_lock)
         async with (
             self._run_lock.entered("enqueue"),
             run_timeout(f"the run of agent {self.name!r}", self.timeout),
@@ -458,6 +467,7 @@ class BaseAgent:
         self, run: AgentRun, seconds: float, on_busy: BusyPolicy, *, reset: bool
     ) -> Any:
         self._refuse_own_run()
+        refuse_overtaken(run.request, self._run_lock)
         async with (
             run_timeout(f"the run of agent {self.name!r}", seconds),
             self._run_lock.entered(on_busy),
@@ -538,11 +548,16 @@ class BaseAgent:
         return config
 
     def _adds_to_memory(self, request: Any) -> bool:
-        if request is None:
+        if request is None or self._is_answer(request):
             return False
         if self._responder is None:
             return is_message(request)  # an overridden step may take any request
         return self._responder.of_messages
+
+    def _is_answer(self, request: Any) -> bool:
+        return resume_of(request) is not None and (
+            self._responder is None or self._responder.takes_answers
+        )
 
     async def _steps(self) -> Any:
         if type(self).step is BaseAgent.step:  # it ends the run even if it returns None

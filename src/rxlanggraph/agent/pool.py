@@ -12,7 +12,7 @@ from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.conversation.messages import Message
 from rxlanggraph.agent.conversation.persistence import ConversationStore, make_store
 from rxlanggraph.agent.run import RunPersistence, is_reentrant, run_timeout
-from rxlanggraph.agent.run_lock import RunLock
+from rxlanggraph.agent.run_lock import RunLock, refuse_overtaken
 from rxlanggraph.bridge.configs import one_thread, threads_of
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.waiters import Waiter, WaiterQueue
@@ -136,6 +136,9 @@ class AgentPool:
         self._queue = WaiterQueue(self._lock)
         register_after_fork(self)
 
+    # Recognized by a bridge, as for a `BaseAgent`.
+    _takes_answers = True
+
     def __len__(self) -> int:
         """How many agents there are. Any thread; never blocks."""
         with self._lock:
@@ -153,6 +156,7 @@ class AgentPool:
                 agent of another thread.
             InvalidTypeError: The factory returned something other than an agent; the ``thread_id``
                 is not a string, or ``config`` not a mapping.
+            AgentInterruptedError, StaleResumeError: As in `BaseAgent.run`.
             RunTimeoutError: The time was up.
             Exception: Whatever the factory, the run or the saving raised; the memory is as before.
         """
@@ -163,7 +167,7 @@ class AgentPool:
                 "pass bridge.invoke(pool, thread_id=...)"
             )
         return await self._answer(
-            named.thread_id, lambda agent: agent.ainvoke(input, config, reset=True)
+            named.thread_id, lambda agent: agent.ainvoke(input, config, reset=True), input
         )
 
     async def process_mcp_message(self, content: Any, sender: str, *, thread_id: str) -> Any:
@@ -226,9 +230,18 @@ class AgentPool:
         async with run_timeout(f"listing the threads of {self.name!r}", check_timeout(timeout)):
             return await self._store.threads()
 
-    async def _answer(self, thread_id: str, ask: Callable[[BaseAgent], Awaitable[Any]]) -> Any:
+    async def _answer(
+        self, thread_id: str, ask: Callable[[BaseAgent], Awaitable[Any]], request: Any = None
+    ) -> Any:
         self._refuse_own_run(thread_id)
-        async with self._entry_in_use(thread_id) as entry, entry.run_lock.entered("enqueue"):
+        async with self._entry_in_use(thread_id) as entry:
+            refuse_overtaken(request, entry.run_lock)
+            return await self._answer_in(entry, thread_id, ask)
+
+    async def _answer_in(
+        self, entry: _PoolEntry, thread_id: str, ask: Callable[[BaseAgent], Awaitable[Any]]
+    ) -> Any:
+        async with entry.run_lock.entered("enqueue"):
             agent = entry.agent or self._agent_of(thread_id)
             persistence = agent._persistence = _PoolPersistence(
                 self._store, thread_id, entry, agent

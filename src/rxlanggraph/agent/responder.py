@@ -18,7 +18,17 @@ from langgraph.types import StateSnapshot
 
 from rxlanggraph.agent.conversation.graph_thread import GraphThread, delete_thread, keeps_threads
 from rxlanggraph.agent.conversation.messages import Message, from_langchain, new_id, to_langchain
-from rxlanggraph.errors import AgentError, InvalidArgumentError, InvalidTypeError, encodable
+from rxlanggraph.bridge.interrupts import INTERRUPT, Refusal, ThreadGate, resume_of
+from rxlanggraph.bridge.interrupts import asked as questions_in
+from rxlanggraph.errors import (
+    AgentError,
+    AgentInterruptedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    StaleResumeError,
+    encodable,
+)
+from rxlanggraph.messages import StreamMessage
 
 __all__ = ["Answer", "OnFailure", "Question", "Responder", "make_responder"]
 
@@ -64,6 +74,9 @@ class Responder(Protocol):
     of_messages: bool
     """Whether requests are messages, which the agent adds to its memory."""
 
+    takes_answers: bool
+    """Whether a request may be an answer, ``Command(resume=...)``."""
+
     async def answer(self, asked: Question) -> Answer:
         """Answer the question. On the loop of the run; can be cancelled."""
 
@@ -106,6 +119,7 @@ class _Stateless:
     """A responder that gets the whole conversation each time."""
 
     of_messages = True
+    takes_answers = False
 
     async def begin_anew(self, asked: Question) -> None:
         """Do nothing: this responder has no memory of its own."""
@@ -199,6 +213,8 @@ def _check_text(reply: Message) -> None:
 class _Graph:
     """A compiled graph, called with messages if its state has them, else with the request."""
 
+    takes_answers = True
+
     def __init__(self, graph: Any) -> None:
         self._graph = graph
         # By thread_id, the most recently used one last. Owned by the active run.
@@ -206,27 +222,43 @@ class _Graph:
         self.of_messages = "messages" in getattr(graph, "channels", ())
 
     async def answer(self, asked: Question) -> Answer:
-        if not keeps_threads(self._graph):
-            return await self._ask(asked, asked.messages)
-        with _own_thread():
-            thread = GraphThread(self._graph, asked.config)
-            history = await self._history_of(asked)
-            anew = history.ids is not None and history.beginning is not asked.beginning
+        if keeps_threads(self._graph):
+            with _own_thread():
+                outcome = await self._answer_on_thread(asked)
+        else:
+            outcome = await self._ask(asked, asked.messages)
+        if isinstance(outcome, AgentInterruptedError):
+            raise outcome
+        return outcome
+
+    async def _answer_on_thread(self, asked: Question) -> Answer | AgentInterruptedError:
+        thread = GraphThread(self._graph, asked.config)
+        history = await self._history_of(asked)
+        anew = history.ids is not None and history.beginning is not asked.beginning
+        resume: Any = None
+        if resume_of(asked.request) is not None:
+            resume = await self._admit(asked, None if anew else thread)
+            rest = await thread.stay()
+        else:
             rest = await (thread.begin_anew() if anew else thread.ensure_at_rest())
+        waits = False
 
-            async def roll_back() -> None:
-                self._remember(asked, history._replace(failed=thread))
-                await thread.roll_back()
-                self._remember(asked, history)
+        async def roll_back() -> None:
+            if waits:  # for an answer: nothing is rolled back before the next request
+                return
+            self._remember(asked, history._replace(failed=thread))
+            await thread.roll_back()
+            self._remember(asked, history)
 
-            asked.on_failure(roll_back)
-            kept = _ids_in(rest.values)
-            unsent = _unsent(asked.messages, kept, None if anew else history.ids)
-            answer = await self._ask(asked, unsent, kept, thread)
-            if self.of_messages:
-                ids = frozenset(message.id for message in (*asked.messages, *answer.messages))
-                self._remember(asked, _ThreadHistory(asked.beginning, ids))
-            return answer
+        asked.on_failure(roll_back)
+        kept = () if rest is None else _ids_in(rest.values)
+        unsent = () if resume else _unsent(asked.messages, kept, None if anew else history.ids)
+        outcome = await self._ask(asked, unsent, kept, thread, resume)
+        waits = isinstance(outcome, AgentInterruptedError)
+        if isinstance(outcome, Answer) and self.of_messages:
+            ids = frozenset(message.id for message in (*asked.messages, *outcome.messages))
+            self._remember(asked, _ThreadHistory(asked.beginning, ids))
+        return outcome
 
     async def _ask(
         self,
@@ -234,10 +266,13 @@ class _Graph:
         unsent: Sequence[Message],
         kept: Collection[str] = (),
         thread: GraphThread | None = None,
-    ) -> Answer:
+        resume: Any = None,
+    ) -> Answer | AgentInterruptedError:
         sent = {"messages": to_langchain(unsent)} if self.of_messages else asked.request
         earlier = await self._structured_at(thread)
-        state = _refuse_interrupt(await self._graph.ainvoke(sent, asked.config))
+        state = await self._graph.ainvoke(resume or sent, asked.config)
+        if isinstance(state, Mapping) and INTERRUPT in state:
+            return self._question(asked, questions_in(state))
         if thread is not None:
             _check_ended(await thread.head())
         if earlier is not None and earlier == await self._structured_at(thread):
@@ -256,6 +291,38 @@ class _Graph:
         for reply in replies:
             _check_text(reply)
         return Answer(_structured(state, replies[-1].content), replies)
+
+    async def _admit(self, asked: Question, thread: GraphThread | None) -> Any:
+        """Return the answer that the graph is to get; it names its questions.
+
+        Raises:
+            StaleResumeError: They are not pending; or the conversation that they are from is over,
+                and there is no ``thread`` for it.
+        """
+        thread_id: str = asked.config["configurable"]["thread_id"]
+        if thread is None:
+            raise StaleResumeError(
+                f"the question of this answer is not pending on thread {thread_id!r}: the agent's "
+                "memory was cleared or replaced since it was asked; ask the agent again"
+            )
+        gate = ThreadGate(self._graph, self._graph.checkpointer, "discard")
+        try:
+            return await gate.admit(StreamMessage(asked.request, thread_id), asked.config)
+        except Refusal as refusal:
+            raise refusal.error from None
+
+    def _question(self, asked: Question, interrupts: tuple[Any, ...]) -> AgentInterruptedError:
+        thread_id = asked.config["configurable"]["thread_id"]
+        named = ", ".join(f"{shortened(each.value)} (id {each.id})" for each in interrupts)
+        if keeps_threads(self._graph):
+            remedy = "answer with agent.run(Command(resume=...)); another request drops it"
+        else:
+            remedy = "to answer with Command(resume=...), compile the graph with a checkpointer"
+        return AgentInterruptedError(
+            f"the graph asks {named} on thread {thread_id!r}; {remedy}",
+            interrupts=interrupts,
+            thread_id=thread_id,
+        )
 
     async def begin_anew(self, asked: Question) -> None:
         """Reset the thread; at once, since its next run may be one of another agent."""
@@ -371,15 +438,6 @@ def _after_last_answer(messages: Sequence[Message]) -> int:
     places = range(len(messages), 0, -1)
     said = ("assistant", "tool", "system")
     return next((place for place in places if messages[place - 1].role in said), 0)
-
-
-def _refuse_interrupt(state: Any) -> Any:
-    if isinstance(state, Mapping) and "__interrupt__" in state:
-        raise AgentError(
-            f"the graph waits for an answer to {state['__interrupt__']!r}, which an agent cannot "
-            "give: invoke the graph without an agent, and resume it with Command(resume=...)"
-        )
-    return state
 
 
 def _check_ended(state: StateSnapshot) -> None:

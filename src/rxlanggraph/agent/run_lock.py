@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from rxlanggraph.bridge.interrupts import answers_unnamed
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.waiters import Waiter, WaiterQueue
-from rxlanggraph.errors import AgentBusyError, InvalidArgumentError
+from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, StaleResumeError
 
-__all__ = ["BusyPolicy", "RunLock"]
+__all__ = ["BusyPolicy", "RunLock", "refuse_overtaken"]
 
 BusyPolicy: TypeAlias = Literal["raise", "enqueue"]
 
@@ -45,6 +46,11 @@ class RunLock:
         """In a forked child: an active run is the parent's, so the lock is free. See `forking`."""
         self._holder, self._inside = None, False
         self._queue = WaiterQueue(self._lock)
+
+    @property
+    def held(self) -> bool:
+        """Whether a run is active, or about to be. Any thread; never blocks."""
+        return self._holder is not None
 
     @asynccontextmanager
     async def entered(self, on_busy: BusyPolicy) -> AsyncIterator[None]:
@@ -131,3 +137,19 @@ class RunLock:
             if following is None or following.wake_threadsafe():
                 return
             waiter, unless_inside = following, False
+
+
+def refuse_overtaken(request: Any, lock: RunLock) -> None:
+    """Refuse an answer that names no question, if ``lock`` is held when it is given. Any thread.
+
+    The active run may ask something else by then; and of two answers at once, it has the first.
+
+    Raises:
+        StaleResumeError: It is refused.
+    """
+    if lock.held and answers_unnamed(request):
+        raise StaleResumeError(
+            "this answer names no question, and another run is active, which may ask something "
+            "else. Name the question, by the ids of the AgentInterruptedError: "
+            "Command(resume={id: value})"
+        )

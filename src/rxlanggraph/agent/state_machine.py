@@ -27,9 +27,11 @@ from typing import TYPE_CHECKING, Protocol
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import (
     AgentError,
+    AgentInterruptedError,
     IllegalTransitionError,
     InvalidArgumentError,
     InvalidTypeError,
+    StaleResumeError,
     UsageError,
 )
 from rxlanggraph.rx.serialized_subject import SerializedSubject
@@ -51,6 +53,8 @@ class AgentState(enum.Enum):
     ERROR = "ERROR"
 
 
+# Raised by runs that have not failed: one waits for an answer, the other was given a useless one.
+_NO_FAILURES = (AgentInterruptedError, StaleResumeError)
 _WORKING = frozenset({AgentState.THINKING, AgentState.RUNNING})
 _BLOCKS = _WORKING | {AgentState.FINISHED}
 
@@ -127,8 +131,11 @@ class StateContext:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave it; an Exception sets ERROR, cancellation and interrupts do not."""
-        self._machine._leave(self, error if isinstance(error, Exception) else None)
+        """Leave it; an Exception sets ERROR; cancellation, interrupts and questions do not."""
+        if not isinstance(error, Exception) or isinstance(error, _NO_FAILURES):
+            self._machine._leave(self, None)
+        else:
+            self._machine._leave(self, error)
 
     async def __aenter__(self) -> None:
         """Enter the state, as `__enter__` does; no other task runs meanwhile."""

@@ -18,8 +18,19 @@ from typing import Any, Protocol, TypeAlias
 from rxlanggraph.bridge.attempts import ThreadAttempts, saver_of
 from rxlanggraph.bridge.call_arguments import check_arguments
 from rxlanggraph.bridge.configs import Config, config_for
-from rxlanggraph.bridge.interrupts import OnPending, ThreadGate
-from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.bridge.interrupts import (
+    INTERRUPT,
+    OnPending,
+    Refusal,
+    ThreadGate,
+    named_by_source,
+)
+from rxlanggraph.errors import (
+    AgentInterruptedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    StaleResumeError,
+)
 from rxlanggraph.messages import StreamMessage
 
 __all__ = ["Arguments", "Graph", "GraphAdapter", "adapt_graph", "attempt_at", "attempts_at"]
@@ -40,6 +51,9 @@ class GraphAdapter(Protocol):
 
     gate: ThreadGate | None
     """What a message has to pass before it may run on a thread; None for what keeps no threads."""
+
+    takes_answers: bool
+    """Whether a message may answer a question that it has asked on a thread."""
 
     def check(self, arguments: Arguments) -> None:
         """Check LangGraph's arguments, those that are given. Any thread; never blocks."""
@@ -73,6 +87,8 @@ def adapt_graph(graph: Graph, on_pending: OnPending = "reject") -> GraphAdapter:
     Raises:
         InvalidTypeError: It cannot be called at all, or is a graph that was not compiled.
     """
+    if getattr(graph, "_takes_answers", False):
+        return _Agent(graph, None)
     if hasattr(graph, "ainvoke"):
         saver = saver_of(graph)
         return _Runnable(graph, None if saver is None else ThreadGate(graph, saver, on_pending))
@@ -197,6 +213,7 @@ class _Callable:
     """A function of the content. Its attempts are independent of each other."""
 
     gate: ThreadGate | None = None
+    takes_answers = False
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name_of(function)
@@ -229,6 +246,7 @@ class _Runnable:
     def __init__(self, runnable: Any, gate: ThreadGate | None) -> None:
         self.name = _name_of(runnable)
         self.gate = gate
+        self.takes_answers = gate is not None
         self._runnable = runnable
         self._ainvoke = runnable.ainvoke
 
@@ -252,6 +270,40 @@ class _Runnable:
         executor: Executor,
     ) -> Callable[[], Awaitable[Any]]:
         return attempts_at(self.gate, self._ainvoke, message, config, arguments)
+
+
+class _Agent(_Runnable):
+    """An agent, or a pool of them: its graph's questions are its own, and so are the answers."""
+
+    def __init__(self, agent: Any, gate: ThreadGate | None) -> None:
+        super().__init__(agent, gate)
+        self.takes_answers = True
+
+    def call(
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
+    ) -> Awaitable[Any]:
+        return self._ask(named_by_source(message), config_for(message, config), **arguments)
+
+    def attempts(
+        self,
+        message: StreamMessage,
+        config: Config | None,
+        arguments: Arguments,
+        executor: Executor,
+    ) -> Callable[[], Awaitable[Any]]:
+        return partial(self.call, message, config, arguments, executor)
+
+    async def _ask(self, content: Any, config: Config | None, **arguments: Any) -> Any:
+        try:
+            return await self._ainvoke(content, config, **arguments)
+        except AgentInterruptedError as error:
+            return {INTERRUPT: list(error.interrupts)}
+        except StaleResumeError as error:
+            raise Refusal(error) from None
 
 
 class _AsyncFunction(_Callable):

@@ -273,6 +273,7 @@ class _Streamed:
     def __init__(self, graph: Any, adapter: GraphAdapter) -> None:
         self.name = adapter.name
         self.gate = adapter.gate
+        self.takes_answers = adapter.takes_answers
         self.check = adapter.check
         self._graph = graph
 
@@ -316,6 +317,7 @@ class _StoppableGraph:
     def __init__(self, graph: Any, adapter: GraphAdapter) -> None:
         self.name = adapter.name
         self.gate = adapter.gate
+        self.takes_answers = adapter.takes_answers
         self.check = adapter.check
         self._ainvoke = partial(_stoppable, _GraphStream(graph, (), False), None)
 

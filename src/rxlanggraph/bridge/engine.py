@@ -196,7 +196,7 @@ class Engine:
                 second could otherwise end before the first one's submitter has added its callback.
         """
         run = Run(message, options, context_of_its_own(), self.inbox, owner, on_done=on_done)
-        if options.adapter.gate is not None:
+        if options.adapter.takes_answers:
             self._answers.given(run)
         return run
 

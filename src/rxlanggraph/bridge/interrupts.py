@@ -44,9 +44,11 @@ __all__ = [
     "Refusal",
     "ThreadGate",
     "UnnamedAnswers",
+    "answers_unnamed",
     "asked",
     "check_on_pending",
     "is_command",
+    "named_by_source",
     "names_questions",
     "overtaken_answer",
     "questions_of",
@@ -141,6 +143,24 @@ def names_questions(resume: Any) -> bool:
     )
 
 
+def answers_unnamed(content: Any) -> bool:
+    """Whether ``content`` is an answer that names no question. Any thread; never blocks."""
+    resume = resume_of(content)
+    return resume is not None and not names_questions(resume)
+
+
+def named_by_source(message: StreamMessage) -> Any:
+    """Return the content of ``message``; an answer names the question of its source, if it has one.
+
+    Any thread; never blocks.
+    """
+    of_source = _asked_by_source(message)
+    if of_source is None or len(of_source) != 1 or not answers_unnamed(message.content):
+        return message.content
+    (question,) = of_source
+    return dataclasses.replace(message.content, resume={question: message.content.resume})
+
+
 def _asked_by_source(message: StreamMessage) -> set[str] | None:
     """The ids of the questions of the result that a message replies to; None if it has none."""
     source = message.source
@@ -165,8 +185,7 @@ class UnnamedAnswers:
     def given(self, run: _ThreadRun) -> None:
         """Note that ``run`` was made, if it is such an answer. Any thread; never blocks."""
         message = run.message
-        resume = resume_of(message.content)
-        if resume is None or message.thread_id is None or names_questions(resume):
+        if message.thread_id is None or not answers_unnamed(message.content):
             return
         if _asked_by_source(message) is None:
             with self._lock:
@@ -185,7 +204,7 @@ class UnnamedAnswers:
         Called before its result can be seen, for that may lead to an answer.
         """
         thread_id = run.message.thread_id
-        if thread_id is None or run.options.adapter.gate is None:
+        if thread_id is None or not run.options.adapter.takes_answers:
             return
         with self._lock:
             answers = self.waiting.get(thread_id, ())

@@ -73,6 +73,14 @@ class GraphThread:
         self._rest = head
         return head
 
+    async def stay(self) -> StateSnapshot | None:
+        """Leave the thread as it is; return the state at which it was at rest last, if any.
+
+        That is the state to which `roll_back` returns.
+        """
+        self._rest = await self._last_rest()
+        return self._rest
+
     async def begin_anew(self) -> StateSnapshot:
         """Reset the thread to its state before the first message, and return that."""
         head = await self.head()
