@@ -164,6 +164,20 @@ Feature: A graph that asks waits for an answer to that question, and nothing els
     When a message with the first result as its source answers twice
     Then one answer was taken, and each other was rejected with a StaleResumeError
 
+  Scenario Outline: An answer whose run has failed is replaced by the next one to that question, <where>
+    Given an open bridge on its own loop
+    And a graph <where>, saved <saver>, that fails once its first question of two is answered
+    When its first question is answered with "yes", and after that has failed with "no"
+    Then it asks the second question, and has got "no" for the first alone
+
+    Examples:
+      | where                     | saver     |
+      | with a node               | in memory |
+      | with a node               | in SQLite |
+      | with a subgraph           | in memory |
+      | with a subgraph in one    | in SQLite |
+      | with a node, retried once | in memory |
+
   Scenario Outline: An answer where <state> is refused, and leaves nothing on the thread
     Given an open bridge on its own loop
     And a thread of a graph where <state>

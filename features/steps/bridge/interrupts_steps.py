@@ -40,6 +40,7 @@ from support.bridge.asking import (
     with_other_state,
 )
 from support.bridge.bridges import on_loop
+from support.bridge.failing_graphs import Asked, Asking
 from support.bridge.savers import open_sqlite
 from support.cli.command import run_python
 from support.concurrency.tasks import run
@@ -452,6 +453,37 @@ def step_the_answer_is_an_error_that_asks_for_the_interrupt_id(context: Context)
 def step_a_message_with_the_first_result_as_its_source_answers_twice(context: Context) -> None:
     answer = StreamMessage(Command(resume="yes"), "t", source=context.asked)
     context.results = [send(context, answer), send(context, answer)]
+
+
+@given("a graph {where}, saved {saver}, that fails once its first question of two is answered")
+def step_a_graph_saved_that_fails_once_its_first_question_of_two(
+    context: Context, where: str, saver: str
+) -> None:
+    context.asking, kept = Asking(), saver_for(context, saver)
+    context.options = {"retry": 1} if where.endswith("retried once") else {}
+    depth = {"with a subgraph": 1, "with a subgraph in one": 2}.get(where, 0)
+    context.graph = context.asking.two_questions(None if depth else kept)
+    for level in range(depth, 0, -1):
+        builder: Any = StateGraph(Asked).add_node("sub", context.graph).add_edge(START, "sub")
+        context.graph = builder.compile(kept if level == 1 else None)
+
+
+@when('its first question is answered with "yes", and after that has failed with "no"')
+def step_its_first_question_is_answered_with_yes_and_after_that(context: Context) -> None:
+    asked = send(context, {"got": []})
+    context.asking.fails.append("after")
+    failed = send(context, asked.reply("yes"))
+    assert failed.status == "error", failed
+    if context.options:
+        context.asking.fails.append("after")
+    context.result = send(context, asked.reply("no"), **context.options)
+
+
+@then('it asks the second question, and has got "no" for the first alone')
+def step_it_asks_the_second_question_and_has_got_no_for_the(context: Context) -> None:
+    assert [each.value for each in context.result.interrupts] == ["second?"], context.result
+    done = send(context, context.result.reply("last"))
+    assert done.content["got"] == ["no", "last"], done
 
 
 @given("a thread of a graph where {state}")

@@ -18,7 +18,7 @@ from langgraph.types import interrupt
 
 from support.concurrency.waiting import Gate
 
-__all__ = ["GRAPHS", "Asking", "FailingSaver", "Steps", "three_steps", "waiting_at_first"]
+__all__ = ["GRAPHS", "Asked", "Asking", "FailingSaver", "Steps", "three_steps", "waiting_at_first"]
 
 
 class FailingSaver(InMemorySaver):

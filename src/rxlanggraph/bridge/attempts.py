@@ -146,6 +146,8 @@ class ThreadAttempts:
             if not self._gate.is_open(self._message.content, self._config):
                 found = None if saved is None else saved.found
                 self._content = await self._gate.admit_at(found, self._message)
+                if is_command(self._content):
+                    self._before = await self._read()  # it may have taken earlier answers away
             content, config = self._content, self._config
         self._failed = True
         result = await self._ainvoke(content, config, **self._arguments)

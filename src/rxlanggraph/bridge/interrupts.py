@@ -15,6 +15,8 @@ Rules:
    or, if the message has an interrupted result as its ``source``, the only one of that result's.
    LangGraph never gets it without an id: it would keep it for whatever is asked next. One that
    other software has left on the thread is taken away once it was used.
+   An answer that was taken by a run that did not end is replaced when its question is answered
+   again: LangGraph would give the second answer to the next question.
 3. An answer without an id or a source means what was pending when it was given. It is refused if a
    run of its thread was under way then, or has come before it since: what is pending now may have
    been asked by that run.
@@ -23,13 +25,14 @@ Rules:
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from reprlib import repr as shortened
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
-from rxlanggraph.bridge.configs import Config, configurable_of
+from rxlanggraph.bridge.configs import Config, configurable_of, layers_of
 from rxlanggraph.errors import (
     InvalidArgumentError,
     PendingInterruptError,
@@ -278,7 +281,41 @@ class ThreadGate:
         content = self._admitted(message, pending)
         if pending and _has_used_answer(found):
             await self.saver.aput_writes(found.config, [(_RESUME, None)], _NO_TASK)
+        resume = resume_of(content)
+        if resume is not None and names_questions(resume):
+            *_, graph = layers_of(self._graph)
+            for question in resume:
+                await self._untake(graph, found, "", question)
         return content
+
+    async def _untake(self, graph: Any, found: Any, within: str, question: str) -> None:
+        """Take away an answer to ``question`` that a run has taken which did not end.
+
+        LangGraph saves an answer when it is taken, and appends the next one: that would answer the
+        next question. In a subgraph it is saved on a checkpoint of the subgraph's own.
+
+        Args:
+            graph: The graph, or the subgraph.
+            found: Its latest checkpoint on the thread.
+            within: The namespace of the subgraph, with a separator.
+            question: The id of the question, which is derived from the namespace of its task and
+                from how many answers that has.
+        """
+        for task, answers in _answers_by_task(found):
+            namespaces = [f"{within}{name}:{task}" for name in graph.nodes]
+            earlier = _earlier_than(question, namespaces, answers)
+            if earlier is not None:
+                await self.saver.aput_writes(found.config, [(_RESUME, earlier)], task)
+                return
+        asks = questions_of(found).get(question)
+        if asks is None:
+            return
+        for name, subgraph in graph.get_subgraphs():
+            namespace = f"{within}{name}:{asks.task}"
+            at = {**found.config["configurable"], "checkpoint_ns": namespace, "checkpoint_id": None}
+            inside = await self.saver.aget_tuple({"configurable": at})
+            if inside is not None:
+                await self._untake(subgraph, inside, f"{namespace}|", question)
 
     def _admitted(self, message: StreamMessage, pending: dict[str, Question]) -> Any:
         resume = resume_of(message.content)
@@ -315,12 +352,34 @@ class ThreadGate:
 
 def _has_used_answer(found: Any) -> bool:
     """Whether LangGraph keeps an answer on the thread, for any question, that was used once."""
-    answers = [
-        (task, value) for task, channel, value in found.pending_writes or () if channel == _RESUME
-    ]
-    return any(task == _NO_TASK and value is not None for task, value in answers) and any(
-        task != _NO_TASK for task, _ in answers
+    return any(_answers_by_task(found)) and any(
+        (task, channel) == (_NO_TASK, _RESUME) and value is not None
+        for task, channel, value in found.pending_writes
     )
+
+
+def _answers_by_task(found: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the answers that each task has taken, in the order of its questions."""
+    for task, channel, value in found.pending_writes or ():
+        if channel == _RESUME and task != _NO_TASK:
+            yield task, list(value)
+
+
+def _earlier_than(question: str, namespaces: Iterable[str], answers: list[Any]) -> list[Any] | None:
+    """The answers of a task to earlier questions than ``question``; None if that is not answered.
+
+    Args:
+        question: The id of the question.
+        namespaces: That of the task is among them.
+        answers: The answers that the task has taken.
+    """
+    id_of = getattr(sys.modules.get("langgraph.types"), "_interrupt_id", None)
+    if id_of is None:  # an older LangGraph, in which all questions of a task have one id
+        return None
+    for namespace, count in itertools.product(namespaces, range(len(answers))):
+        if id_of(namespace, count) == question:
+            return answers[:count]
+    return None
 
 
 def _interrupts(pending: Mapping[str, Question]) -> tuple[Any, ...]:
