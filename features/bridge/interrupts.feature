@@ -113,6 +113,12 @@ Feature: A graph that asks waits for an answer to that question, and nothing els
       | 50    | Command(resume=value)      | in memory |
       | 50    | reply                      | in SQLite |
 
+  Scenario: Of answers that 8 threads give at once, exactly one is taken
+    Given an open bridge on its own loop
+    And a thread on which a graph asks "first?", "second?" and "third?" in turn, saved in SQLite
+    When 8 threads reply to it at once
+    Then one answer was taken, and each other was rejected with a StaleResumeError
+
   Scenario Outline: A used answer, given as <form>, never answers a later question
     Given an open bridge on its own loop
     And a thread on which a graph asks "first?", "second?" and "third?" in turn, saved in memory
@@ -217,6 +223,18 @@ Feature: A graph that asks waits for an answer to that question, and nothing els
       | a dictionary    | discard | astream            | in memory | interrupted | gone     |
       | None            | reject  | create_future_task | in memory | interrupted | pending  |
       | None            | discard | create_future_task | in memory | interrupted | pending  |
+
+  Scenario Outline: A refused message <does> a stream with errors="<policy>"
+    Given an open bridge on its own loop
+    And a thread on which a graph asks "first?", "second?" and "third?" in turn, saved in memory
+    When new input, and then a reply, go to it through invoke with errors="<policy>"
+    Then the stream <got>
+
+    Examples:
+      | policy | does         | got                                        |
+      | raise  | ends         | ends with a PendingInterruptError          |
+      | emit   | is shown by  | emits rejected, interrupted, and completes |
+      | skip   | is logged by | emits interrupted, and completes           |
 
   Scenario: Refused input is not tried again, whatever the retry policy
     Given an open bridge on its own loop

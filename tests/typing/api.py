@@ -73,6 +73,16 @@ async def adopting() -> int:
     return report.cancelled + report.completed + report.failed
 
 
+async def questions(bridge: RxPyLangGraphBridge, graph: object) -> StreamMessage | None:
+    result = await bridge.create_future_task(graph, "hello", thread_id="t", on_pending="discard")
+    for interrupt in result.interrupts:
+        result = await bridge.create_future_task(graph, result.reply("yes", interrupt.id))
+    pending = await bridge.pending_interrupts(graph, "t")
+    dropped = await bridge.expire_interrupts(graph, older_than=3600.0)
+    print([(each.thread_id, each.interrupt.value, each.age) for each in dropped])
+    return pending[0].reply("yes") if pending else None
+
+
 def registry(future: Future[int]) -> tuple[TaskInfo, ...]:
     tasks = TaskRegistry()
     tasks.add(future, name="one", thread_id="t")

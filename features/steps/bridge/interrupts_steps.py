@@ -42,9 +42,10 @@ from support.bridge.asking import (
 from support.bridge.bridges import on_loop
 from support.bridge.failing_graphs import Asked, Asking
 from support.bridge.savers import open_sqlite
+from support.bridge.streams import Subscriber
 from support.cli.command import run_python
 from support.concurrency.tasks import run
-from support.concurrency.waiting import LIMIT, Gate, Log
+from support.concurrency.waiting import LIMIT, Gate, Log, in_threads
 
 ON_THREAD: Any = {"configurable": {"thread_id": "t"}}
 POLICY = AsyncRetrying(retry=retry_always, stop=stop_after_attempt(3))
@@ -316,6 +317,13 @@ def step_it_is_answered_times_at_once_as_form(context: Context, count: int, form
     context.results = [future.result(LIMIT) for future in futures]
 
 
+@when("{count:d} threads reply to it at once")
+def step_threads_reply_to_it_at_once(context: Context, count: int) -> None:
+    context.results = in_threads(
+        count, lambda number: send(context, context.asked.reply(f"answer {number}"))
+    )
+
+
 @then("one answer was taken, and each other was rejected with a StaleResumeError")
 def step_one_answer_was_taken_and_each_other_was_rejected(context: Context) -> None:
     taken, *others = sorted(context.results, key=lambda result: result.status == "rejected")
@@ -554,6 +562,30 @@ def step_it_is_outcome_and_the_question_is(context: Context, outcome: str, quest
         assert answer.interrupts[0].value == "second?", answer
     else:
         assert isinstance(answer.error, StaleResumeError), answer
+
+
+@when('new input, and then a reply, go to it through invoke with errors="{policy}"')
+def step_new_input_and_then_a_reply_go_to_it_through_invoke_with_errors(
+    context: Context, policy: Any
+) -> None:
+    messages = [StreamMessage({"said": ["more"]}, "t"), context.asked.reply("yes")]
+    context.subscriber = Subscriber()
+    context.subscriber.subscribe(
+        rx.from_iterable(messages).pipe(context.bridge.invoke(context.graph, errors=policy))
+    )
+    context.subscriber.wait_for_end()
+
+
+@then("the stream ends with a PendingInterruptError")
+def step_the_stream_ends_with_a_pendinginterrupterror(context: Context) -> None:
+    assert isinstance(context.subscriber.error, PendingInterruptError), context.subscriber.error
+
+
+@then("the stream emits {statuses}, and completes")
+def step_the_stream_emits_and_completes(context: Context, statuses: str) -> None:
+    found = [result.status for result in context.subscriber.items]
+    assert found == statuses.split(", "), found
+    assert context.subscriber.ends == ["completed"], context.subscriber.ends
 
 
 @when("new input comes to it with a policy that retries everything")
