@@ -39,7 +39,7 @@ Feature: The package keeps to its map
     Then the public names of RxPyLangGraphBridge are
       """
       aclose astream cleanup_tasks cleanup_tasks_async close create_future_task expire_interrupts
-      invoke join_stream pending_interrupts registry statistics stream submit
+      from_iterable invoke join_stream pending_interrupts registry statistics stream submit
       """
     And those of an open bridge are these, and what it was made with: max_concurrency name timeout
 
@@ -93,6 +93,7 @@ Feature: The package keeps to its map
       __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, name
       create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
       submit: graph, message, options
+      from_iterable: iterable
       invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
       stream: graph, *, stream_mode, subgraphs, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
       astream: graph, message, *, stream_mode, subgraphs, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name

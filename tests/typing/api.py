@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from functools import partial
 
@@ -55,6 +56,16 @@ def streams(bridge: RxPyLangGraphBridge) -> Observable[StreamMessage]:
     retry = AsyncRetrying(stop=stop_after_attempt(3))
     operator = bridge.invoke(shout, max_concurrency=2, ordered=True, errors="skip", retry=retry)
     return operator(rx.of("a", "b"))
+
+
+async def numbers() -> AsyncIterator[int]:
+    yield 1
+
+
+def pulled(bridge: RxPyLangGraphBridge) -> Observable[int]:
+    words: Observable[str] = bridge.from_iterable(["a", "b"])
+    print(words.pipe(bridge.invoke(shout)))
+    return bridge.from_iterable(numbers())
 
 
 def closing() -> tuple[StuckRun, ...]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from itertools import takewhile
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 from rxlanggraph.bridge.deadlocks import Waiter, begin_wait, end_wait, review, waiting
 from rxlanggraph.bridge.overflow import Overflow, drop_order
@@ -21,7 +23,7 @@ from rxlanggraph.errors import (
     RunRejectedError,
 )
 
-__all__ = ["AdmissionLimiter"]
+__all__ = ["AdmissionLimiter", "Place", "next_place"]
 
 
 class _Gate(Protocol):
@@ -46,6 +48,43 @@ class _LoopGate:
     async def wait(self) -> None:
         """Wait until it is open. On its loop."""
         await self._waiter.wait()
+
+
+class Place:
+    """Room for the run that the next item of a source leads to, before there is that run.
+
+    What the limiter and `deadlocks` read of a run, they read of this too.
+    """
+
+    group = None
+    thread_id = None
+    label = "the next item of a source"
+    rejection = None
+
+    def __init__(self, place: Any, admission: AdmissionLimiter) -> None:
+        self.place = place
+        self.admission = admission
+        self.gone = False  # only ever set, by any thread: nothing follows
+        # The thread that emits the item, while it does. Written by that thread.
+        self.thread: int | None = None
+
+    def ahead(self) -> Iterable[Waiter]:
+        """See `deadlocks.Waiter`."""
+        return ()
+
+    def running(self) -> bool:
+        """See `deadlocks.Waiter`."""
+        return False
+
+    def done(self) -> bool:
+        """Whether nothing follows."""
+        return self.gone
+
+
+next_place: ContextVar[Place | None] = ContextVar("rxlanggraph_next_place", default=None)
+"""Where a source emits an item that it got room for: that room."""
+
+_Holder: TypeAlias = Run | Place
 
 
 class AdmissionLimiter:
@@ -77,18 +116,19 @@ class AdmissionLimiter:
         self._limit = limit or 0
         # Half of the room keeps the loop busy until the submitter has woken up.
         self._low = self._limit - max(1, self._limit // 2)
-        # The lock of the bridge: guards the five below.
+        # The lock of the bridge: guards the six below.
         self._lock = lock
         # The runs that have room. May be more than the limit: see hold().
-        self._holders: set[Run] = set()
-        self._gates: deque[tuple[_Gate, Run]] = deque()
-        self._turned_away: dict[Run, LoopUnavailableError | DeadlockError] = {}
+        self._holders: set[_Holder] = set()
+        self._gates: deque[tuple[_Gate, _Holder]] = deque()
+        self._turned_away: dict[_Holder, LoopUnavailableError | DeadlockError] = {}
         self._closed = False
+        self._closing: list[Callable[[], None]] = []  # what is called at the close
         # Those of the holders that may give way to a newer run.
         self._drop_order = drop_order(overflow) if self.bounded else None
         self.may_drop = self._drop_order is not None
 
-    def acquire(self, run: Run, *, may_block: bool) -> bool:
+    def acquire(self, run: _Holder, *, may_block: bool) -> bool:
         """Take room for ``run``; if there is none, wait. Any thread; blocks if ``may_block``.
 
         An exception raised during the wait (Ctrl-C) gives the place back. After `close` it returns
@@ -119,7 +159,7 @@ class AdmissionLimiter:
         self._check_turned_away(run)
         return True
 
-    async def acquire_async(self, run: Run) -> None:
+    async def acquire_async(self, run: _Holder) -> None:
         """Take room for ``run``; if there is none, await it. Any loop, the bridge's own too.
 
         In the same queue as those that block. Cancelling it gives the place back.
@@ -146,7 +186,7 @@ class AdmissionLimiter:
             raise
         self._check_turned_away(run)
 
-    def _take(self, run: Run) -> bool:
+    def _take(self, run: _Holder) -> bool:
         """Take room if there is any, and nobody waits for it. Under the lock."""
         if self._closed or run.done():
             return True
@@ -155,14 +195,14 @@ class AdmissionLimiter:
             return True
         return False
 
-    def _give_up(self, gate: _Gate, run: Run) -> None:
+    def _give_up(self, gate: _Gate, run: _Holder) -> None:
         with self._lock:
             if (gate, run) in self._gates:
                 self._gates.remove((gate, run))
             self._turned_away.pop(run, None)
         self.release(run)
 
-    def _check_turned_away(self, run: Run) -> None:
+    def _check_turned_away(self, run: _Holder) -> None:
         with self._lock:
             error = self._turned_away.pop(run, None)
         if error is not None:
@@ -213,12 +253,12 @@ class AdmissionLimiter:
             f"says: more than its max_pending={self._limit} would have waited for their start"
         )
 
-    def _forget(self, run: Run) -> None:
+    def _forget(self, run: _Holder) -> None:
         self._holders.discard(run)
         if self._drop_order is not None:
             self._drop_order.discard(run)
 
-    def crowd(self, gate: _Gate, run: Run) -> tuple[list[Waiter], int]:
+    def crowd(self, gate: _Gate, run: _Holder) -> tuple[list[Waiter], int]:
         """See `deadlocks.Room`: for the room that ``gate`` opens to ``run``. Never blocks."""
         with self._lock:
             if (gate, run) not in self._gates:
@@ -240,7 +280,19 @@ class AdmissionLimiter:
             with lock_released(self._lock):
                 review()
 
-    def release(self, run: Run) -> bool:
+    def pass_on(self, place: Place, run: Run) -> bool:
+        """Give ``run`` the room of ``place``, if that is emitting. Any thread; never blocks.
+
+        Where one item leads to several runs, all of them are let in, as in a later stage.
+        """
+        with self._lock:
+            emitting = place.thread == threading.get_ident() and place.admission is self
+            if emitting and not self._closed:
+                self._holders.discard(place)
+                self._holders.add(run)
+            return emitting
+
+    def release(self, run: _Holder) -> bool:
         """Free the room that ``run`` has, if any. Any thread; never blocks.
 
         Returns:
@@ -255,7 +307,7 @@ class AdmissionLimiter:
                 self._let_in()
             return run.rejection is None
 
-    def withdraw(self, run: Run) -> None:
+    def withdraw(self, run: _Holder) -> None:
         """Free the room that ``run`` has, or end its wait for it. Any thread; never blocks."""
         with self._lock:
             for gate, waiting_run in self._gates:
@@ -281,13 +333,31 @@ class AdmissionLimiter:
                 self._turned_away[run] = error
                 gate.release()
 
-    def refuse(self, gate: _Gate, run: Run, error: DeadlockError) -> None:
+    def refuse(self, gate: _Gate, run: _Holder, error: DeadlockError) -> None:
         """Make the submitter at ``gate`` raise ``error``; see `deadlocks.Room`. Never blocks."""
         with self._lock:
             if (gate, run) in self._gates:
                 self._gates.remove((gate, run))
                 self._turned_away[run] = error
                 gate.release()
+
+    def attach(self, on_close: Callable[[], None]) -> bool:
+        """Have ``on_close`` called by `close`; False if that was before. Any thread."""
+        with self._lock:
+            if not self._closed:
+                self._closing.append(on_close)
+            return not self._closed
+
+    def detach(self, on_close: Callable[[], None]) -> None:
+        """Undo `attach`, if need be. Any thread; never blocks."""
+        with self._lock:
+            if on_close in self._closing:
+                self._closing.remove(on_close)
+
+    def after_fork(self) -> None:
+        """Let the waiting thread through that forked, and leave all else to the parent."""
+        self._closing.clear()
+        self.close()
 
     def close(self) -> None:
         """Let all waiting submitters through, and later ones too. Any thread; never blocks."""
@@ -297,6 +367,10 @@ class AdmissionLimiter:
             self._holders.clear()
             if self._drop_order is not None:
                 self._drop_order.clear()
+            closing, self._closing = self._closing, []
+        # First: what waits for room is not to take it for that.
+        for on_close in closing:
+            on_close()
         for gate, _ in gates:
             gate.release()
 
@@ -304,7 +378,7 @@ class AdmissionLimiter:
 class _RoomFor:
     """The room that one submitter waits for."""
 
-    def __init__(self, admission: AdmissionLimiter, gate: _Gate, run: Run) -> None:
+    def __init__(self, admission: AdmissionLimiter, gate: _Gate, run: _Holder) -> None:
         self._wanted = gate, run
         self._admission = admission
 

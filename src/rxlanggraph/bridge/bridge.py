@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -23,6 +23,7 @@ from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.interrupts import OnPending, check_on_pending
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
+from rxlanggraph.bridge.operators.pull import from_iterable
 from rxlanggraph.bridge.operators.stream import StreamSubscription
 from rxlanggraph.bridge.overflow import OVERFLOW_POLICIES, Overflow
 from rxlanggraph.bridge.pending import PendingInterrupt, PendingInterrupts
@@ -347,6 +348,32 @@ class RxPyLangGraphBridge:
                 self._recent = weakref.ref(checked)
         run = self._engine.new_run(*checked.bind(message, thread_id), self)
         return await self._engine.send_async(run)
+
+    def from_iterable(self, iterable: Iterable[_T] | AsyncIterable[_T]) -> Observable[_T]:
+        """Return a source that takes an item from ``iterable`` when the bridge has room for it.
+
+        As ``reactivex.from_iterable``, but pulled: ``bridge.from_iterable(items).pipe(
+        bridge.invoke(graph))`` takes one item more than ``max_pending`` and ``max_concurrency`` let
+        in, so that an endless iterable fills no memory. Each item has its room when it is emitted;
+        an operator that passes it to another thread (``observe_on``) gives that room up. Operators
+        that make several messages of an item have room for all of them. Nothing is dropped at the
+        entrance, whatever ``overflow`` says.
+
+        An async iterable is iterated over on the loop that runs where it is subscribed, or else on
+        the bridge's; any other in a daemon thread of its own, where it may block. Disposing ends
+        that, and closes the iterator if it is a generator, or async with an ``aclose``; a thread
+        that blocks in an iterator ends when that returns. An exception of the iterator is the
+        stream's ``on_error``. When the bridge closes, no more items are taken; the stream ends with
+        `BridgeClosedError` after the results of what was taken.
+
+        Args:
+            iterable: What to take the items from, anew for each subscription.
+
+        Raises:
+            InvalidTypeError: It cannot be iterated over.
+            InvalidArgumentError: The bridge has no ``max_pending``: there would always be room.
+        """
+        return from_iterable(self._engine, self, iterable)
 
     def _run_options(
         self,

@@ -21,7 +21,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from rxlanggraph.bridge.admission import AdmissionLimiter
+from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
 from rxlanggraph.bridge.attempts import retried
 from rxlanggraph.bridge.configs import configurable_of, context_of_its_own
 from rxlanggraph.bridge.executor import RunExecutor
@@ -217,6 +217,9 @@ class Engine:
         Raises:
             BlockingCallError: There is no room, and this is the thread of the bridge's loop.
         """
+        place = next_place.get()
+        if place is not None and self.admission.pass_on(place, run):
+            return True
         on_loop = self.on_own_loop()
         if (on_loop and self._delivers_result()) or run.message.status != "ok":
             run.downstream = True
@@ -298,9 +301,34 @@ class Engine:
         except (RegistryClosedError, LoopUnavailableError) as error:
             if self.registry.state == "open":
                 raise
-            raise BridgeClosedError(
-                f"the bridge {self._name} is closed and takes no more messages; make a new one"
-            ) from error
+            raise self.why_closed() from error
+
+    def started_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, which is started if need be. Any thread; never blocks.
+
+        Raises:
+            BridgeClosedError: The bridge is closed.
+            LoopUnavailableError: The loop is closed, or not running.
+        """
+        if self.registry.state != "open":
+            raise self.why_closed()
+        if not self._started:
+            self._start()
+        if not self.host.owned:
+            self.host.check()
+        if self.inbox.loop is None:
+            raise self.why_closed()
+        return self.inbox.loop
+
+    def why_closed(self) -> BridgeClosedError | LoopUnavailableError:
+        """Make the error of what comes too late. Any thread; never blocks."""
+        if self.registry.state == "open":
+            return LoopUnavailableError(
+                f"the event loop of the bridge {self._name} has ended; make a new bridge"
+            )
+        return BridgeClosedError(
+            f"the bridge {self._name} is closed and takes no more messages; make a new one"
+        )
 
     def drop(self, run: Run) -> None:
         """Cancel ``run``, at whatever stage it is. Any thread; never blocks."""
@@ -818,7 +846,7 @@ class Engine:
         self.host = AbsentLoop(error)
         self.threads = RunExecutor(self._name, self.lock, 0)
         self.inbox.after_fork(error)
-        self.admission.close()
+        self.admission.after_fork()
         self._answers = UnnamedAnswers(self.lock)
         for run in runs:
             silence_pending_warning(run.task)

@@ -8,7 +8,7 @@ to be told what.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from rxlanggraph.bridge.run import Run
 
@@ -32,7 +32,7 @@ class DropOrder:
         """Add ``run``, as the newest."""
         self._runs[run] = None
 
-    def discard(self, run: Run) -> None:
+    def discard(self, run: Any) -> None:
         """Remove ``run``, if it is here."""
         self._runs.pop(run, None)
 
@@ -63,7 +63,7 @@ class Latest(DropOrder):
             self._superseded[next(reversed(lane))] = None
         lane[run] = None
 
-    def discard(self, run: Run) -> None:
+    def discard(self, run: Any) -> None:
         """Remove ``run``, if it is here; the one before it may then be the latest again."""
         super().discard(run)
         self._superseded.pop(run, None)
@@ -74,7 +74,7 @@ class Latest(DropOrder):
         if lane:
             self._superseded.pop(next(reversed(lane)), None)
         else:
-            del self._by_thread[run.thread_id]  # type: ignore[arg-type]  # there is a lane
+            del self._by_thread[run.thread_id]
 
     def first(self, newcomer: Run) -> Run | None:
         """The run that was superseded first, which may be by ``newcomer``; or else the oldest."""

@@ -1,0 +1,255 @@
+"""from_iterable: a source that gives its next item when the bridge has room for it.
+
+What breaks without it: a source of Rx pushes. A blocked thread holds it back, but an async iterator
+has no thread of its own to block: whatever iterates over it on a loop has to wait there, or fills
+the memory with messages that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import threading
+from collections.abc import AsyncIterable, Callable, Iterable
+from contextvars import copy_context
+from typing import Any
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from rxlanggraph.bridge.admission import Place, next_place
+from rxlanggraph.bridge.engine import Engine
+from rxlanggraph.concurrency.threads import start_detached
+from rxlanggraph.concurrency.user_code import contain, raise_on_loop
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, LoopUnavailableError
+
+__all__ = ["from_iterable"]
+
+_log = logging.getLogger("rxlanggraph")
+
+
+def from_iterable(
+    engine: Engine, owner: object, iterable: Iterable[Any] | AsyncIterable[Any]
+) -> Observable[Any]:
+    """Return the source that `RxPyLangGraphBridge.from_iterable` documents. Any thread.
+
+    Args:
+        engine: That of the bridge.
+        owner: The bridge, kept alive while the source is subscribed to.
+        iterable: As documented there.
+
+    Raises:
+        InvalidTypeError: It cannot be iterated over.
+        InvalidArgumentError: The bridge has no ``max_pending``.
+    """
+    kind: type[_Pull] = _AsyncPull if hasattr(iterable, "__aiter__") else _ThreadPull
+    if kind is _ThreadPull and not hasattr(iterable, "__iter__"):
+        raise InvalidTypeError(
+            f"from_iterable() takes an iterable or async iterable, not {iterable!r}"
+        )
+    if not engine.admission.bounded:
+        raise InvalidArgumentError(
+            "from_iterable() takes an item when the bridge has room for it, and without a bound "
+            "there always is; make the bridge with max_pending, or use reactivex.from_iterable()"
+        )
+
+    def subscribe(
+        observer: abc.ObserverBase[Any], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        pull = kind(engine, owner, iterable, observer)
+        pull.start()
+        return Disposable(pull.dispose)
+
+    return Observable(subscribe)
+
+
+class _Pull:
+    """One subscription: what iterates, on a loop or in a thread of its own."""
+
+    def __init__(
+        self, engine: Engine, owner: object, iterable: Any, observer: abc.ObserverBase[Any]
+    ) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._iterable = iterable
+        self._observer = observer
+        self._place = Place(engine.inbox, engine.admission)
+        # Each is only ever set, by any thread.
+        self._disposed = False
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to iterate.
+
+        Raises:
+            BridgeClosedError, LoopUnavailableError: As for `Engine.started_loop`.
+        """
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Take no more items: the bridge is closing. Any thread; never blocks."""
+        self._closed = True
+        self._interrupt()
+
+    def dispose(self) -> None:
+        """Take no more items, and emit nothing more. Any thread; never blocks."""
+        self._disposed = True
+        self._engine.admission.detach(self.stop)
+        self._place.gone = True
+        self._engine.admission.withdraw(self._place)
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Have it notice that it is to end, if something can be done about that."""
+
+    def _is_over(self) -> bool:
+        return self._disposed or self._closed
+
+    def _emit(self, item: Any) -> bool:
+        """Emit ``item`` into the room of the place, which it gives up; False to end."""
+        try:
+            if self._is_over():
+                return False
+            self._place.thread = threading.get_ident()
+            token = next_place.set(self._place)
+            try:
+                self._observer.on_next(item)
+            finally:
+                next_place.reset(token)
+                self._place.thread = None
+        except BaseException as error:
+            # An observer that raises is not the source's failure; its own chain has ended.
+            interrupt = contain(error, _log, "an observer of a pulled source raised")
+            if interrupt is not None:
+                raise_on_loop(interrupt)
+            return False
+        finally:
+            self._engine.admission.release(self._place)
+        return True
+
+    def _end(self, tell: Callable[[], None]) -> None:
+        self._engine.admission.detach(self.stop)
+        self._owner = None
+        if not self._disposed:
+            try:
+                tell()
+            except BaseException as error:
+                interrupt = contain(error, _log, "an observer of a pulled source raised")
+                if interrupt is not None:
+                    raise_on_loop(interrupt)
+
+    def _fail(self, error: BaseException) -> None:
+        # on_error is typed for Exception, but RxPY passes anything on.
+        self._end(lambda: self._observer.on_error(error))  # type: ignore[arg-type]
+
+
+class _AsyncPull(_Pull):
+    """Iterates in a task: of the loop that runs where it is subscribed, or else the bridge's."""
+
+    # Written once, by `start`.
+    _loop: asyncio.AbstractEventLoop
+    # Confined to the loop. None while the task is not to be cancelled: the iterator, once told to
+    # end, is left alone until it has.
+    _task: asyncio.Task[Any] | None = None
+
+    def start(self) -> None:
+        loop = self._engine.started_loop()
+        self._loop = asyncio._get_running_loop() or loop
+        if not self._engine.admission.attach(self.stop):
+            self._closed = True
+        asyncio.run_coroutine_threadsafe(self._pull(), self._loop)
+
+    def _interrupt(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    async def _pull(self) -> None:
+        try:
+            await self._iterate()
+            if self._closed:
+                await self._results_first()
+        except asyncio.CancelledError as error:
+            self._fail(self._cancelled_by(error))
+        except BaseException as error:
+            self._fail(error)
+        else:
+            if self._closed:
+                self._fail(self._engine.why_closed())
+            else:
+                self._end(self._observer.on_completed)
+
+    async def _results_first(self) -> None:
+        # From `_cancel` too: then it is disposed, and nothing is emitted.
+        self._task = asyncio.current_task()
+        await self._engine.registry.until_idle(None)
+
+    def _cancelled_by(self, error: asyncio.CancelledError) -> BaseException:
+        if self._closed:
+            return self._engine.why_closed()
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            return error  # the iterator raised it
+        return LoopUnavailableError("the event loop that iterates over the source is ending")
+
+    async def _iterate(self) -> None:
+        if self._is_over():
+            return
+        self._task = asyncio.current_task()
+        iterator = aiter(self._iterable)
+        try:
+            async for item in iterator:
+                await self._engine.admission.acquire_async(self._place)
+                if not self._emit(item):
+                    break
+        except asyncio.CancelledError:
+            if self._task is not None or not self._is_over():
+                raise  # not by _cancel
+        finally:
+            self._task = None
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                await close()
+
+
+class _ThreadPull(_Pull):
+    """Iterates in a daemon thread, where an iterator may block."""
+
+    def start(self) -> None:
+        self._engine.started_loop()
+        attached = self._engine.admission.attach(self.stop)
+        thread = threading.Thread(
+            target=copy_context().run, args=(self._pull,), name="rxlanggraph-pull", daemon=True
+        )
+        start_detached(thread)
+        if not attached:
+            self.stop()
+
+    def _pull(self) -> None:
+        try:
+            self._iterate()
+        except BaseException as error:
+            self._fail(error)
+            return
+        if self._closed:
+            self._engine.registry.wait_idle(None)  # results come before the error
+            self._fail(self._engine.why_closed())
+        else:
+            self._end(self._observer.on_completed)
+
+    def _iterate(self) -> None:
+        iterator = iter(self._iterable)
+        try:
+            for item in iterator:
+                self._engine.admission.acquire(self._place, may_block=True)
+                if not self._emit(item):
+                    break
+        finally:
+            if inspect.isgenerator(iterator):  # not a file, which is its own iterator
+                iterator.close()
