@@ -30,9 +30,9 @@ Feature: The package keeps to its map
   Scenario: The package exports these names and no others
     Then the package's __all__ is exactly
       """
-      BacklogFullError BlockingCallError BridgeClosedError CleanupReport LoopUnavailableError
+      BlockingCallError BridgeClosedError CleanupReport LoopUnavailableError
       RegistryClosedError RunCancelledError RunTimeoutError RxLangGraphError RxPyLangGraphBridge
-      StreamMessage StuckRun TaskInfo TaskRegistry
+      StreamMessage StuckRun TaskInfo TaskRegistry TimeLimits
       """
 
   Scenario: The bridge has these public names and no others
@@ -91,12 +91,12 @@ Feature: The package keeps to its map
     Then the signatures of the bridge are
       """
       __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, name
-      create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
+      create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
       submit: graph, message, options
       from_iterable: iterable
-      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
-      stream: graph, *, stream_mode, subgraphs, max_concurrency, ordered, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
-      astream: graph, message, *, stream_mode, subgraphs, thread_id, multitask_strategy, timeout, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
+      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
+      stream: graph, *, stream_mode, subgraphs, max_concurrency, ordered, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
+      astream: graph, message, *, stream_mode, subgraphs, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
       join_stream: message, *, last_sequence, errors
       pending_interrupts: graph, thread_id
       expire_interrupts: graph, older_than, thread_id

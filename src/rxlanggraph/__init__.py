@@ -17,8 +17,8 @@ A map of the layers; each imports only from those above it.
 
 from rxlanggraph.bridge.bridge import RxPyLangGraphBridge
 from rxlanggraph.bridge.shutdown import CleanupReport, StuckRun
+from rxlanggraph.bridge.time_limits import TimeLimits
 from rxlanggraph.errors import (
-    BacklogFullError,
     BlockingCallError,
     BridgeClosedError,
     LoopUnavailableError,
@@ -31,7 +31,6 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import TaskInfo, TaskRegistry
 
 __all__ = [
-    "BacklogFullError",
     "BlockingCallError",
     "BridgeClosedError",
     "CleanupReport",
@@ -45,4 +44,5 @@ __all__ = [
     "StuckRun",
     "TaskInfo",
     "TaskRegistry",
+    "TimeLimits",
 ]

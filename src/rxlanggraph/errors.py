@@ -221,7 +221,16 @@ class RunError(RxLangGraphError):
 
 
 class RunTimeoutError(RunError, TimeoutError):
-    """A run did not end within its ``timeout``."""
+    """A run did not end, or did not get on, in time.
+
+    Attributes:
+        limit: Which limit it exceeded: one of the `TimeLimits`, or ``"deadline"``. None if the run
+            was another one, of whose result only the status is known.
+    """
+
+    def __init__(self, message: str, *, limit: str | None = None) -> None:
+        super().__init__(message)
+        self.limit = limit
 
 
 class RunCancelledError(RunError):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from behave import register_type
 from behave.runner import Context
 
-from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage, TimeLimits
 from support.bridge.graphs import KINDS, Work, graph_of
 from support.concurrency.waiting import LIMIT, thread
 from support.step_types import one_of
@@ -69,7 +69,7 @@ class LentLoop:
 
 def arguments(text: str) -> dict[str, Any]:
     """``"timeout=0.1, max_concurrency=2"`` as a dictionary."""
-    options: dict[str, Any] = eval(f"dict({text})", {"nan": float("nan")})
+    options: dict[str, Any] = eval(f"dict({text})", {"nan": float("nan"), "TimeLimits": TimeLimits})
     return options
 
 

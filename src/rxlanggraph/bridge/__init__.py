@@ -2,6 +2,7 @@
 
 A map; each imports only from those above it.
 
+    time_limits          how long a run may take, and each part of it
     configs              LangGraph's config of a run
     tracebacks           a failed run's traceback, without the references it need not keep
     interrupts           questions of graphs, and which message may answer them

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from itertools import takewhile
+from threading import TIMEOUT_MAX
 from typing import Any, Protocol, TypeAlias
 
 from rxlanggraph.bridge.deadlocks import Waiter, begin_wait, end_wait, review, waiting
 from rxlanggraph.bridge.overflow import Overflow, drop_order
 from rxlanggraph.bridge.run import Run, current_run
+from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.concurrency import waiters
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.errors import (
@@ -136,7 +139,8 @@ class AdmissionLimiter:
         not wait any longer after `withdraw`.
 
         Returns:
-            False if there is no room and ``may_block`` is False.
+            False if there is no room and ``may_block`` is False; or if the run's own time to wait
+            was over first, which is then what has ``expired``.
 
         Raises:
             LoopUnavailableError: The loop paused during the wait: see `turn_away`.
@@ -152,24 +156,26 @@ class AdmissionLimiter:
             self._gates.append((gate, run))
         try:
             with lock_released(self._lock), waiting(current_run(), _RoomFor(self, gate, run)):
-                gate.acquire()
+                limit = _wait_at(gate, run)
         except BaseException:
             self._give_up(gate, run)
             raise
-        self._check_turned_away(run)
-        return True
+        return self._has_entered(gate, run, limit)
 
-    async def acquire_async(self, run: _Holder) -> None:
+    async def acquire_async(self, run: _Holder) -> bool:
         """Take room for ``run``; if there is none, await it. Any loop, the bridge's own too.
 
         In the same queue as those that block. Cancelling it gives the place back.
+
+        Returns:
+            False if the run's own time to wait was over first, as for `acquire`.
 
         Raises:
             LoopUnavailableError, DeadlockError: As for `acquire`.
         """
         with self._lock:  # one critical section: check and take
             if self._take(run):
-                return
+                return True
             gate = _LoopGate()
             self._gates.append((gate, run))
         inside, room = current_run(), _RoomFor(self, gate, run)
@@ -177,14 +183,14 @@ class AdmissionLimiter:
             if inside is not None:
                 begin_wait(inside, room)
             try:
-                await gate.wait()
+                limit = await _await_at(gate, run)
             finally:
                 if inside is not None:
                     end_wait(inside, room)
         except BaseException:
             self._give_up(gate, run)
             raise
-        self._check_turned_away(run)
+        return self._has_entered(gate, run, limit)
 
     def _take(self, run: _Holder) -> bool:
         """Take room if there is any, and nobody waits for it. Under the lock."""
@@ -202,11 +208,18 @@ class AdmissionLimiter:
             self._turned_away.pop(run, None)
         self.release(run)
 
-    def _check_turned_away(self, run: _Holder) -> None:
+    def _has_entered(self, gate: _Gate, run: _Holder, limit: TimeLimit | None) -> bool:
+        """Whether a wait has led to room; it has ended by ``limit``, or the gate is open."""
         with self._lock:
             error = self._turned_away.pop(run, None)
+            too_late = limit is not None and (gate, run) in self._gates  # not opened just then
+            if too_late:
+                self._gates.remove((gate, run))
         if error is not None:
             raise type(error)(*error.args)
+        if too_late and isinstance(run, Run):
+            run.expired = limit
+        return not too_late
 
     def claim(self, run: Run) -> Run | None:
         """Take room for ``run`` without waiting, from another run if need be. Any thread.
@@ -373,6 +386,33 @@ class AdmissionLimiter:
             on_close()
         for gate, _ in gates:
             gate.release()
+
+
+def _nearest_limit(run: _Holder) -> tuple[TimeLimit | None, float | None]:
+    if isinstance(run, Run) and run.options.timed:
+        return run.nearest_limit()
+    return None, None
+
+
+def _wait_at(gate: threading.Lock, run: _Holder) -> TimeLimit | None:
+    """Wait until ``gate`` is open; return which limit of ``run`` was exceeded before, if any."""
+    limit, seconds = _nearest_limit(run)
+    timeout = -1 if seconds is None else min(max(seconds, 0), TIMEOUT_MAX)
+    return None if gate.acquire(timeout=timeout) else limit
+
+
+async def _await_at(gate: _LoopGate, run: _Holder) -> TimeLimit | None:
+    """As `_wait_at`, for a gate that is awaited."""
+    limit, seconds = _nearest_limit(run)
+    if limit is None:
+        await gate.wait()
+        return None
+    try:
+        async with asyncio.timeout(seconds):
+            await gate.wait()
+    except TimeoutError:
+        return limit
+    return None
 
 
 class _RoomFor:

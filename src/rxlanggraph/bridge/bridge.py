@@ -36,6 +36,7 @@ from rxlanggraph.bridge.shutdown import (
     run_steps,
     run_steps_async,
 )
+from rxlanggraph.bridge.time_limits import TimeLimits, Timeout, check_deadline, check_limits
 from rxlanggraph.errors import (
     BlockingCallError,
     InvalidArgumentError,
@@ -65,7 +66,8 @@ class RunArguments(TypedDict, total=False):
 
     thread_id: str | None
     multitask_strategy: MultitaskStrategy
-    timeout: PerMessageOr[float]
+    timeout: PerMessageOr[Timeout]
+    deadline: float | None
     retry: Retry
     errors: Literal["raise", "emit"]
     config: PerMessageOr[Mapping[str, Any]]
@@ -112,7 +114,8 @@ class RxPyLangGraphBridge:
             any the one that has waited longest. A stream emits the result of a dropped message with
             ``errors="emit"``, and otherwise leaves it out. What results of the bridge lead to is
             never dropped.
-        timeout: Seconds for each run, from its start; None for no limit. See `create_future_task`.
+        timeout: Of each run, unless its call has another one; None for no limit. See
+            `create_future_task`.
         name: Prefix of the threads' names.
 
     Raises:
@@ -129,7 +132,7 @@ class RxPyLangGraphBridge:
         max_pending: int | None = None,
         max_pending_per_thread: int | None = None,
         overflow: Overflow = "block",
-        timeout: float | None = None,
+        timeout: Timeout | None = None,
         name: str | None = None,
     ) -> None:
         if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
@@ -143,7 +146,8 @@ class RxPyLangGraphBridge:
             check_whole("max_pending", max_pending, least=1)
         if max_pending_per_thread is not None:
             check_whole("max_pending_per_thread", max_pending_per_thread, least=1)
-        _check_seconds("timeout", timeout)
+        if timeout is not None:
+            check_limits("timeout", timeout, chunks=True)
         # All set here and never again; the mutable state is inside, each part with its own owner.
         self.max_concurrency = max_concurrency
         self.timeout = timeout
@@ -188,7 +192,8 @@ class RxPyLangGraphBridge:
         *,
         thread_id: str | None = None,
         multitask_strategy: MultitaskStrategy = "enqueue",
-        timeout: PerMessageOr[float] = None,
+        timeout: PerMessageOr[Timeout] = None,
+        deadline: float | None = None,
         retry: Retry = None,
         errors: Literal["raise", "emit"] = "raise",
         config: PerMessageOr[Mapping[str, Any]] = None,
@@ -234,9 +239,12 @@ class RxPyLangGraphBridge:
                 the run that is cancelled, which has to have been sent with ``"rollback"`` too. For
                 threads in an InMemorySaver, AsyncSqliteSaver or AsyncPostgresSaver; stores are not
                 rolled back.
-            timeout: Seconds for each attempt, or a function of the message that returns them; None
-                takes the bridge's. When it expires, the future is resolved and the run is
-                cancelled; the run keeps its slot until it has ended.
+            timeout: Seconds for each attempt, or `TimeLimits` for its parts and all of it; or a
+                function of the message that returns either. None takes the bridge's. When a limit
+                is exceeded, the future is resolved and the run is cancelled; the run keeps its slot
+                until it has ended.
+            deadline: Seconds from this call until the future is resolved, whatever the message
+                waits for meanwhile: room, its thread, a slot, or its own run.
             retry: How often to retry after an exception, with random exponential waits; or a
                 tenacity ``AsyncRetrying`` of your own. With a checkpointer, an attempt resumes from
                 what the failed one has saved. No attempt begins once the run is cancelled or the
@@ -278,6 +286,7 @@ class RxPyLangGraphBridge:
         plain = errors == "raise" and (
             multitask_strategy == "enqueue"
             and timeout is None
+            and deadline is None
             and retry is None
             and config is None
             and context is None
@@ -294,6 +303,7 @@ class RxPyLangGraphBridge:
                 graph,
                 multitask_strategy=multitask_strategy,
                 timeout=timeout,
+                deadline=deadline,
                 retry=retry,
                 errors=errors,
                 config=config,
@@ -380,12 +390,14 @@ class RxPyLangGraphBridge:
         graph: Graph,
         *,
         multitask_strategy: MultitaskStrategy = "enqueue",
-        timeout: PerMessageOr[float] = None,
+        timeout: PerMessageOr[Timeout] = None,
+        deadline: float | None = None,
         retry: Retry = None,
         errors: Literal["raise", "emit"] = "raise",
         config: PerMessageOr[Mapping[str, Any]] = None,
         name: str | None = None,
         on_pending: OnPending = "reject",
+        streams: bool = False,
         **arguments: Any,
     ) -> RunOptions:
         """Check the options of `create_future_task`, and determine how ``graph`` is called.
@@ -412,12 +424,16 @@ class RxPyLangGraphBridge:
             config=config, context=arguments.get("context"), timeout=timeout
         )
         config = None if callable(config) else config
-        timeout = None if callable(timeout) else timeout
-        _check_seconds("timeout", timeout)
+        timeout = self.timeout if timeout is None or callable(timeout) else timeout
+        limits = TimeLimits()
+        if timeout is not None:
+            limits = check_limits("timeout", timeout, chunks=streams or timeout is self.timeout)
+        check_deadline(deadline)
         return RunOptions(
             graph,
             adapter,
-            self.timeout if timeout is None else timeout,
+            limits,
+            deadline,
             _retrying(retry),
             errors,
             config,
@@ -427,6 +443,7 @@ class RxPyLangGraphBridge:
             thread=one_thread(threads_of(graph, config)),
             arguments=arguments,
             per_message=per_message,
+            streams=streams,
         )
 
     def _stream_options(
@@ -440,7 +457,7 @@ class RxPyLangGraphBridge:
         """Check the options of `stream` and `astream`; those of `_run_options` are ``options``."""
         if resumable is not None:
             check_whole("resumable", resumable, least=1)
-        checked = self._run_options(graph, **options)
+        checked = self._run_options(graph, streams=True, **options)
         return replace(checked, adapter=streaming(graph, checked.adapter, stream_mode, subgraphs))
 
     def invoke(
@@ -451,7 +468,8 @@ class RxPyLangGraphBridge:
         ordered: bool = False,
         thread_id: str | Callable[[Any], str | None] | None = None,
         multitask_strategy: MultitaskStrategy = "enqueue",
-        timeout: PerMessageOr[float] = None,
+        timeout: PerMessageOr[Timeout] = None,
+        deadline: float | None = None,
         retry: Retry = None,
         errors: ErrorPolicy = "raise",
         config: PerMessageOr[Mapping[str, Any]] = None,
@@ -485,6 +503,7 @@ class RxPyLangGraphBridge:
                 thread. As there, a message that is refused or interrupted does not end the stream;
                 its result is left out, but for ``errors="emit"``.
             timeout: As in `create_future_task`.
+            deadline: As in `create_future_task`, from the arrival of each message.
             retry: As in `create_future_task`.
             errors: How a run that did not succeed affects the stream. ``"raise"`` ends it with the
                 exception, as Rx does; ``"emit"`` emits the result, with its ``status`` and
@@ -505,6 +524,7 @@ class RxPyLangGraphBridge:
             graph,
             multitask_strategy=multitask_strategy,
             timeout=timeout,
+            deadline=deadline,
             retry=retry,
             errors="emit",
             config=config,
@@ -537,7 +557,8 @@ class RxPyLangGraphBridge:
         ordered: bool = False,
         thread_id: ThreadSelector = None,
         multitask_strategy: MultitaskStrategy = "enqueue",
-        timeout: PerMessageOr[float] = None,
+        timeout: PerMessageOr[Timeout] = None,
+        deadline: float | None = None,
         retry: Retry = None,
         errors: ErrorPolicy = "raise",
         config: PerMessageOr[Mapping[str, Any]] = None,
@@ -572,7 +593,9 @@ class RxPyLangGraphBridge:
                 once; of each later one, 64 are held back before the run has to wait.
             thread_id: As in `invoke`.
             multitask_strategy: As in `invoke`.
-            timeout: As in `create_future_task`. The time that a run waits for its observer counts.
+            timeout: As in `create_future_task`. The time that a run waits for its observer counts,
+                but for ``TimeLimits.idle``.
+            deadline: As in `create_future_task`, from the arrival of each message.
             retry: As in `create_future_task`.
             errors: As in `invoke`.
             config: As in `create_future_task`.
@@ -597,6 +620,7 @@ class RxPyLangGraphBridge:
             resumable,
             multitask_strategy=multitask_strategy,
             timeout=timeout,
+            deadline=deadline,
             retry=retry,
             errors="emit",
             config=config,
@@ -629,7 +653,8 @@ class RxPyLangGraphBridge:
         subgraphs: bool = False,
         thread_id: str | None = None,
         multitask_strategy: MultitaskStrategy = "enqueue",
-        timeout: PerMessageOr[float] = None,
+        timeout: PerMessageOr[Timeout] = None,
+        deadline: float | None = None,
         retry: Retry = None,
         errors: Literal["raise", "emit"] = "raise",
         config: PerMessageOr[Mapping[str, Any]] = None,
@@ -657,6 +682,7 @@ class RxPyLangGraphBridge:
             thread_id: As in `create_future_task`.
             multitask_strategy: As in `create_future_task`.
             timeout: As in `stream`.
+            deadline: As in `create_future_task`, for the result.
             retry: As in `stream`.
             errors: What follows the chunks of a run that did not succeed: ``"raise"``, its
                 exception; ``"emit"``, its result, with its ``status`` and ``error``.
@@ -682,6 +708,7 @@ class RxPyLangGraphBridge:
             resumable,
             multitask_strategy=multitask_strategy,
             timeout=timeout,
+            deadline=deadline,
             retry=retry,
             errors=errors,
             config=config,
@@ -804,7 +831,7 @@ class RxPyLangGraphBridge:
         async def run_call(_: object) -> _T:
             return await call()
 
-        options = replace(self._run_options(run_call, name=name), timeout=None)
+        options = replace(self._run_options(run_call, name=name), limits=TimeLimits())
         run = self._engine.new_run(StreamMessage(None, thread_id), options, self)
         self._engine.hand_over(run)
         result: _T = (await run).content
@@ -998,15 +1025,6 @@ def _spare_threads(max_threads: object, max_concurrency: int) -> int:
             f"has a thread when it needs one, not {max_threads!r}"
         )
     return max_threads - max_concurrency
-
-
-def _check_seconds(argument: str, value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int | float) or not value > 0:
-        raise InvalidArgumentError(
-            f"{argument} must be a positive number of seconds or None, not {value!r}"
-        )
 
 
 def _retrying(retry: object) -> AsyncRetrying | None:

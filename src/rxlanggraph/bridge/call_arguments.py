@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from rxlanggraph.bridge.configs import layers_of
+from rxlanggraph.bridge.time_limits import Timeout
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage
 
@@ -32,7 +33,7 @@ class PerMessage:
 
     config: Callable[[StreamMessage], Mapping[str, Any] | None] | None = None
     context: Callable[[StreamMessage], Any] | None = None
-    timeout: Callable[[StreamMessage], float | None] | None = None
+    timeout: Callable[[StreamMessage], Timeout | None] | None = None
 
     @classmethod
     def among(cls, **options: Any) -> PerMessage | None:

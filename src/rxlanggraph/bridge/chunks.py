@@ -16,8 +16,9 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
+from contextvars import Context
 from functools import partial
-from typing import Any, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from rxlanggraph.bridge.adapters import Arguments, GraphAdapter, attempt_at, attempts_at
 from rxlanggraph.bridge.configs import Config, layers_of
@@ -162,6 +163,10 @@ class _Chunks:
         sink = None if run is None else run.sink
         if sink is None:  # another thread has just cancelled the run
             raise asyncio.CancelledError
+        assert run is not None
+        self._run = run
+        self._timed = run.options.timed
+        self._timer: asyncio.TimerHandle | None = None  # until the next chunk has to be there
         self._sink: ChunkSink = sink
         self._source = without_source(message)
         self._count = 0
@@ -172,7 +177,44 @@ class _Chunks:
         """Pass one chunk on; return what to await before the next one, if anything."""
         chunk = chunk_of(self._source, content, mode, namespace, self._count)
         self._count += 1
-        return self._sink.put(chunk)
+        room = self._sink.put(chunk)
+        if not self._timed:
+            return room
+        if room is None:
+            self._expect("idle")
+            return None
+        self._expect(None)
+        return self._expect_after(room)
+
+    async def _expect_after(self, room: Awaitable[None]) -> None:
+        await room
+        self._expect("idle")
+
+    def _expect(self, limit: Literal["first_chunk", "idle"] | None) -> None:
+        """From now on the next chunk is due within ``limit``, if that is set; None: at no time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        run = self._run
+        if limit is None or run.overran is None:
+            return
+        seconds = getattr(run.options.limits, limit)
+        if seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(seconds, run.overran, run, limit, context=Context())
+
+    async def _in_time(
+        self, ainvoke: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any
+    ) -> Any:
+        self._expect("first_chunk")
+        try:
+            return await ainvoke(*arguments, **options)
+        finally:
+            self._expect(None)
+
+    def limited(self, ainvoke: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """Return ``ainvoke`` with the run's limits for its chunks, if there are any."""
+        return partial(self._in_time, ainvoke) if self._timed else ainvoke
 
 
 class _GraphStream:
@@ -284,7 +326,8 @@ class _Streamed:
         arguments: Arguments,
         executor: Executor,
     ) -> Awaitable[Any]:
-        ainvoke = self._ainvoke(_Chunks(message))
+        chunks = _Chunks(message)
+        ainvoke = chunks.limited(self._ainvoke(chunks))
         return attempt_at(self.gate, ainvoke, message, config, arguments)
 
     def attempts(
@@ -294,7 +337,8 @@ class _Streamed:
         arguments: Arguments,
         executor: Executor,
     ) -> Callable[[], Awaitable[Any]]:
-        ainvoke = self._ainvoke(_Chunks(message))
+        chunks = _Chunks(message)
+        ainvoke = chunks.limited(self._ainvoke(chunks))
         return attempts_at(self.gate, ainvoke, message, config, arguments)
 
     def _ainvoke(self, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:

@@ -40,6 +40,7 @@ from rxlanggraph.bridge.rollback import Undo, remember_thread
 from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run, run_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.scheduler import RunScheduler
+from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.bridge.tracebacks import without_machinery
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
 from rxlanggraph.concurrency.stacks import context_of, format_frames, format_task, tasks_where
@@ -167,7 +168,8 @@ class Engine:
         if not bounded or not may_wait or run.message.status != "ok":
             return self.send(run)
         try:
-            await self.admission.acquire_async(run)
+            if not await self.admission.acquire_async(run):
+                return self._turn_down(run)
             self.hand_over(run)
         except BaseException:
             self._take_back(run)
@@ -230,6 +232,8 @@ class Engine:
                 self._drop(loser)
             return loser is not run
         elif not self.admission.acquire(run, may_block=not on_loop):
+            if run.expired is not None:
+                return False
             raise BlockingCallError(
                 f"max_pending runs of the bridge {self._name} wait for their start, and waiting "
                 "for room on the loop's own thread would stop them; submit from another thread, or "
@@ -238,9 +242,12 @@ class Engine:
         return True
 
     def reject(self, run: Run) -> None:
-        """Resolve ``run``, which got no room, as rejected. Any thread; calls its callbacks."""
-        self.registry.count_dropped()
+        """Resolve ``run``, which got no room, or not in time. Any thread; calls its callbacks."""
         self._let_go(run)
+        if run.expired is not None:
+            run.reject(run.unanswered("timed_out"))
+            return
+        self.registry.count_dropped()
         run.reject(run.unanswered("rejected", self.admission.rejection()))
 
     def _turn_down(self, run: Run) -> Run:
@@ -364,6 +371,8 @@ class Engine:
 
     def _process(self, run: Run) -> None:
         if run.phase is Phase.NEW and not run.done():
+            if run.options.timed:
+                self._limit_wait(run)
             if run.options.multitask_strategy == "enqueue" and self._per_thread is None:
                 self._enqueue(run)
             else:
@@ -466,6 +475,8 @@ class Engine:
         run.phase = Phase.RUNNING
         run.since = monotonic()
         run.executor = self.threads
+        if run.options.timed:
+            self._limit_run(run)
         if self.admission.bounded and not self.admission.release(run):
             self._finish(run, run.unanswered("rejected", run.rejection))
             return
@@ -506,7 +517,7 @@ class Engine:
         run.task = asyncio.current_task()
         result: StreamMessage | None = None
         error: BaseException | None = None
-        status: Status = "timed_out"
+        status: Status = "ok"
         try:
             result = self._answer(run, await self._attempts(run))
         except asyncio.CancelledError as caught:
@@ -533,12 +544,15 @@ class Engine:
         # error.
         del run, error, result
 
-    def _answer(self, run: Run, content: Any) -> StreamMessage | None:
+    def _answer(self, run: Run, content: Any) -> StreamMessage:
         if self._answers.waiting:
             self._answers.overtaken_by(run)
-        if (run.expired and run.options.retry is None) or run.interruption is not None:
-            return None  # it had to end; it swallowed the cancellation, and continued
         duration = monotonic() - run.since
+        # Of a run that had to end, but swallowed the cancellation and continued:
+        if run.interruption is not None:
+            return run.unanswered("interrupted", run.interruption, duration)
+        if run.expired and run.options.retry is None:
+            return run.unanswered("timed_out", None, duration)
         if type(content) is dict and INTERRUPT in content:
             return interrupted_answer(run.message, content, asked(content), duration)
         status: Status = "interrupted" if run.at_breakpoint else "ok"
@@ -595,7 +609,7 @@ class Engine:
                 partial(self._timed_attempt, run, attempt),
                 partial(self._may_retry, run),
             )
-        if options.timeout is None:
+        if options.limits.attempt is None and not options.timed:
             return options.adapter.call(message, options.config, options.arguments, self.threads)
         attempt = partial(
             options.adapter.call, message, options.config, options.arguments, self.threads
@@ -637,11 +651,12 @@ class Engine:
     async def _timed_attempt(self, run: Run, attempt: Callable[[], Awaitable[Any]]) -> Any:
         options = run.options
         loop = asyncio.get_running_loop()
-        run.expired = False
-        if options.timeout is not None:
+        run.begin_attempt()
+        seconds = options.limits.attempt
+        if seconds is not None:
             # In a context of its own: a handle keeps its context until it is due, even if
             # cancelled.
-            run.timer = loop.call_later(options.timeout, self._expire, run, context=Context())
+            run.timer = loop.call_later(seconds, self._expire, run, "attempt", context=Context())
         try:
             return await attempt()
         except asyncio.CancelledError:
@@ -671,19 +686,54 @@ class Engine:
         if self.threads.on_idle(run, wake):
             await ended.wait()
 
-    def _expire(self, run: Run) -> None:
+    def _expire(self, run: Run, limit: TimeLimit) -> None:
+        """End the attempt of ``run``, which has exceeded ``limit``."""
         if run.task is None:
             return
         if not run.expired:
-            run.expired = True
+            run.expired = limit
             run.task.cancel()
             if run.options.retry is None:
                 self._resolve_early(run, "timed_out")
             else:
                 # A stuck attempt cannot be followed by another; after the same time again, give up.
                 loop = asyncio.get_running_loop()
-                time = run.options.timeout or 0
-                run.timer = loop.call_later(time, self._give_up, run, context=Context())
+                seconds = getattr(run.options.limits, limit)
+                run.timer = loop.call_later(seconds, self._give_up, run, context=Context())
+
+    def _limit_wait(self, run: Run) -> None:
+        """Have ``run`` end if it waits too long."""
+        run.timers = {}
+        for limit, seconds in run.waiting_limits():
+            self._set_timer(run, limit, seconds)
+
+    def _limit_run(self, run: Run) -> None:
+        """Have ``run``, which begins, end if it takes too long."""
+        assert run.timers is not None
+        if "start" in run.timers:
+            run.timers.pop("start").cancel()
+        if run.options.limits.run is not None:
+            self._set_timer(run, "run", run.options.limits.run)
+        run.overran = self._expire
+
+    def _set_timer(self, run: Run, limit: TimeLimit, seconds: float) -> None:
+        assert run.timers is not None
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(seconds, self._run_out, run, limit, context=Context())
+        run.timers[limit] = timer
+
+    def _run_out(self, run: Run, limit: TimeLimit) -> None:
+        """End ``run``, which has exceeded ``limit``, whether it has begun or not."""
+        if run.done():
+            return
+        run.expired = limit
+        if run.phase is not Phase.RUNNING:
+            self._end_unstarted(run, run.unanswered("timed_out"))
+            self._remove(run)
+        elif run.task is not None:
+            if not run.task.cancelling():
+                run.task.cancel()
+            self._resolve_early(run, "timed_out")
 
     def _give_up(self, run: Run) -> None:
         self._resolve_early(run, "timed_out")
@@ -728,6 +778,10 @@ class Engine:
             self.admission.release(run)
         if self._answers.waiting:
             self._answers.forget(run)
+        if run.timers:
+            for timer in run.timers.values():
+                timer.cancel()
+            run.timers = run.overran = None  # they refer to the run
         if not self.registry.leave(run, run.counts_as(result.status), run.resolve, result):
             run.resolve(result)  # it was discarded; its future is to resolve all the same
         run.owner = run.parent = None

@@ -10,11 +10,13 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rxlanggraph.bridge.call_arguments import PerMessage, given
 from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait, waiting
+from rxlanggraph.bridge.time_limits import TimeLimit, TimeLimits, check_limits, overrun
 from rxlanggraph.concurrency.future import PENDING, SharedLockFuture
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import raise_on_loop
@@ -35,7 +37,6 @@ from rxlanggraph.messages import (
     passes_through,
 )
 from rxlanggraph.registry import Outcome
-from rxlanggraph.validation import check_timeout
 
 if TYPE_CHECKING:
     from tenacity import AsyncRetrying
@@ -91,7 +92,8 @@ class RunOptions:
 
     graph: Graph
     adapter: GraphAdapter
-    timeout: float | None = None
+    limits: TimeLimits = field(default_factory=TimeLimits)
+    deadline: float | None = None
     retry: AsyncRetrying | None = None
     errors: Literal["raise", "emit"] = "raise"
     config: Config | None = None
@@ -105,6 +107,15 @@ class RunOptions:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """LangGraph's other arguments of the call, those that are given."""
     per_message: PerMessage | None = None
+    streams: bool = False
+    """Whether the runs pass chunks on."""
+    timed: bool = field(init=False)
+    """Whether there is any other limit than that of an attempt."""
+
+    def __post_init__(self) -> None:
+        """Look once at the limits, not at each run."""
+        others = replace(self.limits, attempt=None)
+        object.__setattr__(self, "timed", others != TimeLimits() or self.deadline is not None)
 
     def bind(self, item: Any, thread_id: str | None) -> tuple[StreamMessage, RunOptions]:
         """Make the message of a run on ``item``, and the options of that run. Any thread.
@@ -123,15 +134,15 @@ class RunOptions:
         chosen = self.per_message
         if chosen is None or passes_through(message):
             return message, self
-        config, thread, timeout, arguments = self.config, self.thread, self.timeout, self.arguments
+        config, thread, limits, arguments = self.config, self.thread, self.limits, self.arguments
         if chosen.config is not None:
             config = chosen.config(message)
             thread = one_thread(threads_of(self.graph, config))
         if chosen.context is not None:
             arguments = given({**arguments, "context": chosen.context(message)})
-        if chosen.timeout is not None and (seconds := chosen.timeout(message)) is not None:
-            timeout = check_timeout(seconds)
-        options = replace(self, config=config, thread=thread, timeout=timeout, arguments=arguments)
+        if chosen.timeout is not None and (timeout := chosen.timeout(message)) is not None:
+            limits = check_limits("timeout", timeout, chunks=self.streams)
+        options = replace(self, config=config, thread=thread, limits=limits, arguments=arguments)
         return options.message_for(message, None), options
 
     def message_for(self, item: Any, thread_id: str | None) -> StreamMessage:
@@ -203,6 +214,10 @@ class Run(SharedLockFuture[StreamMessage]):
     # Of an answer that names no question: whether another run has used its thread since it was
     # given. Written under the lock, before that run's result can be seen; read at its start.
     overtaken = False
+    # Of a run with other limits than that of an attempt, confined to the loop: the timers by limit.
+    timers: dict[TimeLimit, asyncio.TimerHandle] | None = None
+    # Ends an attempt that exceeds a limit for its chunks. Written at its start.
+    overran: Callable[[Run, TimeLimit], None] | None = None
     # Why it was dropped after it had got room. Written once, under the lock of the bridge.
     rejection: RunDroppedError | None = None
     # With rollback, on the loop's thread: the run for which the thread is to be what it was before
@@ -235,17 +250,17 @@ class Run(SharedLockFuture[StreamMessage]):
         self.child_cancelled = False  # whether a run made in its context was cancelled; never reset
         # A reference to this future keeps its bridge from being collected while the run is active.
         self.owner: object = owner
-        # Confined to the loop's thread:
+        # Confined to the loop's thread, from its hand-over on:
         self.phase = Phase.NEW
         self.scope: RunScope | None = None  # from its start to its end
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.expired = False
+        self.expired: TimeLimit | None = None  # what it has exceeded
         self.executor: Executor | None = None  # of its bridge, from its start on
         self.timeout_error: BaseException | None = None  # its own, not that of a child run
         self.cut_off = False  # whether its loop ended it, by ending itself
         self.threaded = False  # whether it ever used a worker thread
-        self.since = 0.0
+        self.since = monotonic() if options.timed else 0.0  # its making; from its start on, that
 
     def cancel(self) -> bool:
         """Cancel the run, started or not.
@@ -353,10 +368,35 @@ class Run(SharedLockFuture[StreamMessage]):
     ) -> StreamMessage:
         """Make the result that says why this run has no answer; its error too, if there is none."""
         if error is None and status == "timed_out":
-            error = RunTimeoutError(f"{self.label} did not end within {self.options.timeout} s")
+            error = self._timeout_error()
         elif error is None:
             error = RunCancelledError(f"{self.label} was cancelled")
         return answer_to(self.message, status, None, error, duration)
+
+    def begin_attempt(self) -> None:
+        """Give it its time again. On the loop."""
+        self.expired = None
+
+    def _timeout_error(self) -> RunTimeoutError:
+        limit, options = self.expired, self.options
+        assert limit is not None
+        seconds = options.deadline if limit == "deadline" else getattr(options.limits, limit)
+        waited = limit == "deadline" and self.phase in {Phase.NEW, Phase.WAITING}
+        suffix = "; it has not begun" if waited else ""
+        return RunTimeoutError(f"{self.label} {overrun(limit, seconds)}{suffix}", limit=limit)
+
+    def waiting_limits(self) -> list[tuple[TimeLimit, float]]:
+        """What limits its wait for its start, each with the seconds that are left. Any thread."""
+        limits: list[tuple[TimeLimit, float | None]] = [
+            ("start", self.options.limits.start),
+            ("deadline", self.options.deadline),
+        ]
+        waited = monotonic() - self.since
+        return [(limit, seconds - waited) for limit, seconds in limits if seconds is not None]
+
+    def nearest_limit(self) -> tuple[TimeLimit | None, float | None]:
+        """The first of `waiting_limits` to be exceeded; None, and None, if there is none."""
+        return min(self.waiting_limits(), key=lambda each: each[1], default=(None, None))
 
     def resolve(self, result: StreamMessage, *, call_back: bool = True) -> None:
         """Resolve the future, once: later calls change nothing. Calls its callbacks.

@@ -1,0 +1,117 @@
+Feature: Each part of a run has a time limit of its own, and its error says which one it was
+
+  @tdd_expected_fail
+  Scenario: A timeout for the run alone leaves who waits behind a stuck run without an answer
+    Given an open bridge on its own loop
+    When a run blocks its thread, and a message with timeout=0.05 waits behind it
+    Then the message is answered, while the run still blocks
+
+  Scenario: A deadline answers who waits behind a stuck run
+    Given an open bridge on its own loop
+    When a run blocks its thread, and a message with deadline=0.05 waits behind it
+    Then the message is answered, while the run still blocks
+    And it has timed out by "deadline", with the words "0.05 s; it has not begun"
+
+  Scenario Outline: <what>: <limit>
+    Given an open bridge on <home> loop
+    When <kind> is sent to by <entry>, with <options>
+    Then it has timed out by "<limit>", with the words "<words>"
+    And nothing of it is left when everything may end
+
+    Examples:
+      | what                          | kind                             | entry              | options                                                 | limit       | words                                | home       |
+      | A run that takes too long     | a waiting graph                  | create_future_task | timeout=0.05                                            | attempt     | did not end within 0.05 s            | its own    |
+      | A run that takes too long     | a waiting graph                  | create_future_task | timeout=TimeLimits(attempt=0.05)                        | attempt     | did not end within 0.05 s            | its own    |
+      | Both are set                  | a waiting graph                  | create_future_task | timeout=TimeLimits(attempt=9, run=0.05), deadline=9     | run         | within 0.05 s of its beginning       | its own    |
+      | Both are set                  | a waiting async function         | create_future_task | timeout=9, deadline=0.05                                | deadline    | within its deadline of 0.05 s        | an adopted |
+      | A node that blocks a thread   | a graph with a blocking sync node| create_future_task | deadline=0.05                                           | deadline    | within its deadline of 0.05 s        | its own    |
+      | A node that swallows it       | a graph that swallows cancelling | create_future_task | timeout=TimeLimits(run=0.05)                            | run         | within 0.05 s of its beginning       | its own    |
+      | A cleanup that takes long     | a graph that cleans up slowly    | create_future_task | deadline=0.05                                           | deadline    | within its deadline of 0.05 s        | its own    |
+      | An operator                   | a waiting graph                  | invoke             | timeout=TimeLimits(run=0.05), errors='emit'             | run         | within 0.05 s of its beginning       | its own    |
+      | An operator                   | a waiting graph                  | invoke             | deadline=0.05, errors='emit'                            | deadline    | within its deadline of 0.05 s        | its own    |
+      | An operator, in order         | a waiting graph                  | invoke             | deadline=0.05, errors='emit', ordered=True              | deadline    | within its deadline of 0.05 s        | its own    |
+      | No chunk                      | a waiting graph                  | stream             | timeout=TimeLimits(first_chunk=0.05), errors='emit'     | first_chunk | had no chunk within 0.05 s           | its own    |
+      | No further chunk              | a waiting graph                  | stream             | timeout=TimeLimits(idle=0.05), errors='emit', stream_mode='values' | idle | had no further chunk within 0.05 s | its own    |
+      | A stream as a whole           | a waiting graph                  | stream             | deadline=0.05, errors='emit'                            | deadline    | within its deadline of 0.05 s        | an adopted |
+      | No chunk, by a function       | a waiting graph                  | stream             | timeout=lambda message: TimeLimits(first_chunk=0.05), errors='emit' | first_chunk | had no chunk within 0.05 s | its own    |
+
+  Scenario Outline: A message that waits too long for <what>: start
+    Given an open bridge on its own loop with <bridge>
+    When a run has all there is, and a message with timeout=TimeLimits(start=0.05) waits for <what>
+    Then it has timed out by "start", with the words "did not begin within 0.05 s"
+    And it is not begun when everything may end
+
+    Examples:
+      | what        | bridge                           |
+      | its thread  | max_concurrency=8                |
+      | a slot      | max_concurrency=1                |
+      | room        | max_concurrency=1, max_pending=1 |
+
+  Scenario Outline: Room that is awaited is limited too: <options>
+    Given an open bridge on <home> loop with max_concurrency=1, max_pending=1
+    When a run has all there is, and a message with <options> awaits room on <loop> loop
+    Then it has timed out by "<limit>", with the words "<words>"
+    And it is not begun when everything may end
+
+    Examples:
+      | options                        | home       | loop        | limit    | words                      |
+      | timeout=TimeLimits(start=0.05) | its own    | another     | start    | did not begin within       |
+      | deadline=0.05                  | its own    | another     | deadline | 0.05 s; it has not begun   |
+      | deadline=0.05                  | an adopted | the same    | deadline | 0.05 s; it has not begun   |
+
+  Scenario: A run that has begun in time is not limited by the time of its start
+    Given an open bridge on its own loop
+    When a run with timeout=TimeLimits(start=0.05) runs for longer than that
+    Then it is answered
+
+  Scenario: With retry an attempt that exceeds its limit is followed by another one, until the run's limit
+    Given an open bridge on its own loop
+    When a waiting graph is retried, with timeout=TimeLimits(attempt=0.02, run=0.3)
+    Then it has timed out by "run", with the words "within 0.3 s of its beginning"
+    And it was tried more than once
+
+  Scenario: With retry a stream without a chunk is tried again
+    Given an open bridge on its own loop
+    When a stream has its first chunk in the second attempt, with a limit of 0.05 s for it
+    Then it is answered by the second attempt
+
+  Scenario: A stream is not idle while it waits for its consumer
+    Given an open bridge on its own loop
+    When a consumer takes longer for each chunk than timeout=TimeLimits(idle=0.05) allows
+    Then all chunks and the result arrive
+
+  Scenario: A message whose deadline is over in an ordered stream does not hold up the others
+    Given an open bridge on its own loop
+    When the first of 3 messages is stuck in an ordered stream, with deadline=0.05
+    Then the stream consists of 0 timed_out, 1 ok, 2 ok, and completes
+
+  Scenario: LangGraph's own time limit of a node is its run's error, as it is
+    Given an open bridge on its own loop
+    When a node with a TimeoutPolicy of 0.05 s waits in a run without limits
+    Then its run has failed with a NodeTimeoutError, and was not cancelled
+
+  Scenario: A child's timeout is not taken for the parent's own, whichever limit it was
+    Given an open bridge on its own loop
+    When a node waits for a run that exceeds its deadline of 0.05 s
+    Then the node's run has failed with the child's error
+
+  Scenario: The limits of the bridge are those of every run without its own
+    Given an open bridge on its own loop with timeout=TimeLimits(run=0.05, idle=9)
+    When a waiting graph is sent to by create_future_task, with name='x'
+    Then it has timed out by "run", with the words "within 0.05 s of its beginning"
+    And nothing of it is left when everything may end
+
+  Scenario Outline: <what> is refused, with the remedy
+    Given an open bridge on its own loop
+    When the code under test calls "<call>"
+    Then InvalidArgumentError is raised, which says "<words>"
+    And nothing was ever submitted to the bridge
+
+    Examples:
+      | what                    | call                                                                            | words                                              |
+      | A limit of nothing      | TimeLimits(run=0)                                                               | run must be a positive number of seconds           |
+      | A limit in words        | bridge.create_future_task(print, 1, timeout=TimeLimits(idle='x'))               | idle must be a positive number of seconds          |
+      | A chunk where none is   | bridge.create_future_task(print, 1, timeout=TimeLimits(idle=1))                 | only streams have chunks; leave it out             |
+      | A chunk of an operator  | bridge.invoke(print, timeout=TimeLimits(first_chunk=1))                         | a limit for first_chunk, and only streams          |
+      | A deadline in the past  | bridge.create_future_task(print, 1, deadline=-1)                                | deadline must be a positive number of seconds      |
+      | A function's limits     | bridge.create_future_task(print, 1, timeout=lambda message: TimeLimits(idle=1)) | only streams have chunks                           |

@@ -1,0 +1,106 @@
+"""TimeLimits: how long a run may take, and each part of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
+
+from rxlanggraph.errors import InvalidArgumentError
+
+__all__ = ["TimeLimit", "TimeLimits", "Timeout", "check_deadline", "check_limits", "overrun"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimits:
+    """Limits of one run and of its parts, each in seconds, for ``timeout=``. None: no limit.
+
+    A run that exceeds one ends with status ``"timed_out"``, and a `RunTimeoutError` whose ``limit``
+    says which it was. Like all timeouts they cancel, so code that blocks the loop, or a thread,
+    goes on; its run keeps its slot until then.
+
+    Attributes:
+        start: From the submission until the run begins, room and lane included.
+        attempt: For each attempt; with ``retry``, the next one follows. What a plain number of
+            seconds for ``timeout=`` limits.
+        run: From the beginning of the run to its end, over all attempts and the pauses in between.
+        first_chunk: For streams: from the beginning of an attempt until its first chunk.
+        idle: For streams: from one chunk to the next, without the time that the run waits for its
+            consumer. Like ``first_chunk``, it ends the attempt.
+
+    Raises:
+        InvalidArgumentError: One is not a number above 0.
+    """
+
+    start: float | None = None
+    attempt: float | None = None
+    run: float | None = None
+    first_chunk: float | None = None
+    idle: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check each one."""
+        for each in fields(self):
+            seconds = getattr(self, each.name)
+            if seconds is not None:
+                _check_positive(each.name, seconds)
+
+
+Timeout: TypeAlias = "float | TimeLimits"
+TimeLimit: TypeAlias = Literal["start", "attempt", "run", "first_chunk", "idle", "deadline"]
+"""What has a limit: one of the `TimeLimits`, or the wait of the caller."""
+
+
+def check_limits(argument: str, value: object, *, chunks: bool) -> TimeLimits:
+    """Return ``value``, seconds for each attempt or `TimeLimits`, as the latter. Any thread.
+
+    Args:
+        argument: Its name in messages.
+        value: What was passed.
+        chunks: Whether there will be chunks.
+
+    Raises:
+        InvalidArgumentError: It is out of range, or limits chunks where there are none.
+    """
+    if not isinstance(value, TimeLimits):
+        _check_positive(argument, value)
+        return TimeLimits(attempt=value)  # type: ignore[arg-type]  # it is checked
+    for name in ("first_chunk", "idle"):
+        if not chunks and getattr(value, name) is not None:
+            raise InvalidArgumentError(
+                f"{argument} has a limit for {name}, and only streams have chunks; leave it out, "
+                "or use stream or astream"
+            )
+    return value
+
+
+def check_deadline(value: object) -> None:
+    """Check that ``value`` is a number of seconds above 0, or None. Any thread.
+
+    Raises:
+        InvalidArgumentError: It is not.
+    """
+    if value is not None:
+        _check_positive("deadline", value)
+
+
+def _check_positive(argument: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InvalidArgumentError(
+            f"{argument} must be a positive number of seconds or None, not {value!r}"
+        )
+
+
+_WORDS: dict[TimeLimit, str] = {
+    "start": "did not begin within {} s",
+    "attempt": "did not end within {} s",
+    "run": "did not end within {} s of its beginning",
+    "first_chunk": "had no chunk within {} s of its beginning",
+    "idle": "had no further chunk within {} s",
+    "deadline": "was not answered within its deadline of {} s",
+}
+
+
+def overrun(limit: TimeLimit, seconds: float | None) -> str:
+    """Say which limit was exceeded. Any thread; never blocks."""
+    return _WORDS[limit].format(math.inf if seconds is None else seconds)
