@@ -34,3 +34,15 @@ Feature: The examples do what they say
   Scenario: In a reactive pipeline, each month's weather equals what plain Python computes
     When the weather example runs over all its days
     Then its 48 months have the days, rain and longest dry spell that plain Python finds in the file
+
+  Scenario Outline: In the example of overflow, "<policy>" evaluates <kept>
+    When the overflow example runs with "<policy>"
+    Then it has evaluated <kept>, and rejected all others
+
+    Examples:
+      | policy      | kept                 |
+      | block       | a1 b1 c1 a2 a3 b2 a4 |
+      | error       | a1 b1 c1             |
+      | drop_newest | a1 b1 c1             |
+      | drop_oldest | a3 b2 a4             |
+      | latest      | c1 b2 a4             |

@@ -136,3 +136,16 @@ def step_the_approvals_example_runs_at_a_console_which_answers(
 def step_it_prints_that_were_paid(context: Context, paid: str, refused: str, also: str) -> None:
     for words in (f"R2: paid {paid}", f"R4: paid {refused}", f"R5: paid {also}"):
         assert words in context.printed, context.printed
+
+
+@when('the overflow example runs with "{policy}"')
+def step_the_overflow_example_runs_with_policy(context: Context, policy: Any) -> None:
+    with example_of("overflow") as example:
+        context.readings = example.READINGS
+        context.evaluated, context.rejected = example.evaluated(policy)
+
+
+@then("it has evaluated {kept}, and rejected all others")
+def step_it_has_evaluated_kept_and_rejected_all_others(context: Context, kept: str) -> None:
+    assert context.evaluated == kept.split(), context.evaluated
+    assert sorted(context.evaluated + context.rejected) == sorted(context.readings)
