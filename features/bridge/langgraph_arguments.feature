@@ -40,6 +40,8 @@ Feature: A graph is called as LangGraph calls it, with LangGraph's own arguments
       | create_react_agent with a tool      | invoke             |
       | create_agent with a tool            | create_future_task |
       | create_agent with a tool            | invoke             |
+      | tools alone                         | create_future_task |
+      | tools alone                         | invoke             |
       | a store                             | create_future_task |
       | a store                             | invoke             |
       | a cached node                       | create_future_task |
@@ -99,6 +101,7 @@ Feature: A graph is called as LangGraph calls it, with LangGraph's own arguments
       | messages with a checkpointer        |
       | create_react_agent with a tool      |
       | create_agent with a tool            |
+      | tools alone                         |
       | a store                             |
       | a cached node                       |
       | a node with a retry policy          |

@@ -53,6 +53,7 @@ Feature: stream emits every chunk of every run, and its result behind them
       | stream(graph, subgraphs=1)                      | InvalidTypeError     | subgraphs must be True or False, not 1       |
       | stream(print, subgraphs=True)                   | InvalidArgumentError | subgraphs can be passed for a compiled       |
       | stream(print, stream_mode='values')             | InvalidArgumentError | stream_mode can be passed for a compiled     |
+      | stream(graph.bind(version='v2'))                | InvalidArgumentError | bound to another version of LangGraph's      |
       | stream(graph, resumable=0)                      | InvalidArgumentError | resumable must be a whole number from 1      |
       | stream(graph, errors='ignore')                  | InvalidArgumentError | errors must be 'raise', 'emit' or 'skip'     |
       | stream(graph, multitask_strategy='switch')      | InvalidArgumentError | multitask_strategy must be 'enqueue',        |

@@ -70,7 +70,7 @@ Feature: The package keeps to its map
       add_message add_messages ainvoke forget_thread memory outputs process_mcp_message request reset
       run run_sync state state_changes state_context state_history step stream
       """
-    And those of an agent are these, its output_queue, and what it was made with: description graph llm max_steps name timeout
+    And those of an agent are these, its output_queue, and what it was made with: description graph llm max_steps name stream_mode timeout
 
   Scenario: The paths that the design document names exist
     Then every path on its page of changes is a file or folder, 30 or more of them

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import reactivex as rx
+from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
 from reactivex import operators as ops
@@ -22,6 +24,7 @@ from support.concurrency.waiting import Log
 
 __all__ = [
     "UNLIMITED",
+    "Talker",
     "alone",
     "counting",
     "endless",
@@ -146,6 +149,42 @@ def talking(*answers: str) -> Any:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
     return StateGraph(MessagesState).add_node("talk", talk).add_edge(START, "talk").compile()
+
+
+class Talker(BaseChatModel):
+    """A chat model that answers with the numbers below ``tokens``, one token each.
+
+    ``said`` has each of them, and "closed" once its stream is.
+    """
+
+    tokens: int
+    said: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "talker"
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        raise NotImplementedError
+
+    def _stream(self, *_: Any, run_manager: Any = None, **__: Any) -> Iterator[ChatGenerationChunk]:
+        for number in range(self.tokens):
+            self.said.add(number)
+            chunk = ChatGenerationChunk(message=AIMessageChunk(f"{number} "))
+            if run_manager is not None:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    async def _astream(
+        self, *_: Any, run_manager: Any = None, **__: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        try:
+            for number in range(self.tokens):
+                self.said.add(number)
+                yield ChatGenerationChunk(message=AIMessageChunk(f"{number} "))
+                await asyncio.sleep(0)
+        finally:
+            self.said.add("closed")
 
 
 def numbered(items: Sequence[StreamMessage]) -> list[Any]:

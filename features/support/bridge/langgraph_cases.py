@@ -21,7 +21,7 @@ from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import create_react_agent
+from langgraph.prebuilt import ToolNode, create_react_agent
 from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import CachePolicy, Command, Interrupt, RetryPolicy, Send, interrupt
@@ -181,9 +181,20 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+CALL = {"name": "add", "args": {"a": 1, "b": 2}, "id": "call-1"}
+
+
 def model() -> ToolModel:
-    call = {"name": "add", "args": {"a": 1, "b": 2}, "id": "call-1"}
-    return ToolModel(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("it is 3")]))
+    return ToolModel(messages=iter([AIMessage("", tool_calls=[CALL]), AIMessage("it is 3")]))
+
+
+def tools_alone() -> Any:
+    return (
+        StateGraph(MessagesState)
+        .add_node("tools", ToolNode([add]))
+        .add_edge(START, "tools")
+        .compile()
+    )
 
 
 def react_agent() -> Any:
@@ -321,6 +332,7 @@ CASES: dict[str, Case] = {
     ),
     "create_react_agent with a tool": Case(react_agent, one(QUESTION)),
     "create_agent with a tool": Case(lambda: create_agent(model(), [add]), one(QUESTION)),
+    "tools alone": Case(tools_alone, one({"messages": [AIMessage("", tool_calls=[CALL])]})),
     "a store": Case(with_store, [({"n": 1}, {}), ({"n": 2}, {})]),
     "a cached node": Case(with_cache, [({"n": 1}, {}), ({"n": 1}, {})]),
     "a node with a retry policy": Case(with_node_retries),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -30,6 +30,7 @@ from rxlanggraph.agent.run import (
 )
 from rxlanggraph.agent.run_lock import BusyPolicy, RunLock, refuse_overtaken
 from rxlanggraph.agent.state_machine import AgentState, StateContext, StateMachine, Transition
+from rxlanggraph.bridge.chunks import StreamMode, checked_modes
 from rxlanggraph.bridge.interrupts import resume_of
 from rxlanggraph.errors import (
     AgentBusyError,
@@ -39,6 +40,7 @@ from rxlanggraph.errors import (
     InvalidArgumentError,
     InvalidTypeError,
 )
+from rxlanggraph.messages import StreamMessage, chunk_of
 from rxlanggraph.validation import check_name, check_timeout, check_whole
 
 if TYPE_CHECKING:
@@ -69,9 +71,13 @@ class BaseAgent:
         timeout: Seconds for a run, including its wait for earlier runs; ``math.inf`` for no limit.
         memory: A memory to start with, or one with limits; None makes an unlimited one.
         output_size: The maximum number of items in the output queue; 0 for no limit.
+        stream_mode: LangGraph's mode of the chunks, or several of them, that each run puts out
+            before its answer, as a `StreamMessage` with ``mode`` and ``sequence``; None for the
+            answer alone. A chat model has ``"messages"``: its tokens.
 
     Raises:
-        InvalidArgumentError: A number is out of range, or the name is empty.
+        InvalidArgumentError: A number is out of range, the name is empty, or there are no chunks of
+            that mode.
         InvalidTypeError: ``llm`` or ``graph`` has a type that cannot answer, or both were given; or
             ``memory`` is not a `Memory`.
     """
@@ -87,6 +93,7 @@ class BaseAgent:
         timeout: float = 30.0,
         memory: Memory | None = None,
         output_size: int = 0,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
     ) -> None:
         check_name("name", name)
         check_whole("max_steps", max_steps, least=1)
@@ -103,6 +110,7 @@ class BaseAgent:
         self._persistence: RunPersistence | None = None
         self.output_queue: OutputQueue[Any] = OutputQueue(output_size, direct=self._output_of_run)
         self._responder = make_responder(llm, graph)
+        self.stream_mode = self._checked_modes(stream_mode)
         self._states = StateMachine(name)
         self._run_lock = RunLock(self._busy_error)
         self._active_run: AgentRun | None = None  # owned by that run
@@ -249,6 +257,7 @@ class BaseAgent:
         *,
         on_busy: BusyPolicy = "raise",
         reset: bool = False,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
     ) -> RunStream: ...
 
     def stream(
@@ -259,6 +268,7 @@ class BaseAgent:
         broadcast: bool = False,
         on_busy: BusyPolicy = "raise",
         reset: bool = False,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
     ) -> OutputStream[Any] | RunStream:
         """Iterate over the output, ``async for``, until the end of a run.
 
@@ -276,15 +286,19 @@ class BaseAgent:
             broadcast: Without a request: get every item, also those that other consumers get.
             on_busy: With a request, as for `run`.
             reset: With a request, as for `run`.
+            stream_mode: With a request: the mode, or modes, of the chunks that the run puts out
+                before its answer, ``"messages"`` for the tokens of chat models. None takes the
+                agent's. The run waits while 16 items are unread.
 
         Raises:
             InvalidArgumentError: ``timeout`` is out of range, or an argument is given that belongs
                 to the other kind of stream.
         """
         if request is _NO_REQUEST:
-            if on_busy != "raise" or reset:
+            if on_busy != "raise" or reset or stream_mode is not None:
                 raise InvalidArgumentError(
-                    "on_busy and reset are for a stream with a request; leave them out, or pass one"
+                    "on_busy, reset and stream_mode are for a stream with a request; leave them "
+                    "out, or pass one"
                 )
             return self.output_queue.stream(timeout, broadcast=broadcast)
         if broadcast:
@@ -292,10 +306,11 @@ class BaseAgent:
                 "a stream with a request gets all items of its run anyway; leave out broadcast"
             )
         seconds = self.timeout if timeout is None else check_timeout(timeout)
+        modes = self.stream_mode if stream_mode is None else self._checked_modes(stream_mode)
 
         def run(output: OutputQueue[Any]) -> Coroutine[Any, Any, object]:
             return self._enter(
-                AgentRun(self, request, output=output), seconds, on_busy, reset=reset
+                AgentRun(self, request, output=output, modes=modes), seconds, on_busy, reset=reset
             )
 
         return RunStream(run, branch_of(self.output_queue))
@@ -342,7 +357,8 @@ class BaseAgent:
             Exception: Whatever `step` raised; the agent is then in ERROR.
         """
         seconds = self.timeout if timeout is None else check_timeout(timeout)
-        return await self._enter(AgentRun(self, request), seconds, on_busy, reset=reset)
+        run = AgentRun(self, request, modes=self.stream_mode)
+        return await self._enter(run, seconds, on_busy, reset=reset)
 
     def run_sync(
         self,
@@ -392,7 +408,8 @@ class BaseAgent:
             self._run_lock.entered("enqueue"),
             run_timeout(f"the run of agent {self.name!r}", self.timeout),
         ):
-            return await self._run(AgentRun(self, input, config), reset=reset)
+            run = AgentRun(self, input, config, modes=self.stream_mode)
+            return await self._run(run, reset=reset)
 
     async def step(self) -> Any:
         """Do one step of a run; override it to make your own agent.
@@ -535,7 +552,23 @@ class BaseAgent:
     def _question(self, run: AgentRun) -> Question:
         memory = self.memory
         beginning, messages = memory.beginning, memory.get_messages()
-        return Question(run.request, messages, beginning, self._config(run), run.on_failure)
+        config = self._config(run)
+        chunks = _Chunks(run, config, self.output_queue.put_chunk) if run.modes else None
+        return Question(run.request, messages, beginning, config, run.on_failure, run.modes, chunks)
+
+    def _checked_modes(
+        self, stream_mode: StreamMode | Sequence[StreamMode] | None
+    ) -> tuple[StreamMode, ...]:
+        if stream_mode is None:
+            return ()
+        modes = checked_modes(stream_mode)
+        if self._responder is None:
+            raise InvalidArgumentError(
+                f"agent {self.name!r} has no llm or graph whose chunks stream_mode could choose; "
+                "put what its step has to stream into output_queue"
+            )
+        self._responder.check_modes(modes)
+        return modes
 
     def _config(self, run: AgentRun) -> RunnableConfig:
         config: RunnableConfig = {**run.config} if run.config else {}
@@ -580,6 +613,28 @@ class BaseAgent:
         if task is not None and task.cancelling():
             raise asyncio.CancelledError  # again: the step has swallowed it
         return answer
+
+
+class _Chunks:
+    """The chunks of a run, on their way to its output. Confined to the loop of the run."""
+
+    def __init__(
+        self,
+        run: AgentRun,
+        config: RunnableConfig,
+        put: Callable[[StreamMessage], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._run = run
+        thread_id = config["configurable"]["thread_id"]
+        self._source = StreamMessage(run.request, thread_id if isinstance(thread_id, str) else None)
+        self._put = put
+
+    def put(
+        self, content: Any, mode: StreamMode | None, namespace: tuple[str, ...]
+    ) -> Awaitable[None]:
+        chunk = chunk_of(self._source, content, mode, namespace, self._run.chunks)
+        self._run.chunks += 1
+        return self._put(chunk)
 
 
 def _remember(memory: Memory, request: Any) -> None:

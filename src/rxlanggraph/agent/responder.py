@@ -18,6 +18,7 @@ from langgraph.types import StateSnapshot
 
 from rxlanggraph.agent.conversation.graph_thread import GraphThread, delete_thread, keeps_threads
 from rxlanggraph.agent.conversation.messages import Message, from_langchain, new_id, to_langchain
+from rxlanggraph.bridge.chunks import ChunkTarget, GraphStream, StreamMode, is_graph, streamed_sum
 from rxlanggraph.bridge.interrupts import INTERRUPT, Refusal, ThreadGate, resume_of
 from rxlanggraph.bridge.interrupts import asked as questions_in
 from rxlanggraph.errors import (
@@ -57,6 +58,12 @@ class Question(NamedTuple):
     on_failure: OnFailure
     """Registers how to undo changes made elsewhere."""
 
+    modes: Sequence[StreamMode] = ()
+    """LangGraph's modes of the chunks to stream; empty: none."""
+
+    chunks: ChunkTarget | None = None
+    """Where the chunks go, if there are modes."""
+
 
 class Answer(NamedTuple):
     """The outcome of one step."""
@@ -76,6 +83,13 @@ class Responder(Protocol):
 
     takes_answers: bool
     """Whether a request may be an answer, ``Command(resume=...)``."""
+
+    def check_modes(self, modes: Sequence[StreamMode]) -> None:
+        """Refuse modes of which there are no chunks. Any thread; never blocks.
+
+        Raises:
+            InvalidArgumentError: One of them has none.
+        """
 
     async def answer(self, asked: Question) -> Answer:
         """Answer the question. On the loop of the run; can be cancelled."""
@@ -134,8 +148,23 @@ class _Model(_Stateless):
     def __init__(self, model: Any) -> None:
         self._model = model
 
+    def check_modes(self, modes: Sequence[StreamMode]) -> None:
+        if set(modes) != {"messages"} or not hasattr(self._model, "astream"):
+            raise InvalidArgumentError(
+                f"stream_mode must be 'messages', the tokens, for {self._model!r}, not "
+                f"{', '.join(map(repr, modes))}: only a graph has other modes"
+            )
+
     async def answer(self, asked: Question) -> Answer:
-        return _reply(await self._model.ainvoke(to_langchain(asked.messages), asked.config))
+        messages = to_langchain(asked.messages)
+        if asked.chunks is None:
+            return _reply(await self._model.ainvoke(messages, asked.config))
+        put, metadata = asked.chunks.put, dict(asked.config.get("metadata") or {})
+        stream = self._model.astream(messages, asked.config)
+        # As LangGraph has it in this mode: each token with the metadata of the call.
+        return _reply(
+            await streamed_sum(stream, lambda token: put((token, metadata), "messages", ()))
+        )
 
 
 class _Function(_Stateless):
@@ -143,6 +172,12 @@ class _Function(_Stateless):
 
     def __init__(self, function: Callable[[Sequence[Message]], Any]) -> None:
         self._function = function
+
+    def check_modes(self, modes: Sequence[StreamMode]) -> None:
+        raise InvalidArgumentError(
+            f"stream_mode cannot be passed for {self._function!r}: an async function has no "
+            "chunks; leave it out, or give the agent a chat model or a graph"
+        )
 
     async def answer(self, asked: Question) -> Answer:
         reply = self._function(asked.messages)
@@ -221,6 +256,13 @@ class _Graph:
         self._histories: OrderedDict[Any, _ThreadHistory] = OrderedDict()
         self.of_messages = "messages" in getattr(graph, "channels", ())
 
+    def check_modes(self, modes: Sequence[StreamMode]) -> None:
+        if not is_graph(self._graph):
+            raise InvalidArgumentError(
+                f"stream_mode can be passed for a compiled LangGraph graph, and {self._graph!r} is "
+                "none; leave it out"
+            )
+
     async def answer(self, asked: Question) -> Answer:
         if keeps_threads(self._graph):
             with _own_thread():
@@ -270,7 +312,7 @@ class _Graph:
     ) -> Answer | AgentInterruptedError:
         sent = {"messages": to_langchain(unsent)} if self.of_messages else asked.request
         earlier = await self._structured_at(thread)
-        state = await self._graph.ainvoke(resume or sent, asked.config)
+        state = await self._call(asked, resume or sent)
         if isinstance(state, Mapping) and INTERRUPT in state:
             return self._question(asked, questions_in(state))
         if thread is not None:
@@ -291,6 +333,12 @@ class _Graph:
         for reply in replies:
             _check_text(reply)
         return Answer(_structured(state, replies[-1].content), replies)
+
+    async def _call(self, asked: Question, sent: Any) -> Any:
+        if asked.chunks is None:
+            return await self._graph.ainvoke(sent, asked.config)
+        stream = GraphStream(self._graph, tuple(asked.modes), False)
+        return (await stream.run(asked.chunks, sent, asked.config)).get()
 
     async def _admit(self, asked: Question, thread: GraphThread | None) -> Any:
         """Return the answer that the graph is to get; it names its questions.

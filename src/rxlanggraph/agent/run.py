@@ -14,7 +14,15 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -67,11 +75,14 @@ class AgentRun:
         request: The request.
         config: LangGraph's config, for the responder.
         output: The queue for the run's output; None for the agent's queue.
+        modes: LangGraph's modes of the chunks that it puts out before its answer.
     """
 
     __slots__ = (
         "_undo",
+        "chunks",
         "config",
+        "modes",
         "outer",
         "output",
         "over",
@@ -87,8 +98,11 @@ class AgentRun:
         request: Any,
         config: RunnableConfig | None = None,
         output: OutputQueue[Any] | None = None,
+        modes: Sequence[str] = (),
     ) -> None:
         self.owner = owner
+        self.modes = modes
+        self.chunks = 0  # how many it has put out; owned by the run
         self.request = request
         self.config = config
         self.output = output

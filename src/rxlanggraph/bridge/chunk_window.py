@@ -14,6 +14,7 @@ from typing import Literal, Self
 
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait
 from rxlanggraph.bridge.run import Run, current_run
+from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.waiters import Waiter
 from rxlanggraph.errors import ChunksLostError
 from rxlanggraph.messages import StreamMessage, failure_of
@@ -140,7 +141,7 @@ class ChunkWindow:
             await waiter.wait()
 
 
-class ChunkReader(AsyncIterator[StreamMessage]):
+class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
     """``async for`` over the chunks of a run, and its result as the last item.
 
     Made by `RxPyLangGraphBridge.astream`, which ends its run when it is closed, dropped or left
@@ -225,14 +226,6 @@ class ChunkReader(AsyncIterator[StreamMessage]):
         self._done = True
         if self._owns_run:
             self._run.cancel()
-
-    async def __aenter__(self) -> Self:
-        """Return the stream itself."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """`aclose`."""
-        await self.aclose()
 
     def __del__(self) -> None:
         """Cancel a run that is not read any more."""

@@ -18,7 +18,7 @@ from concurrent.futures import Executor
 from contextlib import aclosing
 from contextvars import Context
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 from rxlanggraph.bridge.adapters import Arguments, GraphAdapter, attempt_at, attempts_at
 from rxlanggraph.bridge.configs import Config, layers_of
@@ -27,12 +27,41 @@ from rxlanggraph.bridge.run import ChunkSink, current_run
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage, chunk_of, without_source
 
-__all__ = ["StreamMode", "streaming", "with_breakpoints"]
+if TYPE_CHECKING:
+    from rxlanggraph.bridge.pacing import Pace
+
+__all__ = [
+    "ChunkTarget",
+    "GraphStream",
+    "StreamMode",
+    "checked_modes",
+    "is_graph",
+    "streamed_sum",
+    "streaming",
+    "with_breakpoints",
+]
 
 StreamMode: TypeAlias = str
 """A stream mode of LangGraph: ``values``, ``updates``, ``messages``, ``custom``, ``tasks``, ..."""
 
 _DEFAULT = ("updates",)
+# What LangGraph emits between two steps alone. For the rest it does not wait within a step.
+_BETWEEN_STEPS = frozenset({"updates", "values", "checkpoints", "tasks", "debug"})
+# LangGraph's own type does not list them: each with the module of LangGraph that emits it.
+_UNLISTED = {"tools": "langgraph.pregel._tools"}
+
+
+class ChunkTarget(Protocol):
+    """Where the chunks of one run go."""
+
+    def put(
+        self, content: Any, mode: StreamMode | None, namespace: tuple[str, ...]
+    ) -> Awaitable[None] | None:
+        """Pass one chunk on. On the loop of the run, in its task.
+
+        Returns:
+            What to await before the next chunk; None if there is room for it.
+        """
 
 
 def streaming(
@@ -57,12 +86,12 @@ def streaming(
             than a graph of LangGraph's.
         InvalidTypeError: A mode is not a string, or ``subgraphs`` not a bool.
     """
-    modes = _checked_modes(stream_mode)
+    modes = checked_modes(stream_mode)
     if not isinstance(subgraphs, bool):
         raise InvalidTypeError(f"subgraphs must be True or False, not {subgraphs!r}")
-    if _is_graph(graph):
-        return _StreamedGraph(graph, adapter, _GraphStream(graph, modes, subgraphs))
-    if any(_is_graph(step) for step in _steps(graph)):
+    if is_graph(graph):
+        return _StreamedGraph(graph, adapter, GraphStream(graph, modes, subgraphs))
+    if any(is_graph(step) for step in _steps(graph)):
         return _StreamedSequence(graph, adapter, modes, subgraphs)
     if subgraphs or modes != _DEFAULT:
         raise InvalidArgumentError(
@@ -84,7 +113,7 @@ def with_breakpoints(
         adapter: The adapter that executes it.
         arguments: LangGraph's arguments of the call.
     """
-    if not (_is_graph(graph) and (_among(arguments) or _has_breakpoints(graph))):
+    if not (is_graph(graph) and (_among(arguments) or _has_breakpoints(graph))):
         return adapter
     return _StoppableGraph(graph, adapter)
 
@@ -123,8 +152,11 @@ def _looked_for(graph: Any) -> bool:
     )
 
 
-def _is_graph(graph: Any) -> bool:
-    """Whether its ``astream`` is that of a LangGraph graph, perhaps with something bound to it."""
+def is_graph(graph: Any) -> bool:
+    """Whether its ``astream`` is that of a LangGraph graph, perhaps with something bound to it.
+
+    Any thread; never blocks.
+    """
     layers = list(layers_of(graph))
     return hasattr(layers[-1], "aget_state") and not any(_steps(layer) for layer in layers)
 
@@ -134,7 +166,13 @@ def _steps(graph: Any) -> list[Any]:
     return steps if isinstance(steps, list) else []
 
 
-def _checked_modes(stream_mode: object) -> tuple[StreamMode, ...]:
+def checked_modes(stream_mode: object) -> tuple[StreamMode, ...]:
+    """Return the modes, each of which LangGraph knows. Any thread; never blocks.
+
+    Raises:
+        InvalidArgumentError: A mode is unknown.
+        InvalidTypeError: It is not a mode, and not a list of modes.
+    """
     modes = (stream_mode,) if isinstance(stream_mode, str) else stream_mode
     if not isinstance(modes, list | tuple | set | frozenset) or not modes:
         raise InvalidTypeError(f"stream_mode must be a mode or a list of modes, not {modes!r}")
@@ -152,7 +190,9 @@ def _checked_modes(stream_mode: object) -> tuple[StreamMode, ...]:
 def _known_modes() -> frozenset[str]:
     # Of the installed LangGraph; where it has not been imported, there is no graph of its either.
     types = sys.modules.get("langgraph.types")
-    return frozenset(_DEFAULT if types is None else get_args(types.StreamMode))
+    listed = _DEFAULT if types is None else get_args(types.StreamMode)
+    unlisted = [mode for mode, module in _UNLISTED.items() if module in sys.modules]
+    return frozenset((*listed, *unlisted))
 
 
 class _Chunks:
@@ -217,11 +257,18 @@ class _Chunks:
         return partial(self._in_time, ainvoke) if self._timed else ainvoke
 
 
-class _GraphStream:
+class GraphStream:
     """How a graph of LangGraph's is streamed, and what ``ainvoke`` would return. Immutable."""
 
     def __init__(self, graph: Any, modes: tuple[StreamMode, ...], subgraphs: bool) -> None:
         *_, innermost = layers = list(layers_of(graph))
+        if any(
+            (getattr(layer, "kwargs", None) or {}).get("version", "v1") != "v1" for layer in layers
+        ):
+            raise InvalidArgumentError(
+                f"{graph!r} is bound to another version of LangGraph's stream than 'v1'; leave it "
+                "out: each chunk has its mode and namespace anyway"
+            )
         self._astream = graph.astream
         self._modes = frozenset(modes)
         self._subgraphs = subgraphs
@@ -240,31 +287,46 @@ class _GraphStream:
             self._output = None
 
     async def run(
-        self, chunks: _Chunks | None, content: Any, config: Config | None, **arguments: Any
+        self, chunks: ChunkTarget | None, content: Any, config: Config | None, **arguments: Any
     ) -> _Result:
         """Stream one attempt to ``chunks``; return what ``ainvoke`` would. On the loop."""
-        subgraphs, wanted = self._subgraphs, self._modes
         arguments = {**self._defaults, **arguments}
+        pace = None
+        if chunks is not None and (self._subgraphs or not self._modes <= _BETWEEN_STEPS):
+            from rxlanggraph.bridge.pacing import Pace  # noqa: PLC0415 - imports LangChain
+
+            pace = Pace()
+            config = pace.among(config)
         stream = self._astream(
-            content, config, stream_mode=self._asked, subgraphs=subgraphs, **arguments
+            content, config, stream_mode=self._asked, subgraphs=self._subgraphs, **arguments
         )
-        result = _Result()
-        namespace: tuple[str, ...] = ()
         # Closed here: an async generator that is only dropped ends when its loop gets to it.
         async with aclosing(stream):
-            async for chunk in stream:
-                if subgraphs:
-                    namespace, mode, payload = chunk
-                else:
-                    mode, payload = chunk
-                if not namespace:
-                    result.see(mode, payload)
-                if chunks is not None and mode in wanted:
-                    room = chunks.put(payload, mode, namespace)
-                    if room is not None:
-                        await room
+            result = None
+            try:
+                result = await self._read(stream, chunks, pace)
+            finally:
+                if pace is not None:
+                    pace.end(failed=result is None)
         if "output_keys" not in arguments:
             result.values = self._output_of(result.values)
+        return result
+
+    async def _read(self, stream: Any, chunks: ChunkTarget | None, pace: Pace | None) -> _Result:
+        subgraphs, wanted = self._subgraphs, self._modes
+        result = _Result()
+        namespace: tuple[str, ...] = ()
+        async for chunk in stream:
+            if subgraphs:
+                namespace, mode, payload = chunk
+            else:
+                mode, payload = chunk
+            if not namespace:
+                result.see(mode, payload)
+            if chunks is not None and mode in wanted:
+                room = chunks.put(payload, mode, namespace)
+                if room is not None:
+                    await (room if pace is None else pace.hold(room))
         return result
 
     def _output_of(self, latest: Any) -> Any:
@@ -347,7 +409,7 @@ class _Streamed:
 
 
 class _StreamedGraph(_Streamed):
-    def __init__(self, graph: Any, adapter: GraphAdapter, stream: _GraphStream) -> None:
+    def __init__(self, graph: Any, adapter: GraphAdapter, stream: GraphStream) -> None:
         super().__init__(graph, adapter)
         self._stream = stream
 
@@ -363,7 +425,7 @@ class _StoppableGraph:
         self.gate = adapter.gate
         self.takes_answers = adapter.takes_answers
         self.check = adapter.check
-        self._ainvoke = partial(_stoppable, _GraphStream(graph, (), False), None)
+        self._ainvoke = partial(_stoppable, GraphStream(graph, (), False), None)
 
     def call(
         self,
@@ -385,8 +447,8 @@ class _StoppableGraph:
 
 
 async def _stoppable(
-    stream: _GraphStream,
-    chunks: _Chunks | None,
+    stream: GraphStream,
+    chunks: ChunkTarget | None,
     content: Any,
     config: Config | None,
     **arguments: Any,
@@ -415,20 +477,19 @@ class _StreamedSequence(_Streamed):
     ) -> None:
         super().__init__(graph, adapter)
         self._steps: list[Any] = [
-            _GraphStream(step, modes, subgraphs) if _is_graph(step) else step
-            for step in graph.steps
+            GraphStream(step, modes, subgraphs) if is_graph(step) else step for step in graph.steps
         ]
 
     def _ainvoke(self, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
         steps = [
-            _step(step, chunks) if isinstance(step, _GraphStream) else step for step in self._steps
+            _step(step, chunks) if isinstance(step, GraphStream) else step for step in self._steps
         ]
         sequence: Any = type(self._graph)(*steps, name=self._graph.name)
         ainvoke: Callable[..., Awaitable[Any]] = sequence.ainvoke
         return ainvoke
 
 
-def _step(stream: _GraphStream, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
+def _step(stream: GraphStream, chunks: _Chunks) -> Callable[..., Awaitable[Any]]:
     async def run(content: Any, config: Any, **arguments: Any) -> Any:
         return (await stream.run(chunks, content, config, **arguments)).get()
 
@@ -444,15 +505,25 @@ class _StreamedRunnable(_Streamed):
     async def _run(
         self, chunks: _Chunks, content: Any, config: Config | None, **arguments: Any
     ) -> Any:
-        total: Any = None
         stream = self._graph.astream(content, config, **arguments)
-        async with aclosing(stream):
-            async for chunk in stream:
-                room = chunks.put(chunk, None, ())
-                if room is not None:
-                    await room
-                total = _sum(total, chunk)
-        return _as_message(total)
+        return await streamed_sum(stream, lambda chunk: chunks.put(chunk, None, ()))
+
+
+async def streamed_sum(stream: Any, put: Callable[[Any], Awaitable[None] | None]) -> Any:
+    """Pass on what ``stream`` yields; return the sum, as a message if it is one. On the loop.
+
+    Args:
+        stream: The ``astream`` of a Runnable; closed at the end.
+        put: Called with each chunk; returns what to await before the next one, if anything.
+    """
+    total: Any = None
+    async with aclosing(stream):
+        async for chunk in stream:
+            room = put(chunk)
+            if room is not None:
+                await room
+            total = _sum(total, chunk)
+    return _as_message(total)
 
 
 def _sum(total: Any, chunk: Any) -> Any:

@@ -39,6 +39,8 @@ from rxlanggraph.validation import check_seconds, check_whole
 __all__ = ["OutputQueue", "branch_of"]
 
 _T = TypeVar("_T")
+# Items of a run's own stream beyond which its chunks wait. A guess: enough for both to be at work.
+_UNREAD_CHUNKS = 16
 _Branches: TypeAlias = weakref.WeakValueDictionary[int, "OutputQueue[_T]"]
 
 
@@ -177,13 +179,28 @@ class OutputQueue(Generic[_T]):
         Raises:
             AgentError: It is an agent's queue, and the run that this code belongs to is over.
         """
+        await self._put(item, None)
+
+    async def _put(self, item: _T, branch: Capacity | None) -> None:
+        """See `put`; with ``branch``, the room in what the item is directed to, if it is."""
         with self._lock:
             directed = self._direct()
-            free = directed is not None or self._capacity.free()
+            capacity = self._capacity if directed is None else branch
+            free = capacity is None or capacity.free()
             reached = self._admit(item, directed) if free else []
         if not free:
-            reached = await self._capacity.enter(lambda: self._admit(item, self._direct()))
+            assert capacity is not None
+            reached = await capacity.enter(lambda: self._admit(item, self._direct()))
         self._announce(reached, asyncio.get_running_loop())
+
+    async def put_chunk(self, chunk: _T) -> None:
+        """Put one of many: like `put`, but also where that has no limit, a reader limits it.
+
+        What goes to the stream of one run waits while 16 items there are unread.
+        """
+        with self._lock:
+            directed = self._direct()
+        await self._put(chunk, None if directed is None else directed._capacity)
 
     def put_nowait(self, item: _T) -> None:
         """Put ``item`` now, ahead of waiting putters. Any thread; blocks only for the observers.
@@ -349,13 +366,15 @@ class OutputQueue(Generic[_T]):
 
 
 def branch_of(queue: OutputQueue[_T]) -> OutputQueue[_T]:
-    """Make an unbounded queue for ``queue`` to pass items on to. Any thread; never blocks.
+    """Make a queue for ``queue`` to pass items on to. Any thread; never blocks.
+
+    It takes whatever is passed on; only `OutputQueue.put_chunk` waits for room in it.
 
     The two share a lock. With a lock each, they could deadlock: (a) one thread holds the branch's,
     and the collector closes a getter of ``queue`` in it, which needs that one's; (b) another thread
     puts into ``queue`` under its lock, and needs the branch's.
     """
-    return OutputQueue(fairness_timeout=0, lock=queue._lock)
+    return OutputQueue(_UNREAD_CHUNKS, fairness_timeout=0, lock=queue._lock)
 
 
 def _alive(branches: _Branches[_T]) -> list[OutputQueue[_T]]:
