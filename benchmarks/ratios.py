@@ -24,6 +24,7 @@ from . import (
     state_memory,
     state_redis,
     state_sql,
+    stream,
 )
 from .harness import Ratio, empty
 
@@ -50,6 +51,8 @@ def rows(million: bool) -> Iterator[Row]:
     for way in bridge.WAYS:
         yield Row(f"CPU time of {way} / floor", 1.1, _cpu(way))
     yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
+    for way in stream.WAYS:
+        yield Row(f"chunk through stream / astream, {way}", 1.15, _chunk(way))
     yield Row("backlog of 100,000 (quick: 20,000) / 1,000, graph", 1.1, _backlog)
     yield Row("backlog of 100,000 / of 1,000, empty", 1.1, _empty_backlog)
     for threads in (1, 4):
@@ -113,6 +116,10 @@ def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
 
 def _cpu(way: str) -> Callable[[bool], Ratio]:
     return lambda quick: bridge.cpu_ratio(way, pairs=3 if quick else 7)
+
+
+def _chunk(way: str) -> Callable[[bool], Ratio]:
+    return lambda quick: stream.ratio(way, pairs=7 if quick else 21)
 
 
 def _backlog(quick: bool) -> Ratio:

@@ -86,6 +86,11 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
     When a resumable astream is joined by a second reader, which leaves early
     Then the first reader has got everything
 
+  Scenario: A late reader that is closed while it waits for a chunk ends, and another one goes on
+    Given an open bridge on its own loop
+    When two readers wait for the 11th chunk of a resumable stream, and one of them is closed
+    Then that one has ended, and the other gets the rest
+
   Scenario Outline: There is nothing to join for <what>
     Given an open bridge on its own loop
     When a reader joins <what>

@@ -18,7 +18,7 @@ from support.bridge.chunks import UNLIMITED, counting, endless, numbered
 from support.bridge.graphs import State, one_node
 from support.bridge.streams import Subscriber
 from support.concurrency.raising import error_of
-from support.concurrency.tasks import run
+from support.concurrency.tasks import pass_turns, run
 from support.concurrency.waiting import LIMIT, Log
 
 START: Any = {"value": 0}
@@ -301,6 +301,29 @@ def step_a_resumable_astream_is_joined(context: Context) -> None:
 @then("the first reader has got everything")
 def step_the_first_reader_has_got_everything(context: Context) -> None:
     assert numbered(context.items) == [*range(100), 100]
+
+
+@when("two readers wait for the 11th chunk of a resumable stream, and one of them is closed")
+def step_two_readers_wait_for_the_11th_chunk(context: Context) -> None:
+    begin(context, 20, 64)
+
+    async def close_one() -> None:
+        readers = [context.bridge.join_stream(context.chunks[9]) for _ in range(2)]
+        closed, other = [asyncio.ensure_future(read(reader)) for reader in readers]
+        await pass_turns()
+        await readers[0].aclose()
+        context.items = await asyncio.wait_for(closed, LIMIT)
+        context.work.gate.open()
+        context.rest = await other
+
+    run(close_one())
+    context.subscriber.wait_for_end()
+
+
+@then("that one has ended, and the other gets the rest")
+def step_that_one_has_ended(context: Context) -> None:
+    assert context.items == []
+    assert numbered(context.rest) == [*range(10, 20), 20], context.rest
 
 
 @when("a reader joins {what}")

@@ -124,6 +124,13 @@ class ChunkWindow:
                 if waiter in self._readers:
                     self._readers.remove(waiter)
 
+    def wake_readers(self) -> None:
+        """Make those that wait check again, since one of them is closed. Any thread."""
+        with self._lock:
+            readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.wake_threadsafe()
+
     def _is_full(self) -> bool:
         with self._lock:
             if self._taken is None or self._result is not None:
@@ -222,10 +229,14 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
             end_wait(waiting, self._run)
 
     async def aclose(self) -> None:
-        """End the stream, and the run if the stream is its own. Any loop; never waits."""
+        """End the stream, and the run if the stream is its own. Any loop; never waits.
+
+        A step that waits for its chunk ends too.
+        """
         self._done = True
         if self._owns_run:
             self._run.cancel()
+        self._window.wake_readers()
 
     def __del__(self) -> None:
         """Cancel a run that is not read any more."""
