@@ -88,6 +88,21 @@ Feature: stream emits every chunk of every run, and its result behind them
     When a run goes through stream that writes and goes on when it is cancelled, with a timeout
     Then what follows its chunks is a result that has timed out, and nothing follows that
 
+  Scenario Outline: With multitask_strategy="<policy>", nothing of the run that gave way follows its result
+    Given an open bridge on its own loop
+    When a run of a subgraph gives way to another message of its thread, with multitask_strategy="<policy>"
+    Then its chunks are before its result, which is interrupted, and the other run is complete
+
+    Examples:
+      | policy    |
+      | interrupt |
+      | rollback  |
+
+  Scenario: 10,000 messages, and a cleanup in the middle: each message has one result, behind its chunks
+    Given an open bridge on its own loop
+    When 10000 messages go through stream, and the bridge cleans up once in the middle
+    Then each message has one result, behind its chunks, and the stream is complete
+
   Scenario: A graph that asks streams its question, and then a result with the question
     Given an open bridge on its own loop
     When a graph asks through stream, and is answered through stream
@@ -137,6 +152,12 @@ Feature: stream emits every chunk of every run, and its result behind them
     Given an open bridge on its own loop
     When three runs go through stream with ordered=True, and the last ends first
     Then chunks of the first came while it ran, and all items are in input order
+
+  Scenario: A run that is held back waits when 64 of its chunks are held back
+    Given an open bridge on its own loop
+    When a run of 500 chunks is behind one that waits, with ordered=True
+    Then it has made no more than 70 chunks
+    And all items have come in input order
 
   Scenario: The first run gets what it needs from runs that are held back
     Given an open bridge on its own loop with max_concurrency=2

@@ -31,6 +31,10 @@ Feature: The examples do what they say
     When the approvals example runs at a console, which answers "y", "n", "y"
     Then it prints that 450 of 450, 0 of 1200 and 180 of 180 were paid
 
+  Scenario: Tokens of two answers at once are put together by conversation
+    When the tokens example streams the answers about Bern and Rome
+    Then each answer has grown token by token, and has ended as a whole
+
   Scenario: In a reactive pipeline, each month's weather equals what plain Python computes
     When the weather example runs over all its days
     Then its 48 months have the days, rain and longest dry spell that plain Python finds in the file

@@ -234,6 +234,64 @@ def step_what_follows_its_chunks_is_a_result_that_has_timed_out(context: Context
     assert context.subscriber.ends == ["completed"]
 
 
+@when(
+    "a run of a subgraph gives way to another message of its thread, with "
+    'multitask_strategy="{policy}"'
+)
+def step_a_run_of_a_subgraph_gives_way(context: Context, policy: str) -> None:
+    source: Subject[Any] = Subject()
+    graph = in_subgraph(counting(1_000_000), checkpointer=InMemorySaver())
+    options = {"subgraphs": True, "config": UNLIMITED, "errors": "emit"}
+    subscriber = subscribe(context, source, graph, multitask_strategy=policy, **options)
+    source.on_next(StreamMessage({"value": 0}, "thread", id="first"))
+    subscriber.log.wait_for(20)
+    source.on_next(StreamMessage({"value": 999_990}, "thread", id="second"))
+    source.on_completed()
+    subscriber.wait_for_end()
+
+
+@then("its chunks are before its result, which is interrupted, and the other run is complete")
+def step_its_chunks_are_before_its_result(context: Context) -> None:
+    items = context.subscriber.items
+    first, second = (
+        [item for item in items if item.source.id == name] for name in ("first", "second")
+    )
+    assert [item.sequence for item in first] == [*range(len(first) - 1), None]
+    assert first[-1].status == "interrupted", first[-1]
+    assert [item.sequence for item in second] == [*range(len(second) - 1), None]
+    assert second[-1].content == {"value": 1_000_000}, second[-1]
+
+
+@when("{count:d} messages go through stream, and the bridge cleans up once in the middle")
+def step_messages_go_through_stream_and_the_bridge_cleans_up(context: Context, count: int) -> None:
+    source: Subject[Any] = Subject()
+    subscriber = subscribe(context, source, counting(2), errors="emit")
+
+    def send(_: int) -> None:
+        for number in range(count):
+            source.on_next(StreamMessage({"value": 0}, id=str(number)))
+        source.on_completed()
+
+    def clean_up(_: int) -> None:
+        subscriber.log.wait_for(100)
+        assert not context.bridge.cleanup_tasks(LIMIT).stuck
+
+    in_threads(2, lambda number: (send, clean_up)[number](number))
+    subscriber.wait_for_end()
+    context.count = count
+
+
+@then("each message has one result, behind its chunks, and the stream is complete")
+def step_each_message_has_one_result(context: Context) -> None:
+    numbers: dict[str, list[int | None]] = {}
+    for item in context.subscriber.items:
+        numbers.setdefault(item.source.id, []).append(item.sequence)
+    assert len(numbers) == context.count
+    for found in numbers.values():
+        assert found == [*range(len(found) - 1), None], found
+    assert context.subscriber.ends == ["completed"]
+
+
 @when("a graph asks through stream, and is answered through stream")
 def step_a_graph_asks_through_stream(context: Context) -> None:
     graph = one_node(lambda state: {"value": interrupt("name?")}, checkpointer=InMemorySaver())
@@ -528,6 +586,7 @@ def step_a_run_of_500_chunks_is_behind_one_that_waits(context: Context) -> None:
 def step_it_has_made_no_more_than_most_chunks(context: Context, most: int) -> None:
     assert len(context.seen) <= most, len(context.seen)
     context.expected = [3, 501]
+    context.work.gate.open()
 
 
 @then("all items have come in input order")

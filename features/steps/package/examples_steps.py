@@ -6,7 +6,7 @@ import importlib.util
 import io
 import sys
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 from unittest import mock
 
@@ -87,6 +87,23 @@ def step_its_count_months_have_the_days_rain_and_longest_dry_spell(
     }
     assert len(expected) == len(context.months) == count
     assert found == expected, {m: (found.get(m), expected[m]) for m in expected}
+
+
+@when("the tokens example streams the answers about Bern and Rome")
+def step_the_tokens_example_streams_the_answers(context: Context) -> None:
+    with example_of("tokens") as example, contextlib.redirect_stdout(io.StringIO()) as output:
+        example.main()
+    context.printed, context.answers = output.getvalue().splitlines(), example.ANSWERS
+
+
+@then("each answer has grown token by token, and has ended as a whole")
+def step_each_answer_has_grown_token_by_token(context: Context) -> None:
+    for city, answer in context.answers.items():
+        *grown, last = [line for line in context.printed if line.startswith(city)]
+        assert last == f"{city}: {answer}", last
+        texts = [line.removeprefix(f"{city}... ") for line in grown]
+        assert len(texts) >= len(answer.split()), texts
+        assert all(later.startswith(text) for text, later in pairwise(texts))
 
 
 @when("the approvals example runs, with a person who grants what is below {limit:d}")
