@@ -10,7 +10,7 @@ from langgraph.graph import StateGraph
 from reactivex import operators as ops
 from tenacity import AsyncRetrying, Retrying, retry_if_exception_type, stop_after_attempt
 
-from rxlanggraph import RxPyLangGraphBridge, StreamMessage, TimeLimits
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage, TimeLimits, operators
 from support.bridge.bridges import answer, arguments, failure_of, make_bridge, send
 from support.bridge.graphs import State, graph_of
 from support.concurrency.raising import check_error, error_of
@@ -139,6 +139,7 @@ def step_the_code_under_test_calls_call(context: Context, call: str) -> None:
         "Message": StreamMessage,
         "Retrying": Retrying,
         "TimeLimits": TimeLimits,
+        "operators": operators,
         "closed_coroutine": closed_coroutine,
         "nan": float("nan"),
         "infinity": float("inf"),

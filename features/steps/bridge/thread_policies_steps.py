@@ -132,6 +132,8 @@ def step_the_first_of_the_2_was_interrupted_before_it_began(context: Context) ->
 def step_messages_interrupt_each_other(context: Context, count: int) -> None:
     context.work.cleaning.open()
     send(context, "a graph that cleans up slowly", range(count), **_to("t", "interrupt"))
+    while context.bridge._engine.is_due():  # or an earlier one might end by itself
+        on_loop(context)
 
 
 @then("1999 are interrupted, each by a later message, and the last one is answered")

@@ -56,7 +56,9 @@ def comparable(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: comparable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [comparable(item) for item in value]
+        items = [comparable(item) for item in value]
+        asked_at_once = all(isinstance(item, Interrupt) for item in value)  # in any order
+        return sorted(items, key=repr) if asked_at_once else items
     return value
 
 

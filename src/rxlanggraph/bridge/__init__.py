@@ -21,6 +21,7 @@ A map; each imports only from those above it.
     leftovers            LangGraph's tasks that outlive a cancelled run
     inbox                any thread -> the loop
     scheduler            thread, group, slot: which run may start
+    multitasking         what a message does if its thread has a run already
     executor             the worker threads of sync code
     loops                the loop: owned, or adopted
     engine               a run from its start to its end

@@ -60,7 +60,8 @@ class Place:
     """
 
     group = None
-    thread_id = None
+    lane = thread_id = None
+    lane_label = ""
     label = "the next item of a source"
     rejection = None
 

@@ -46,7 +46,14 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from rxlanggraph.validation import check_seconds, check_whole
 
-__all__ = ["Retry", "RunArguments", "RxPyLangGraphBridge", "submitter"]
+__all__ = [
+    "OperatorArguments",
+    "Retry",
+    "RunArguments",
+    "RxPyLangGraphBridge",
+    "single_lane_operator",
+    "submitter",
+]
 
 Retry: TypeAlias = "int | AsyncRetrying | None"
 _T = TypeVar("_T")
@@ -61,15 +68,13 @@ _SPARE_THREADS = 31
 _BUFFERED = 16
 
 
-class RunArguments(TypedDict, total=False):
-    """The arguments of `RxPyLangGraphBridge.create_future_task` that say how a run goes."""
+class OperatorArguments(TypedDict, total=False):
+    """The arguments of calls and operators alike that say how a run goes."""
 
-    thread_id: str | None
     multitask_strategy: MultitaskStrategy
     timeout: PerMessageOr[Timeout]
     deadline: float | None
     retry: Retry
-    errors: Literal["raise", "emit"]
     config: PerMessageOr[Mapping[str, Any]]
     context: PerMessageOr[Any]
     durability: Durability | None
@@ -78,6 +83,13 @@ class RunArguments(TypedDict, total=False):
     output_keys: str | Sequence[str] | None
     on_pending: OnPending
     name: str | None
+
+
+class RunArguments(OperatorArguments, total=False):
+    """The arguments of `RxPyLangGraphBridge.create_future_task` that say how a run goes."""
+
+    thread_id: str | None
+    errors: Literal["raise", "emit"]
 
 
 class RxPyLangGraphBridge:
@@ -345,11 +357,7 @@ class RxPyLangGraphBridge:
             DeadlockError: Awaited in a run that the room depends on.
             InvalidTypeError, InvalidArgumentError: As for `create_future_task`.
         """
-        unknown = options.keys() - RunArguments.__annotations__.keys()
-        if unknown:
-            raise InvalidTypeError(
-                f"submit() has no argument {min(unknown)!r}; it has those of create_future_task"
-            )
+        _check_known("submit", options, RunArguments)
         thread_id = options.pop("thread_id", None)
         checked = self._recent() if not options and self._recent is not None else None
         if checked is None or checked.graph is not graph:
@@ -965,6 +973,43 @@ class RxPyLangGraphBridge:
         self._engine.registry.check_outside(f"{method}()")
 
 
+def single_lane_operator(
+    bridge: RxPyLangGraphBridge,
+    graph: Graph,
+    *,
+    thread_id: ThreadSelector = None,
+    errors: ErrorPolicy = "raise",
+    **options: Unpack[OperatorArguments],
+) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
+    """Return `RxPyLangGraphBridge.invoke` with one lane for messages without a thread. Any thread.
+
+    Each subscription has a lane of its own. What is not listed is as for that method.
+
+    Args:
+        bridge: Executes the runs.
+        graph: As there.
+        thread_id: As there.
+        errors: As there.
+        options: Those of its other arguments that say how a run goes.
+
+    Raises:
+        InvalidTypeError, InvalidArgumentError: As there.
+    """
+    _check_known("invoke", options, OperatorArguments)
+    checked = bridge._run_options(graph, errors="emit", **options)
+    _check_operator(checked, None, thread_id)
+    return invoke(
+        bridge._engine,
+        bridge,
+        checked,
+        max_concurrency=None,
+        ordered=False,
+        thread_id=thread_id,
+        errors=errors,
+        single_lane=True,
+    )
+
+
 def submitter(
     bridge: RxPyLangGraphBridge,
     graph: Graph,
@@ -987,6 +1032,15 @@ def submitter(
         return bridge._engine.submit(*options.bind(message, None), bridge)
 
     return submit
+
+
+def _check_known(method: str, options: Mapping[str, Any], arguments: type[Any]) -> None:
+    known = arguments.__annotations__
+    unknown = options.keys() - known.keys()
+    if unknown:
+        raise InvalidTypeError(
+            f"{method}() has no argument {min(unknown)!r}; it has {', '.join(known)}"
+        )
 
 
 def _check_thread(thread_id: object, named: NamedThread | None) -> None:

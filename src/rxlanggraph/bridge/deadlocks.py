@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -60,8 +60,12 @@ class Waiter(Protocol):
         """The subscription whose concurrency limit it shares, with its ``limit``; or None."""
 
     @property
-    def thread_id(self) -> str | None:
-        """The thread_id that it works on."""
+    def lane(self) -> Hashable:
+        """What it has to itself while it runs: its thread_id, or its subscription has one."""
+
+    @property
+    def lane_label(self) -> str:
+        """What its lane is called in messages for people."""
 
     def ahead(self) -> Iterable[Waiter]:
         """The runs that have to end before it is handed over to its loop."""
@@ -93,7 +97,8 @@ class _StandingLoop:
     loop: asyncio.AbstractEventLoop
     max_concurrency = sys.maxsize
     group = None
-    thread_id = None
+    lane = None
+    lane_label = ""
 
     @property
     def label(self) -> str:
@@ -259,10 +264,8 @@ def _loop_is_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
 
 
 def _lane_is_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
-    thread_id, place = run.thread_id, run.place
-    return thread_id is not None and any(
-        each.thread_id == thread_id and each.place is place for each in stuck
-    )
+    lane, place = run.lane, run.place
+    return lane is not None and any(each.lane == lane and each.place is place for each in stuck)
 
 
 def _slots_are_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
@@ -293,8 +296,8 @@ def _reason(run: Waiter, target: Waiter | Room, stuck: set[Waiter]) -> str:
         )
     if _lane_is_stuck(target, stuck):
         return (
-            f"{would}: for {what}, which begins when the one before it on the thread "
-            f"{target.thread_id!r} has ended, which waits; send it without waiting for it, or with "
+            f"{would}: for {what}, which begins when the one before it on "
+            f"{target.lane_label} has ended, which waits; send it without waiting for it, or with "
             "another thread_id or none"
         )
     return (

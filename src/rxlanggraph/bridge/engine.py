@@ -35,6 +35,7 @@ from rxlanggraph.bridge.interrupts import (
 )
 from rxlanggraph.bridge.leftovers import end_of_leftovers
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
+from rxlanggraph.bridge.multitasking import Multitasking
 from rxlanggraph.bridge.overflow import Overflow
 from rxlanggraph.bridge.rollback import Undo, remember_thread
 from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run, run_scope
@@ -53,8 +54,6 @@ from rxlanggraph.errors import (
     LoopUnavailableError,
     RegistryClosedError,
     RunError,
-    RunInterruptedError,
-    ThreadBusyError,
 )
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
 from rxlanggraph.registry import Outcome, Trackable
@@ -111,9 +110,15 @@ class Engine:
         self.host: LoopHost = (
             OwnedLoop(name, self.threads, self) if loop is None else AdoptedLoop(loop, name, self)
         )
-        self._per_thread = max_pending_per_thread
         # Confined to the loop's thread.
         self._scheduler = RunScheduler(max_concurrency)
+        self._multitasking = Multitasking(
+            self._scheduler,
+            max_pending_per_thread,
+            enqueue=self._enqueue,
+            end_unstarted=self._end_unstarted,
+            stop=self._stop,
+        )
         self._tasks = EagerTaskStarter()
         self._starting = False  # whether _start_ready is at work
         self._started = False
@@ -373,10 +378,10 @@ class Engine:
         if run.phase is Phase.NEW and not run.done():
             if run.options.timed:
                 self._limit_wait(run)
-            if run.options.multitask_strategy == "enqueue" and self._per_thread is None:
+            if run.options.multitask_strategy == "enqueue" and self._multitasking.limit is None:
                 self._enqueue(run)
             else:
-                self._enqueue_by_policy(run)
+                self._multitasking.admit(run)
         elif run.done():  # cancelled, dropped, or given up while the loop was paused
             if run.phase is Phase.RUNNING:
                 if run.task is not None and (run.cancelled() or not run.task.cancelling()):
@@ -399,47 +404,9 @@ class Engine:
         elif self._scheduler.free:
             self._start_ready()
 
-    def _enqueue_by_policy(self, run: Run) -> None:
-        """Do what ``run`` wants done if its thread has a run already."""
-        thread_id, strategy = run.message.thread_id, run.options.multitask_strategy
-        active = None if thread_id is None else self._scheduler.on_thread(thread_id)
-        if thread_id is None or active is None or run.message.status != "ok":
-            self._enqueue(run)
-        elif strategy == "reject":
-            self._reject(run, active, "")
-        elif strategy == "enqueue":
-            if self._scheduler.count_behind(thread_id) == self._per_thread:
-                self._reject(run, active, f" and {self._per_thread} more that wait")
-            else:
-                self._enqueue(run)
-        elif strategy == "rollback" and not _can_roll_back(active):
-            self._reject(run, active, ", which was not sent with 'rollback'")
-        else:
-            displaced = self._scheduler.remove_behind(thread_id)
-            self._enqueue(run)
-            if strategy == "rollback" or active.rolled_back_for is not None:
-                active.rolled_back_for = run
-            for each in (active, *displaced):
-                self._interrupt(each, run)
-
-    def _reject(self, run: Run, active: Run, why: str) -> None:
-        error = ThreadBusyError(
-            f"{run.label} was rejected: the thread {run.message.thread_id!r} has {active.label}"
-            f"{why}; send it again when that has ended, or with another multitask_strategy"
-        )
-        self._end_unstarted(run, run.unanswered("rejected", error))
-
-    def _interrupt(self, run: Run, by: Run) -> None:
-        """End ``run`` so that ``by`` can begin: at once if it has not begun, otherwise soon."""
-        if run.done() or run.phase is Phase.ENDED:
-            return
-        run.interruption = RunInterruptedError(
-            f"{run.label} was interrupted by message {by.message.id} on the same thread, "
-            f"{run.message.thread_id!r}"
-        )
-        if run.phase is not Phase.RUNNING:
-            self._end_unstarted(run, run.unanswered("interrupted", run.interruption))
-        elif run.task is not None:  # otherwise its first step, still to come, sees it
+    def _stop(self, run: Run) -> None:
+        """Cancel ``run``, which has been interrupted, and resolve it."""
+        if run.task is not None:  # otherwise its first step, still to come, sees it
             run.task.cancel()
             self._resolve_early(run, "interrupted", run.interruption)
 
@@ -922,8 +889,3 @@ class Engine:
 
     def _runs(self) -> list[Run]:
         return [task for task in self.registry.tasks() if isinstance(task, Run)]
-
-
-def _can_roll_back(run: Run) -> bool:
-    """Whether the thread of ``run`` can be made what it was before it, or has not been changed."""
-    return run.options.multitask_strategy == "rollback" or run.phase is not Phase.RUNNING

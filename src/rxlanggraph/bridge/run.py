@@ -6,7 +6,7 @@ import asyncio
 import enum
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field, replace
@@ -100,6 +100,8 @@ class RunOptions:
     name: str = ""
     group: ConcurrencyGroup | None = None
     multitask_strategy: MultitaskStrategy = "enqueue"
+    lane: Hashable = None
+    """What messages without a thread have instead, so that one runs at a time; None: nothing."""
     saver: Any = None
     """With ``"rollback"``, where the graph keeps its threads."""
     thread: NamedThread | None = None
@@ -241,6 +243,8 @@ class Run(SharedLockFuture[StreamMessage]):
         self.options = options
         self.context = context
         self._crossing = crossing
+        # What it has to itself while it runs. In most messages, the thread.
+        self.lane = options.lane if message.thread_id is None else message.thread_id
         self.downstream = False  # whether a result of the same bridge led to it
         # For a run that is not handed over yet: the runs that have to end before. Any thread.
         self.withheld_by: Callable[[], Iterable[Run]] | None = None
@@ -340,6 +344,12 @@ class Run(SharedLockFuture[StreamMessage]):
     def label(self) -> str:
         """What the run is called in messages for people. Any thread; never blocks."""
         return f"the run of message {self.message.id} on {self.options.adapter.name!r}"
+
+    @property
+    def lane_label(self) -> str:
+        """What its lane is called in messages for people. Any thread; never blocks."""
+        thread_id = self.message.thread_id
+        return "its subscription" if thread_id is None else f"the thread {thread_id!r}"
 
     @property
     def place(self) -> _Crossing:

@@ -2,7 +2,8 @@
 
 Three bounds, passed in this order and given back together:
 
-- the lane: one run at a time per ``thread_id``, in order of arrival (`concat_map`, ``enqueue``);
+- the lane: one run at a time per ``thread_id``, in order of arrival (`concat_map`, ``enqueue``); or
+  per subscription, where that has a lane of its own for messages without a thread;
 - the group: ``max_concurrency`` of one subscription;
 - the slot: ``max_concurrency`` of the bridge.
 
@@ -14,6 +15,7 @@ takes as long as there are runs that wait for that thread.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 
 from rxlanggraph.bridge.run import Phase, Run
 
@@ -29,9 +31,9 @@ class RunScheduler:
         # With max_pending, runs that results of the bridge led to. They go first: otherwise the
         # earlier stages of a pipeline would fill the room that the later ones have to empty.
         self._downstream: deque[Run] = deque()
-        # By thread_id: the run that is ready, running, or waits for its group; and those behind it.
-        self._lanes: dict[str, Run] = {}
-        self._behind: dict[str, deque[Run]] = {}
+        # By lane: the run that is ready, running, or waits for its group; and those behind it.
+        self._lanes: dict[Hashable, Run] = {}
+        self._behind: dict[Hashable, deque[Run]] = {}
 
     def enqueue(self, run: Run) -> bool:
         """Put ``run`` in the queue, unless it may start at once: then take its slot.
@@ -40,12 +42,12 @@ class RunScheduler:
             Whether it may start at once. If not, others may be ready.
         """
         run.phase = Phase.WAITING
-        thread_id = run.message.thread_id
-        if thread_id is not None:
-            if thread_id in self._lanes:
-                self._behind.setdefault(thread_id, deque()).append(run)
+        lane = run.lane
+        if lane is not None:
+            if lane in self._lanes:
+                self._behind.setdefault(lane, deque()).append(run)
                 return False
-            self._lanes[thread_id] = run
+            self._lanes[lane] = run
         is_first = not (self._ready or self._downstream)
         self._pass_lane(run)
         ready = self._downstream or self._ready
@@ -71,7 +73,7 @@ class RunScheduler:
     def release(self, run: Run) -> None:
         """Give back everything that ``run``, returned by `next_ready`, holds."""
         self.free += 1
-        if run.options.group is not None or run.message.thread_id is not None:
+        if run.options.group is not None or run.lane is not None:
             self._leave_group_and_lane(run)
 
     def discard(self, run: Run) -> None:
@@ -80,8 +82,8 @@ class RunScheduler:
         What breaks without it: while no slot becomes free, what was dropped stays, however much it
         is. The oldest are dropped, so the search ends soon.
         """
-        group, thread_id = run.options.group, run.message.thread_id
-        behind = None if thread_id is None else self._behind.get(thread_id)
+        group, lane = run.options.group, run.lane
+        behind = None if lane is None else self._behind.get(lane)
         if behind and _remove(run, behind):
             return  # it held nothing yet
         if group is not None and _remove(run, group.waiting):
@@ -89,28 +91,28 @@ class RunScheduler:
         elif _remove(run, self._ready):
             self._leave_group_and_lane(run)
 
-    def on_thread(self, thread_id: str) -> Run | None:
-        """Return the run that a new one on that thread would wait for, if it is to execute."""
-        holder = self._lanes.get(thread_id)
+    def on_lane(self, lane: Hashable) -> Run | None:
+        """Return the run that a new one on that lane would wait for, if it is to execute."""
+        holder = self._lanes.get(lane)
         if holder is None:
             return None
-        return next(filter(_executes, (holder, *self._behind.get(thread_id, ()))), None)
+        return next(filter(_executes, (holder, *self._behind.get(lane, ()))), None)
 
-    def count_behind(self, thread_id: str) -> int:
-        """Return how many runs wait for the one that `on_thread` returned before it."""
-        behind = self._behind.get(thread_id)
+    def count_behind(self, lane: Hashable) -> int:
+        """Return how many runs wait for the one that `on_lane` returned."""
+        behind = self._behind.get(lane)
         if behind is None:
             return 0
         if not all(map(_waits, behind)):
-            behind = self._behind[thread_id] = deque(filter(_waits, behind))
+            behind = self._behind[lane] = deque(filter(_waits, behind))
         return len(behind)
 
-    def remove_behind(self, thread_id: str) -> list[Run]:
-        """Remove the runs that wait for that thread and would execute; return them."""
-        behind = self._behind.pop(thread_id, ())
+    def remove_behind(self, lane: Hashable) -> list[Run]:
+        """Remove the runs that wait for that lane and would execute; return them."""
+        behind = self._behind.pop(lane, ())
         staying = deque(run for run in behind if _waits(run) and not _executes(run))
         if staying:
-            self._behind[thread_id] = staying
+            self._behind[lane] = staying
         return [run for run in behind if _executes(run)]
 
     def _pass_lane(self, run: Run) -> None:
@@ -143,19 +145,19 @@ class RunScheduler:
         self._leave_lane(run)
 
     def _leave_lane(self, run: Run) -> None:
-        thread_id = run.message.thread_id
-        if thread_id is None:
+        lane = run.lane
+        if lane is None:
             return
-        behind = self._behind.get(thread_id)
+        behind = self._behind.get(lane)
         while behind:
             successor = behind.popleft()
             if successor.phase is Phase.WAITING:
-                self._lanes[thread_id] = successor
+                self._lanes[lane] = successor
                 self._pass_lane(successor)
                 return
         if behind is not None:
-            del self._behind[thread_id]
-        del self._lanes[thread_id]
+            del self._behind[lane]
+        del self._lanes[lane]
 
 
 def _waits(run: Run) -> bool:

@@ -48,6 +48,7 @@ def invoke(
     ordered: bool,
     thread_id: ThreadSelector,
     errors: ErrorPolicy,
+    single_lane: bool = False,
     subscription: Callable[..., Subscription] | None = None,
 ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
     """Return the operator that `RxPyLangGraphBridge.invoke` documents. Any thread.
@@ -60,6 +61,7 @@ def invoke(
         ordered: As documented there.
         thread_id: As documented there.
         errors: As documented there.
+        single_lane: Whether the messages of a subscription that have no thread share a lane.
         subscription: Makes what emits the runs of one subscription; None for one result each.
 
     Raises:
@@ -79,7 +81,7 @@ def invoke(
             runs = (subscription or Subscription)(
                 engine,
                 owner,
-                replace(options, group=group),
+                replace(options, group=group, lane=object() if single_lane else None),
                 look_ahead=look_ahead,
                 thread_id=thread_id,
                 errors=errors,
