@@ -103,6 +103,11 @@ Feature: stream emits every chunk of every run, and its result behind them
     When 10000 messages go through stream, and the bridge cleans up once in the middle
     Then each message has one result, behind its chunks, and the stream is complete
 
+  Scenario: A run that its subscriber cancels in the middle of a burst: nothing follows its result
+    Given an open bridge on its own loop
+    When a node writes 10 chunks at once, and the subscriber cancels all runs at the 3rd
+    Then the subscriber gets chunk 0, chunk 1, chunk 2, a result with status cancelled, completed
+
   Scenario: A graph that asks streams its question, and then a result with the question
     Given an open bridge on its own loop
     When a graph asks through stream, and is answered through stream

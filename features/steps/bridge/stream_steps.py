@@ -292,6 +292,29 @@ def step_each_message_has_one_result(context: Context) -> None:
     assert context.subscriber.ends == ["completed"]
 
 
+@when("a node writes {count:d} chunks at once, and the subscriber cancels all runs at the 3rd")
+def step_a_node_writes_chunks_at_once(context: Context, count: int) -> None:
+    async def write(state: State) -> State:
+        writer = get_stream_writer()
+        for number in range(count):
+            writer(number)
+        return state
+
+    def cancel(item: StreamMessage) -> None:
+        if item.sequence == 2:
+            context.bridge.registry.cancel_all()
+
+    subscriber = context.subscriber = Subscriber()
+    operator = context.bridge.stream(one_node(write), stream_mode="custom", errors="emit")
+    source: Subject[Any] = Subject()
+    subscriber.subscribe(source.pipe(operator, ops.do_action(cancel)))
+    source.on_next({"value": 0})
+    subscriber.log.wait_for(4)
+    assert context.bridge.registry.wait_idle(LIMIT)
+    source.on_completed()
+    context.shown = shown(subscriber.wait_for_end())
+
+
 @when("a graph asks through stream, and is answered through stream")
 def step_a_graph_asks_through_stream(context: Context) -> None:
     graph = one_node(lambda state: {"value": interrupt("name?")}, checkpointer=InMemorySaver())
