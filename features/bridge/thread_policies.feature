@@ -126,6 +126,18 @@ Feature: Thread policies: what a message does if its thread has a run already
     When a run is active on a thread, and astream goes to it with multitask_strategy="reject"
     Then iterating over it raises ThreadBusyError
 
+  # -- the model -------------------------------------------------------------------------------
+
+  Scenario Outline: In every sequence of 5 steps the policies do what the model of a thread says<limited>
+    Given an open bridge on an adopted loop with <options>
+    When 5 steps of sending, ending and cancelling are made on a thread, in each of 3125 sequences
+    Then after each step the same had run, and the same had become of all, as in the model
+
+    Examples:
+      | limited                         | options                  |
+      | , with any number that may wait  | max_concurrency=4        |
+      | , with one message that may wait | max_pending_per_thread=1 |
+
   # -- many ------------------------------------------------------------------------------------
 
   Scenario: A thread with 10000 messages does not hold up 99 threads with one each

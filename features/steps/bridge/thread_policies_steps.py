@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from collections import Counter
 from typing import Any
@@ -18,6 +19,7 @@ from rxlanggraph import StreamMessage
 from rxlanggraph.errors import RunInterruptedError, ThreadBusyError
 from support.bridge.bridges import answer, arguments, listen, on_loop, send
 from support.bridge.graphs import State, graph_of, one_node, outlasting
+from support.bridge.policy_model import Thread
 from support.bridge.streams import Subscriber, value_of
 from support.concurrency.waiting import LIMIT, Gate, Log, in_threads, thread
 
@@ -417,6 +419,99 @@ def step_a_run_is_active_on_a_thread_and_astream_goes_to_it_with(context: Contex
 @then("iterating over it raises ThreadBusyError")
 def step_iterating_over_it_raises_threadbusyerror(context: Context) -> None:
     assert isinstance(context.reading.exception(LIMIT), ThreadBusyError)
+
+
+# -- the model ---------------------------------------------------------------------------------
+
+
+class _RealThread:
+    """A thread of a real bridge, with the steps of the model. On the bridge's loop."""
+
+    def __init__(self, bridge: Any, thread_id: str) -> None:
+        self._bridge = bridge
+        self._thread_id = thread_id
+        self._ends: dict[int, asyncio.Event] = {}
+        self._running: list[int] = []
+        self._futures: dict[int, Any] = {}
+
+    async def _run(self, message: int) -> int:
+        self._ends[message] = asyncio.Event()
+        self._running.append(message)
+        try:
+            await self._ends[message].wait()
+        finally:
+            self._running.remove(message)
+        return message
+
+    def send(self, message: int, strategy: str) -> None:
+        options = _to(self._thread_id, strategy)
+        self._futures[message] = self._bridge.create_future_task(self._run, message, **options)
+
+    def end(self) -> None:
+        for message in self._running:
+            self._ends[message].set()
+
+    def cancel_last(self) -> None:
+        unfinished = [future for future in self._futures.values() if not future.done()]
+        if unfinished:
+            unfinished[-1].cancel()
+
+    def told(self) -> tuple[list[int], dict[int, str]]:
+        done = {key: each for key, each in self._futures.items() if each.done()}
+        return list(self._running), {
+            key: "cancelled" if each.cancelled() else each.result().status
+            for key, each in done.items()
+        }
+
+    def close(self) -> None:
+        for future in self._futures.values():
+            future.cancel()
+
+
+STEPS = (*STRATEGIES, "end", "cancel_last")
+
+
+@when(
+    "{count:d} steps of sending, ending and cancelling are made on a thread, "
+    "in each of {cases:d} sequences"
+)
+def step_steps_of_sending_ending_and_cancelling_are_made(
+    context: Context, count: int, cases: int
+) -> None:
+    limit = context.bridge._engine._multitasking.limit
+    sequences = list(itertools.product(STEPS, repeat=count))
+    assert len(sequences) == cases
+
+    async def differences(number: int, sequence: tuple[str, ...]) -> list[Any]:
+        real, model = _RealThread(context.bridge, str(number)), Thread(limit)
+        found = []
+        for message, step in enumerate(sequence):
+            for each in (real, model):
+                if step in STRATEGIES:
+                    each.send(message, step)  # type: ignore[arg-type]
+                else:
+                    getattr(each, step)()
+            for _ in range(8):  # until all that follows has happened
+                await asyncio.sleep(0)
+            expected = [] if model.running is None else [model.running], model.outcomes
+            if real.told() != expected:
+                found.append((sequence[: message + 1], real.told(), expected))
+        real.close()
+        return found
+
+    async def play() -> list[Any]:
+        return [
+            each
+            for number, sequence in enumerate(sequences)
+            for each in await differences(number, sequence)
+        ]
+
+    context.differences = context.lent.run(play())
+
+
+@then("after each step the same had run, and the same had become of all, as in the model")
+def step_after_each_step_the_same_had_run(context: Context) -> None:
+    assert not context.differences, (len(context.differences), context.differences[:3])
 
 
 # -- many --------------------------------------------------------------------------------------
