@@ -75,7 +75,7 @@ class Multitasking:
 
     def _interrupt(self, run: Run, by: Run) -> None:
         """End ``run`` so that ``by`` can begin: at once if it has not begun, otherwise soon."""
-        if run.done() or run.phase is Phase.ENDED:
+        if run.done() or run.phase is Phase.ENDED or run.interruption is not None:
             return
         run.interruption = RunInterruptedError(
             f"{run.label} was interrupted by message {by.message.id}, which came after it on "
