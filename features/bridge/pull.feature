@@ -56,6 +56,11 @@ Feature: from_iterable takes an item when the bridge has room for it
       | generator       | waits for room               |
       | generator       | emits an item                |
 
+  Scenario: The room of runs that are cancelled by a dispose is not filled from the source again
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When an endless async generator that waits for room is disposed of, slowly
+    Then it is closed, and nothing iterates any more
+
   Scenario Outline: An exception of <source> ends the stream with it, after the results before it
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
     When <source> raises behind 0 items

@@ -181,6 +181,19 @@ def step_an_endless_kind_is_disposed_of_while_it_at(context: Context, kind: Any,
         subscriber.subscription.dispose()
 
 
+@when("an endless async generator that waits for room is disposed of, slowly")
+def step_an_endless_async_generator_is_disposed_of_slowly(context: Context) -> None:
+    context.source, context.holding, context.begun = Source(), Holding(context), True
+    pulled = context.bridge.from_iterable(context.source.async_generator())
+    subscriber = subscribe(context, pulled.pipe(context.bridge.invoke(context.holding.node)))
+    until(lambda: waiting(context) == 1)
+    # Called as each run is cancelled, in the thread that disposes: the loop goes on meanwhile.
+    for run in context.bridge._engine.registry.tasks():
+        run.add_done_callback(lambda _: [on_loop(context) for _ in range(20)])
+    assert subscriber.subscription is not None
+    subscriber.subscription.dispose()
+
+
 @then("it is closed, and nothing iterates any more")
 def step_it_is_closed_and_nothing_iterates_any_more(context: Context) -> None:
     if context.begun or len(context.source.taken):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -314,22 +315,24 @@ class Subscription:
         self._release()
 
     def _release(self) -> None:
-        """Cancel the runs and leave the source; what is queued is still emitted."""
+        """Leave the source and cancel the runs; what is queued is still emitted.
+
+        In this order: a thread of the source that is blocked for room is freed; the source is
+        disposed of; the runs are cancelled. Their room would otherwise go to further items of a
+        source that is pulled, which would be taken for nothing.
+        """
         with self._lock:
             self._disposed = True
-            runs = [*self._indexes, *self._entering]
+            entering, runs = [*self._entering], [*self._indexes]
             self._indexes.clear()
             self._waiting.clear()
             self._early.clear()
-        interrupt = None
-        for run in runs:
-            try:
-                self._engine.drop(run)
-            except BaseException as error:  # in the main thread; the other runs go on
-                interrupt = error
-        self._source.dispose()
-        if interrupt is not None:
-            raise interrupt
+        with contextlib.ExitStack() as later:  # each is called whatever the others raise
+            for run in reversed(runs):
+                later.callback(self._engine.drop, run)
+            later.callback(self._source.dispose)
+            for run in reversed(entering):
+                later.callback(self._engine.drop, run)
 
 
 def _log_failures(results: Sequence[Ended]) -> None:
