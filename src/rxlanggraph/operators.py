@@ -1,4 +1,6 @@
-"""Rx's flattening operators, over graphs: each message is mapped to a run of a graph.
+"""Rx's flattening operators, over graphs; and streams awaited and iterated over on a loop.
+
+Each message is mapped to a run of a graph.
 
 In Rx a flattening operator maps each item to an inner stream and says which of them may run at a
 time. Here the inner stream is a run with its one result. The names and the meanings are Rx's; what
@@ -13,12 +15,18 @@ RxPY lacks is named as in RxJava.
 `switch_map` and `exhaust_map` look at each thread by itself, as everywhere on a bridge, and at all
 messages of a subscription that have no ``thread_id`` together. So without threads these are RxPY's
 operators. They are thin: everything that `RxPyLangGraphBridge.invoke` says holds for them too.
+
+Where a coroutine takes items from a stream, the node of a graph for example:
+
+    to_async_iterable  ``async for item in source.pipe(to_async_iterable())``, with a bound
+    to_future          ``await source.pipe(to_future())``: the last item, from any thread
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any, TypeAlias, Unpack
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 from reactivex import Observable
 
@@ -28,11 +36,27 @@ from rxlanggraph.bridge.bridge import (
     RxPyLangGraphBridge,
     single_lane_operator,
 )
+from rxlanggraph.bridge.operators.async_iterable import (
+    BufferOverflow,
+    ObservableIterator,
+    iterate,
+    last_item,
+)
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector
 from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["concat_map", "concat_map_eager", "exhaust_map", "flat_map", "switch_map"]
+__all__ = [
+    "concat_map",
+    "concat_map_eager",
+    "exhaust_map",
+    "flat_map",
+    "switch_map",
+    "to_async_iterable",
+    "to_future",
+]
+
+_T = TypeVar("_T")
 
 Operator: TypeAlias = Callable[[Observable[Any]], Observable[StreamMessage]]
 
@@ -179,6 +203,52 @@ def exhaust_map(
     """
     options = {"multitask_strategy": "reject", **options}
     return single_lane_operator(_of(bridge), graph, thread_id=thread_id, errors=errors, **options)
+
+
+def to_async_iterable(
+    *, max_buffered: int = 16, overflow: BufferOverflow = "block"
+) -> Callable[[Observable[_T]], ObservableIterator[_T]]:
+    """Iterate over a stream: ``async for item in source.pipe(to_async_iterable())``.
+
+    In a coroutine, of a node or elsewhere, on any loop. It subscribes at once, without a scheduler.
+    The source may emit in any thread. An error of the stream is raised after the items before it.
+    The subscription ends with the stream, and when the iterator is closed, dropped or left; threads
+    that are blocked then go on.
+
+    A node may iterate over a stream of its own bridge. If none of the runs that are left can begin
+    and end before the node has, since they need its slot or its thread, `DeadlockError` is raised
+    instead of waiting.
+
+    Args:
+        max_buffered: How many items may wait to be read.
+        overflow: What happens to one more. ``"block"``: the thread that emits it waits; where that
+            is the thread of an event loop, as for results of a bridge, the iteration ends with a
+            `BlockingCallError` after what is buffered. ``"error"``: it ends with a
+            `BacklogFullError`. ``"drop_newest"``: that item is dropped; ``"drop_oldest"``: the one
+            that has waited longest. ``dropped`` of the iterator counts them.
+
+    Raises:
+        InvalidArgumentError: ``max_buffered`` is not a whole number above 0, or ``overflow`` is
+            unknown. Like the others raised when it is applied to a stream.
+        InvalidTypeError: It is applied to something else than an Observable.
+        RuntimeError: No loop is running.
+    """
+    return lambda source: iterate(source, max_buffered, overflow)
+
+
+def to_future() -> Callable[[Observable[_T]], asyncio.Future[_T]]:
+    """Await the last item of a stream: ``await source.pipe(to_future())``.
+
+    RxPY's operator of this name, for sources that emit in any thread: the running loop is woken. In
+    a coroutine. It subscribes at once, without a scheduler. The first item is
+    ``source.pipe(ops.first(), to_future())``. Cancelling the future ends the subscription. In a
+    node, a stream of its own bridge is awaited as with `to_async_iterable`.
+
+    Raises:
+        InvalidTypeError: It is applied to something else than an Observable.
+        RuntimeError: No loop is running.
+    """
+    return last_item
 
 
 def _of(bridge: object) -> RxPyLangGraphBridge:

@@ -20,6 +20,7 @@ from rxlanggraph import (
     TaskRegistry,
 )
 from rxlanggraph.agent import AgentPool, AgentState, BaseAgent, Memory, Message, Transition
+from rxlanggraph.operators import to_async_iterable, to_future
 from rxlanggraph.state import (
     Claim,
     Lease,
@@ -82,6 +83,14 @@ async def adopting() -> int:
         print(submitted.done())
         report = await bridge.cleanup_tasks_async()
     return report.cancelled + report.completed + report.failed
+
+
+async def items(source: Observable[int]) -> int:
+    last: int = await source.pipe(to_future())
+    async with source.pipe(to_async_iterable(max_buffered=4, overflow="drop_oldest")) as each:
+        async for item in each:
+            last += item
+    return last + each.dropped
 
 
 async def questions(bridge: RxPyLangGraphBridge, graph: object) -> StreamMessage | None:

@@ -419,6 +419,12 @@ async def _await_at(gate: _LoopGate, run: _Holder) -> TimeLimit | None:
 class _RoomFor:
     """The room that one submitter waits for."""
 
+    remedy = (
+        "for room among those that wait for their start (max_pending), which there is only when "
+        "runs begin that this one, or others that wait, hold up; make the bridge with a larger "
+        "max_pending, or send from outside of runs, and not in the thread of an event loop"
+    )
+
     def __init__(self, admission: AdmissionLimiter, gate: _Gate, run: _Holder) -> None:
         self._wanted = gate, run
         self._admission = admission

@@ -24,12 +24,13 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import DeadlockError
 
-__all__ = ["Room", "Waiter", "begin_wait", "end_wait", "waiting"]
+__all__ = ["Room", "Waiter", "begin_wait", "blocked_here", "end_wait", "review", "waiting"]
 
 
 class _Place(Protocol):
@@ -78,12 +79,18 @@ class Waiter(Protocol):
 
 
 class Room(Protocol):
-    """A limited number of places for runs that have not begun, one of which is waited for."""
+    """What is waited for when it is no single run: enough out of many runs have to end.
+
+    A place among those that have not begun, or the next result of a stream.
+    """
+
+    remedy: str
+    """What is waited for, and what to do, in messages for people: after "would wait forever: "."""
 
     def crowd(self) -> tuple[list[Waiter], int]:
         """The runs that have a place, or get one earlier, and how many of them may keep it.
 
-        If more than that many cannot begin, the awaited place may never become free.
+        If more than that many cannot begin, or end, the wait may never succeed.
         """
 
     def refuse(self, error: DeadlockError) -> None:
@@ -206,17 +213,22 @@ def waiting(run: Waiter | None, target: Waiter | Room) -> Iterator[None]:
     Raises:
         DeadlockError: The run, or the event loop of this thread, would wait forever.
     """
-    loop = asyncio._get_running_loop()
     begun: list[Waiter] = []
     try:
-        for waiter in (run, None if loop is None else _StandingLoop(loop)):
-            if waiter is not None:
-                begin_wait(waiter, target)
-                begun.append(waiter)
+        for waiter in blocked_here(run):
+            begin_wait(waiter, target)
+            begun.append(waiter)
         yield
     finally:
         for waiter in begun:
             end_wait(waiter, target)
+
+
+def blocked_here(run: Waiter | None) -> list[Waiter]:
+    """Return what waits if this thread blocks: ``run``, if any, and its event loop, if any."""
+    loop = asyncio._get_running_loop()
+    here: list[Waiter] = [] if run is None else [run]
+    return here if loop is None else [*here, _StandingLoop(loop)]
 
 
 def _who_waits() -> set[Waiter]:
@@ -241,7 +253,10 @@ def _comes(target: Waiter | Room, stuck: set[Waiter]) -> bool:
     if not hasattr(target, "crowd"):
         return _ends(target, stuck)
     crowd, may_stay = target.crowd()
-    return sum(not _ends(each, stuck) for each in crowd) <= may_stay
+    needed = len(crowd) - may_stay
+    # Stops at the last one that is needed: a stream may have any number of runs.
+    ending = islice((each for each in crowd if _ends(each, stuck)), max(needed, 0))
+    return sum(1 for _ in ending) >= needed
 
 
 def _ends(run: Waiter, stuck: set[Waiter]) -> bool:
@@ -278,12 +293,7 @@ def _slots_are_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
 def _reason(run: Waiter, target: Waiter | Room, stuck: set[Waiter]) -> str:
     would, what = f"{run.label} would wait forever", getattr(target, "label", "")
     if hasattr(target, "crowd"):
-        return (
-            f"{would}: for room among those that wait for their start (max_pending), which there "
-            "is only when runs begin that this one, or others that wait, hold up; make the bridge "
-            "with a larger max_pending, or send from outside of runs, and not in the thread of an "
-            "event loop"
-        )
+        return f"{would}: {target.remedy}"  # type: ignore[union-attr]  # it has a crowd
     if _loop_is_stuck(target, stuck) or isinstance(run, _StandingLoop):
         return (
             f"{would}: for {what}, which ends only when an event loop continues whose thread is "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,9 @@ from typing import Any, Literal, TypeAlias
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
 
+from rxlanggraph.bridge.deadlocks import Waiter
 from rxlanggraph.bridge.engine import Engine
+from rxlanggraph.bridge.operators.awaited import AwaitedStream, Listener, waiters_for
 from rxlanggraph.bridge.operators.on_loop import OnLoop, loop_behind
 from rxlanggraph.bridge.run import ConcurrencyGroup, Run, RunOptions
 from rxlanggraph.concurrency.user_code import is_interrupt
@@ -88,6 +90,9 @@ def invoke(
                 errors=errors,
                 observer=observer if loop is None else OnLoop(observer, loop),
             )
+            awaited = waiters_for(scheduler)
+            if awaited is not None:
+                runs.await_by(*awaited)
             return runs.to(source, scheduler)
 
         return Observable(subscribe)
@@ -97,6 +102,10 @@ def invoke(
 
 class Subscription:
     """The runs of one subscription, from the source's notifications to the observer's."""
+
+    # In the class, so that other subscriptions do without. Written once, before the source can
+    # emit.
+    _awaited: AwaitedStream | None = None
 
     def __init__(
         self,
@@ -142,6 +151,18 @@ class Subscription:
         )
         return Disposable(self._dispose)
 
+    def await_by(self, waiters: Iterable[Waiter], listener: Listener | None) -> None:
+        """Be waited for by ``waiters``, or by ``listener`` when that waits. Before `to`."""
+        awaited = self._awaited = AwaitedStream(
+            self._engine.inbox, self._options.group, self._pending, self._on_error, waiters
+        )
+        if listener is not None:
+            listener.streams.append(awaited)
+
+    def _pending(self) -> tuple[list[Run], bool]:
+        with self._lock:
+            return [*self._indexes, *self._entering], not (self._source_ended or self._disposed)
+
     # -- from the source, in any thread --------------------------------------------------------
 
     def _on_next(self, item: Any) -> None:
@@ -156,6 +177,8 @@ class Subscription:
                 self._hand_over(run)
             else:
                 self._advance(self._look_ahead)
+            if self._awaited is not None and len(self._indexes) == 1:
+                self._awaited.changed()
         except BaseException as error:
             if run is not None:
                 with self._lock:
@@ -171,7 +194,10 @@ class Subscription:
             if self._disposed:
                 return False
             self._entering.add(run)
+            alone = len(self._entering) + len(self._indexes) == 1
         try:
+            if alone and self._awaited is not None:
+                self._awaited.changed()  # it may wait for room for ever
             has_room = self._engine.enter(run)
         finally:
             with self._lock:
@@ -214,6 +240,8 @@ class Subscription:
             if not self._indexes:
                 self._put_end()
         self._flush()
+        if self._awaited is not None:
+            self._awaited.changed()
 
     # -- the runs ------------------------------------------------------------------------------
 
@@ -267,10 +295,15 @@ class Subscription:
         if self._errors == "skip":
             _log_failures(due)
         self._flush()
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._failed:
             self._release()
         elif self._look_ahead is not None:
             self._advance(self._look_ahead)
+        if self._awaited is not None:
+            self._awaited.changed()
 
     def _due(self, index: int, ended: Ended) -> Sequence[Ended]:
         """The results that may be emitted in order now that ``ended`` is there. Under the lock."""
@@ -321,6 +354,8 @@ class Subscription:
         disposed of; the runs are cancelled. Their room would otherwise go to further items of a
         source that is pulled, which would be taken for nothing.
         """
+        if self._awaited is not None:
+            self._awaited.end()
         with self._lock:
             self._disposed = True
             entering, runs = [*self._entering], [*self._indexes]

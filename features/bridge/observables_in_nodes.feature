@@ -1,0 +1,203 @@
+Feature: Nodes await streams, and emit into streams, also of their own bridge, and never for ever
+
+  # -- a node awaits a stream through its own bridge
+
+  Scenario Outline: A node that waits by <way> for a stream through its own bridge has its results
+    Given an open bridge on <home> loop with max_concurrency=2
+    When a node waits by <way> for the answers to 1, 2 and 3 through its own bridge
+    Then the node has answered [2, 4, 6]
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | way               | home       |
+      | await             | its own    |
+      | to_future         | its own    |
+      | to_async_iterable | its own    |
+      | run() in a thread | its own    |
+      | await             | an adopted |
+      | to_async_iterable | an adopted |
+
+  Scenario Outline: A node that waits by <way> for <what> is refused with the remedy
+    Given an open bridge on its own loop with <options>
+    When a node waits by <way> for <what>
+    Then DeadlockError is raised, which says "<remedy>"
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | way               | what                              | options                            | remedy                |
+      | await             | a stream that needs its slot      | max_concurrency=1                  | raise max_concurrency |
+      | to_future         | a stream that needs its slot      | max_concurrency=1                  | raise max_concurrency |
+      | to_async_iterable | a stream that needs its slot      | max_concurrency=1                  | raise max_concurrency |
+      | run() in a thread | a stream that needs its slot      | max_concurrency=1                  | raise max_concurrency |
+      | await             | a stream on its own thread        | max_concurrency=2                  | to other threads      |
+      | to_async_iterable | a stream on its own thread        | max_concurrency=2                  | to other threads      |
+      | run() in a thread | a stream on its own thread        | max_concurrency=2                  | to other threads      |
+      | await             | a stream that goes on             | max_concurrency=1                  | raise max_concurrency |
+      | to_async_iterable | a stream that goes on             | max_concurrency=1                  | raise max_concurrency |
+      | await             | a stream whose source has no room | max_concurrency=1, max_pending=1   | raise max_concurrency |
+      | run() on its loop | a stream through its own bridge   | max_concurrency=2                  | use 'await'           |
+
+  @tdd_expected_fail
+  Scenario: Where a semaphore bounds what runs, a node that awaits a stream that needs its slot waits for ever
+    When a node under a plain semaphore awaits a stream that needs its slot, in virtual time
+    Then it has ended
+
+  Scenario: Of nodes that hold every slot and await streams, one is refused, and the others continue
+    Given an open bridge on its own loop with max_concurrency=3
+    When 3 nodes hold its slots, and each awaits a stream through the same bridge
+    Then 1 of them ended with DeadlockError, "raise max_concurrency", and 2 have a result
+    And the bridge goes on as if nothing had been
+
+  Scenario Outline: A node may wait by <way> for <what>
+    Given an open bridge on its own loop with max_concurrency=<slots>
+    When a node waits by <way> for <what>
+    Then the node has answered <answer>
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | way               | what                                           | slots | answer |
+      | await             | a stream of nothing                            | 1     | []     |
+      | to_async_iterable | a stream of nothing                            | 1     | []     |
+      | run() in a thread | a stream of nothing                            | 1     | []     |
+      | await             | a stream that another bridge executes          | 1     | [2]    |
+      | to_async_iterable | a stream that another bridge executes          | 1     | [2]    |
+      | await             | the first of a stream that is partly stuck     | 2     | [2]    |
+      | to_async_iterable | the first of a stream that is partly stuck     | 2     | [2]    |
+
+  Scenario: A node awaits a stream of ten thousand messages through its own bridge
+    Given an open bridge on its own loop with max_concurrency=8
+    When a node awaits the answers to 10000 messages through its own bridge
+    Then the node has answered 10000
+
+  # -- a node emits into a stream
+
+  Scenario Outline: <Kind> nodes that emit into the stream that feeds them are all accounted for with <options>
+    Given an open bridge on its own loop with max_concurrency=2, <options>
+    When <kind> nodes emit two messages each into the stream that feeds them, 7 deep
+    Then every message has a result, <those>
+    And no more than <bound> messages were ever in flight
+
+    Examples:
+      | Kind  | kind  | options                                 | those                   | bound |
+      | Async | async | max_threads=2                           | all of them ok          | 255   |
+      | Sync  | sync  | max_threads=2                           | all of them ok          | 255   |
+      | Async | async | max_pending=4, overflow='error'         | some of them rejected   | 6     |
+      | Async | async | max_pending=4, overflow='drop_newest'   | some of them rejected   | 6     |
+      | Async | async | max_pending=4, overflow='drop_oldest'   | some of them rejected   | 6     |
+      | Async | async | max_pending=4, overflow='latest'        | some of them rejected   | 6     |
+      | Sync  | sync  | max_pending=4, overflow='error'         | some of them rejected   | 6     |
+      | Sync  | sync  | max_pending=4, overflow='drop_newest'   | some of them rejected   | 6     |
+      | Sync  | sync  | max_pending=4, overflow='drop_oldest'   | some of them rejected   | 6     |
+      | Sync  | sync  | max_pending=4, overflow='latest'        | some of them rejected   | 6     |
+
+  Scenario Outline: <Kind> nodes that emit more than there is room for are refused where they would block for ever
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=4, overflow='block'
+    When <kind> nodes emit two messages each into the stream that feeds them, 7 deep
+    Then the stream has ended with <error>
+    And no more than 6 messages were ever in flight
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | Kind  | kind  | error             |
+      | Async | async | BlockingCallError |
+      | Sync  | sync  | DeadlockError     |
+
+  @tdd_expected_fail
+  Scenario: Tasks that emit into the stream that feeds plain tasks wait without a bound
+    When plain tasks emit two messages each into the stream that feeds them, 7 deep
+    Then no more than 6 messages were ever in flight
+
+  # -- iterating, with a bound
+
+  Scenario Outline: A source in <count> threads is never more than max_buffered ahead, and loses nothing
+    When <count> threads emit 2000 items each, to what is read by to_async_iterable with max_buffered=4
+    Then all of them were read once, those of each thread in order
+    And the threads were never more than <ahead> items ahead
+
+    Examples:
+      | count | ahead |
+      | 1     | 6     |
+      | 4     | 12    |
+
+  @tdd_expected_fail
+  Scenario: A source whose items are put into a queue on the loop is ahead without a bound
+    When 1 threads emit 2000 items each, to what is read by a queue on the loop with max_buffered=4
+    Then all of them were read once, those of each thread in order
+    And the threads were never more than 6 items ahead
+
+  Scenario Outline: With overflow="<overflow>", <read> of six items is read, when <emitter> emits
+    When <emitter> emits 1 to 6 before anything is read, with max_buffered=3, overflow="<overflow>"
+    Then <read> was read, and then <end>
+
+    Examples:
+      | overflow    | emitter            | read        | end                           |
+      | drop_newest | the loop's thread  | 1 2 3       | the end                       |
+      | drop_oldest | the loop's thread  | 4 5 6       | the end                       |
+      | error       | the loop's thread  | 1 2 3       | BacklogFullError was raised   |
+      | block       | the loop's thread  | 1 2 3       | BlockingCallError was raised  |
+      | block       | another loop       | 1 2 3       | BlockingCallError was raised  |
+      | block       | a thread           | 1 2 3 4 5 6 | the end                       |
+      | drop_newest | a thread           | 1 2 3       | the end                       |
+      | drop_oldest | a thread           | 4 5 6       | the end                       |
+      | error       | a thread           | 1 2 3       | BacklogFullError was raised   |
+      | block       | an endless source  | 1 2 3       | BlockingCallError was raised  |
+
+  Scenario Outline: Leaving an iteration by <way> disposes of its source, and frees the thread that it blocks
+    When a thread emits without end to what is read by to_async_iterable, which is left by <way>
+    Then the source is disposed of, and the thread has ended
+
+    Examples:
+      | way                      |
+      | break                    |
+      | an exception             |
+      | a cancellation           |
+      | aclose()                 |
+      | dropping it              |
+      | closing its loop         |
+
+  Scenario Outline: A stream that <ends> is the end of the iteration, behind its items
+    When a stream that <ends> is read by to_async_iterable
+    Then 1 2 was read, and then <end>
+
+    Examples:
+      | ends                        | end                     |
+      | fails with ValueError       | ValueError was raised   |
+      | completes                   | the end                 |
+      | fails with StopIteration    | RuntimeError was raised |
+      | fails with StopAsyncIteration | RuntimeError was raised |
+
+  Scenario: A run that is blocked for its reader, which waits for it, is refused instead
+    Given an open bridge on its own loop
+    When a node reads what a sync node emits, and waits for that one before it has read all
+    Then DeadlockError is raised, which says "go on without the other's result"
+    And the bridge goes on as if nothing had been
+
+  # -- awaiting the last item
+
+  Scenario Outline: to_future gives <what> of a stream that a thread emits, and wakes the loop for it
+    When <what> of a stream that a thread emits is awaited by to_future
+    Then awaiting gives <outcome>
+
+    Examples:
+      | what              | outcome                         |
+      | the last item     | 3                               |
+      | the first item    | 1                               |
+      | the error         | ValueError                      |
+      | the cancellation  | CancelledError                  |
+      | the StopIteration | RuntimeError                    |
+      | the last of none  | SequenceContainsNoElementsError |
+
+  Scenario: Cancelling what awaits by to_future disposes of the source
+    When what awaits a stream by to_future is cancelled
+    Then the source is disposed of
+
+  Scenario Outline: <what> is refused, with the remedy
+    When the code under test calls "<call>", without a bridge
+    Then <error> is raised, which says "<words>"
+
+    Examples:
+      | what                   | call                                     | error                | words            |
+      | a bound of nothing     | to_async_iterable(max_buffered=0)(empty)  | InvalidArgumentError | max_buffered     |
+      | an unknown policy      | to_async_iterable(overflow='x')(empty)    | InvalidArgumentError | 'drop_oldest'    |
+      | what is not a stream   | to_async_iterable()([1])                  | InvalidTypeError     | source.pipe(...) |
+      | what is not a stream   | to_future()([1])                          | InvalidTypeError     | source.pipe(...) |

@@ -1,0 +1,600 @@
+"""Nodes that await streams, iterate over them, and emit into them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import reactivex as rx
+from behave import then, when
+from behave.runner import Context
+from reactivex import operators as ops
+from reactivex.disposable import Disposable
+from reactivex.scheduler import NewThreadScheduler
+from reactivex.subject import Subject
+
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph.operators import to_async_iterable, to_future
+from support.bridge.bridges import LentLoop
+from support.bridge.streams import Subscriber
+from support.concurrency.mcp_virtual import DAY, in_virtual_time
+from support.concurrency.raising import error_of, raised
+from support.concurrency.waiting import LIMIT, Gate, Log, thread
+
+Stream = rx.Observable[Any]
+
+
+async def double(content: int) -> int:
+    await asyncio.sleep(0)
+    return content * 2
+
+
+# -- a node awaits a stream ------------------------------------------------------------------------
+
+
+def contents(stream: Stream) -> Stream:
+    return stream.pipe(ops.map(lambda result: result.content), ops.to_list())
+
+
+async def by_await(stream: Stream) -> Any:
+    return await contents(stream)
+
+
+async def by_to_future(stream: Stream) -> Any:
+    return await contents(stream).pipe(to_future())
+
+
+async def by_to_async_iterable(stream: Stream) -> Any:
+    return [result.content async for result in stream.pipe(to_async_iterable())]
+
+
+async def by_run_on_loop(stream: Stream) -> Any:
+    return contents(stream).run()
+
+
+def by_run(stream: Stream) -> Any:
+    return contents(stream).run()
+
+
+WAYS: dict[str, Callable[[Stream], Any]] = {
+    "await": by_await,
+    "to_future": by_to_future,
+    "to_async_iterable": by_to_async_iterable,
+    "run() in a thread": by_run,
+    "run() on its loop": by_run_on_loop,
+}
+
+
+def answers(bridge: RxPyLangGraphBridge, *values: int, **options: Any) -> Stream:
+    return rx.from_iterable(values).pipe(bridge.invoke(double, **options))
+
+
+def without_room(bridge: RxPyLangGraphBridge) -> Stream:
+    bridge.create_future_task(double, 0)  # has the only room from now on
+    elsewhere = ops.subscribe_on(NewThreadScheduler())
+    return rx.of(1).pipe(elsewhere, bridge.invoke(double))
+
+
+def partly_stuck(bridge: RxPyLangGraphBridge) -> Stream:
+    messages = rx.of(StreamMessage(1, "another"), StreamMessage(2, "mine"))
+    return rx.concat(messages, rx.never()).pipe(bridge.invoke(double), ops.take(1))
+
+
+STREAMS: dict[str, Callable[[RxPyLangGraphBridge], Stream]] = {
+    "the answers to 1, 2 and 3 through its own bridge": lambda bridge: answers(bridge, 1, 2, 3),
+    "a stream through its own bridge": lambda bridge: answers(bridge, 1),
+    "a stream that needs its slot": lambda bridge: answers(bridge, 1, 2, 3),
+    "a stream on its own thread": lambda bridge: answers(bridge, 1, 2, thread_id="mine"),
+    "a stream that goes on": lambda bridge: rx.concat(rx.of(1), rx.never()).pipe(
+        bridge.invoke(double)
+    ),
+    "a stream whose source has no room": without_room,
+    "a stream of nothing": answers,
+    "the first of a stream that is partly stuck": partly_stuck,
+}
+
+
+@when("a node waits by {way} for {what}")
+def step_a_node_waits_by_way_for_what(context: Context, way: str, what: str) -> None:
+    another = RxPyLangGraphBridge()
+    context.add_cleanup(another.close)
+    made = {**STREAMS, "a stream that another bridge executes": lambda _: answers(another, 1)}
+    wait, stream_of = WAYS[way], made[what]
+
+    async def in_coroutine(_: Any) -> Any:
+        return await wait(stream_of(context.bridge))
+
+    def in_thread(_: Any) -> Any:
+        return wait(stream_of(context.bridge))
+
+    node = in_thread if wait is by_run else in_coroutine
+    run = context.bridge.create_future_task(node, 0, thread_id="mine")
+    context.error = run.exception(LIMIT)
+    context.content = None if context.error is not None else run.result().content
+
+
+@when("a node awaits the answers to {count:d} messages through its own bridge")
+def step_a_node_awaits_the_answers_to_count_messages(context: Context, count: int) -> None:
+    async def node(_: Any) -> Any:
+        return await answers(context.bridge, *range(count)).pipe(ops.count())
+
+    run = context.bridge.create_future_task(node, 0)
+    context.content = run.result(LIMIT).content
+
+
+@then("the node has answered {content}")
+def step_the_node_has_answered_content(context: Context, content: str) -> None:
+    assert context.content == eval(content), context.content
+
+
+@when("a node under a plain semaphore awaits a stream that needs its slot, in virtual time")
+def step_a_node_under_a_plain_semaphore_awaits_a_stream(context: Context) -> None:
+    async def main() -> None:
+        slots = asyncio.Semaphore(1)
+
+        async def in_slot(call: Any) -> Any:
+            async with slots:
+                return await call()
+
+        async def node() -> Any:
+            start = ops.flat_map(
+                lambda value: asyncio.ensure_future(in_slot(lambda: double(value)))
+            )
+            return await rx.of(1).pipe(start)
+
+        await asyncio.wait_for(in_slot(node), DAY / 2)
+
+    context.error = error_of(lambda: in_virtual_time(main()))
+
+
+@then("it has ended")
+def step_it_has_ended(context: Context) -> None:
+    assert context.error is None, repr(context.error)
+
+
+@when("{count:d} nodes hold its slots, and each awaits a stream through the same bridge")
+def step_count_nodes_hold_its_slots_and_each_awaits_a_stream(context: Context, count: int) -> None:
+    began, all_began = Log(), Gate()
+
+    async def node(content: int) -> Any:
+        began.add(content)
+        await all_began.wait_async()
+        return await by_await(answers(context.bridge, content))
+
+    send = context.bridge.create_future_task
+    runs = [send(node, number, errors="emit") for number in range(count)]
+    began.wait_for(count)
+    all_began.open()
+    context.results = [run.result(LIMIT) for run in runs]
+
+
+# -- a node emits into a stream --------------------------------------------------------------------
+
+
+@when("{kind:w} nodes emit two messages each into the stream that feeds them, {depth:d} deep")
+def step_kind_nodes_emit_two_messages_each_into_the_stream(
+    context: Context, kind: str, depth: int
+) -> None:
+    messages: Subject[int] = Subject()
+    context.peak, context.sent = Log(), Log()
+
+    def send(value: int) -> None:
+        context.sent.add(value)
+        messages.on_next(value)
+        context.peak.add(len(context.bridge.registry))
+
+    def node(value: int) -> int:
+        for _ in range(2 if value else 0):
+            send(value - 1)
+        return value
+
+    async def async_node(value: int) -> int:
+        return node(value)
+
+    invoke = context.bridge.invoke(async_node if kind == "async" else node, errors="emit")
+    context.subscriber = Subscriber()
+    context.subscriber.subscribe(messages.pipe(invoke))
+    send(depth)
+    assert context.bridge.registry.wait_idle(LIMIT)
+
+
+@then("every message has a result, {some} of them {status:w}")
+def step_every_message_has_a_result(context: Context, some: str, status: str) -> None:
+    statuses = Counter(result.status for result in context.subscriber.items)
+    assert sum(statuses.values()) == len(context.sent), (statuses, len(context.sent))
+    if some == "all":
+        assert set(statuses) == {status} and len(context.sent) == 255, statuses
+    else:
+        assert statuses[status] and statuses["ok"], statuses
+    context.subscriber.subscription.dispose()
+
+
+@then("no more than {bound:d} messages were ever in flight")
+def step_no_more_than_bound_messages_were_ever_in_flight(context: Context, bound: int) -> None:
+    assert max(context.peak) <= bound, max(context.peak)
+
+
+@then("the stream has ended with {error:w}")
+def step_the_stream_has_ended_with_error(context: Context, error: str) -> None:
+    ended = context.subscriber.wait_for_end().error
+    assert type(ended).__name__ == error, repr(ended)
+
+
+@when("plain tasks emit two messages each into the stream that feeds them, {depth:d} deep")
+def step_plain_tasks_emit_two_messages_each_into_the_stream(context: Context, depth: int) -> None:
+    context.peak = Log()
+
+    async def main() -> None:
+        messages: Subject[int] = Subject()
+        slots, tasks, ended = asyncio.Semaphore(2), set[asyncio.Task[None]](), asyncio.Event()
+
+        async def node(value: int) -> None:
+            async with slots:
+                for _ in range(2 if value else 0):
+                    messages.on_next(value - 1)
+
+        def leave(task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            if not tasks:
+                ended.set()
+
+        def start(value: int) -> None:
+            task = asyncio.ensure_future(node(value))
+            tasks.add(task)
+            task.add_done_callback(leave)
+            context.peak.add(len(tasks))
+
+        messages.subscribe(start)
+        messages.on_next(depth)
+        async with asyncio.timeout(LIMIT):
+            await ended.wait()
+
+    asyncio.run(main())
+
+
+# -- iterating -------------------------------------------------------------------------------------
+
+
+class QueueOnLoop:
+    """What people write: nothing holds the threads back."""
+
+    def __init__(self, source: Stream) -> None:
+        loop, self._queue = asyncio.get_running_loop(), asyncio.Queue[Any]()
+        put = self._queue.put_nowait
+        source.subscribe(lambda item: loop.call_soon_threadsafe(put, item))
+
+    def __aiter__(self) -> QueueOnLoop:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self._queue.get()
+
+
+@when(
+    "{count:d} threads emit {items:d} items each, to what is read by {reader} with "
+    "max_buffered={bound:d}"
+)
+def step_count_threads_emit_items_each(
+    context: Context, count: int, items: int, reader: str, bound: int
+) -> None:
+    source: Subject[Any] = Subject()
+    context.read, context.ahead, emitted = [], [], [0] * count
+
+    def emit(number: int) -> None:
+        for item in range(items):
+            source.on_next((number, item))
+            emitted[number] += 1
+
+    async def main() -> None:
+        naive = reader == "a queue on the loop"
+        to_iterable: Any = QueueOnLoop if naive else to_async_iterable(max_buffered=bound)
+        iterator = source.pipe(to_iterable)
+        emitting = [thread(emit, number) for number in range(count)]
+        if naive:  # a reader that is late; the other one would block them for ever
+            await asyncio.gather(*map(asyncio.wrap_future, emitting))
+        async for item in iterator:
+            context.ahead.append(sum(emitted) - len(context.read))
+            context.read.append(item)
+            if len(context.read) == count * items:
+                break
+
+    context.count, context.items = count, items
+    asyncio.run(asyncio.wait_for(main(), LIMIT))
+
+
+@then("all of them were read once, those of each thread in order")
+def step_all_of_them_were_read_once(context: Context) -> None:
+    for number in range(context.count):
+        read = [item for source, item in context.read if source == number]
+        assert read == list(range(context.items)), (number, read[:10])
+
+
+@then("the threads were never more than {most:d} items ahead")
+def step_the_threads_were_never_more_than_items_ahead(context: Context, most: int) -> None:
+    assert max(context.ahead) <= most, max(context.ahead)
+
+
+async def read_to_end(context: Context, iterator: Any) -> None:
+    context.read = []
+
+    async def read() -> None:
+        async for item in iterator:
+            context.read.append(item)
+
+    context.error = await raised(asyncio.wait_for(read(), LIMIT))
+
+
+def emit_six(source: Subject[int], entered: Log) -> None:
+    for item in range(1, 7):
+        entered.add(item)
+        source.on_next(item)
+    source.on_completed()
+    entered.add("end")
+
+
+def emit_on_loop(source: Subject[int], _: int) -> Future[Any]:
+    emit_six(source, Log())
+    return thread(int)
+
+
+def emit_in_thread(source: Subject[int], until: int) -> Future[Any]:
+    entered = Log()
+    emitting = thread(emit_six, source, entered)
+    entered.wait_for(until)
+    return emitting
+
+
+def emit_on_another_loop(source: Subject[int], _: int) -> Future[Any]:
+    async def emit() -> None:
+        emit_six(source, Log())
+
+    emitting = thread(asyncio.run, emit())
+    emitting.result(LIMIT)
+    return emitting
+
+
+EMITTERS: dict[str, Callable[[Subject[int], int], Future[Any]]] = {
+    "the loop's thread": emit_on_loop,
+    "a thread": emit_in_thread,
+    "another loop": emit_on_another_loop,
+    "an endless source": lambda *_: thread(int),
+}
+
+
+@when(
+    "{emitter} emits 1 to 6 before anything is read, with max_buffered={bound:d}, "
+    'overflow="{overflow:w}"'
+)
+def step_emitter_emits_1_to_6_before_anything_is_read(
+    context: Context, emitter: str, bound: int, overflow: Any
+) -> None:
+    async def main() -> None:
+        subject: Subject[int] = Subject()
+        endless = rx.of(1, 2, 3).pipe(ops.repeat())
+        source = endless if emitter == "an endless source" else subject
+        iterator = source.pipe(to_async_iterable(max_buffered=bound, overflow=overflow))
+        emitting = EMITTERS[emitter](subject, bound + 1 if overflow == "block" else 7)
+        await read_to_end(context, iterator)
+        emitting.result(LIMIT)
+
+    asyncio.run(main())
+
+
+@then("{read} was read, and then {end}")
+def step_read_was_read_and_then_end(context: Context, read: str, end: str) -> None:
+    assert context.read == [int(item) for item in read.split()], context.read
+    expected = "NoneType" if end == "the end" else end.removesuffix(" was raised")
+    assert type(context.error).__name__ == expected, repr(context.error)
+
+
+@when("a stream that {ends} is read by to_async_iterable")
+def step_a_stream_that_ends_is_read_by_to_async_iterable(context: Context, ends: str) -> None:
+    errors = {"ValueError": ValueError(), "StopIteration": StopIteration()}
+    errors["StopAsyncIteration"] = StopAsyncIteration()  # type: ignore[assignment]
+    error = errors.get(ends.removeprefix("fails with "))
+    stream = rx.of(1, 2) if error is None else rx.concat(rx.of(1, 2), rx.throw(error))
+
+    async def main() -> None:
+        await read_to_end(context, stream.pipe(to_async_iterable()))
+
+    asyncio.run(main())
+
+
+class Endless:
+    """A source that a thread of its own emits, until it is disposed of."""
+
+    def __init__(self) -> None:
+        self.disposed = Gate()
+        self.emitted = Log()
+        self.emitting: Future[None] | None = None
+        self.stream: Stream = rx.create(self._subscribe)
+
+    def _subscribe(self, observer: Any, _: Any = None) -> Any:
+        def emit() -> None:
+            while not self.disposed.is_open:
+                self.emitted.add(1)
+                observer.on_next(1)
+
+        self.emitting = thread(emit)
+        return Disposable(self.disposed.open)
+
+
+class LeftError(Exception):
+    """Leaves a loop."""
+
+
+async def by_break(iterator: list[Any], full: Callable[[], object]) -> None:
+    async for _ in iterator.pop():
+        full()
+        break
+
+
+async def by_exception(iterator: list[Any], full: Callable[[], object]) -> None:
+    async def read() -> None:
+        async for _ in iterator.pop():
+            full()
+            raise LeftError
+
+    assert isinstance(await raised(read()), LeftError)
+
+
+async def by_cancellation(iterator: list[Any], full: Callable[[], object]) -> None:
+    inside = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in iterator.pop():
+            full()
+            inside.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(read())
+    await inside.wait()
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def by_aclose(iterator: list[Any], full: Callable[[], object]) -> None:
+    full()
+    await iterator[0].aclose()
+    await iterator[0].aclose()
+    assert [item async for item in iterator[0]] == []
+
+
+async def by_dropping(iterator: list[Any], full: Callable[[], object]) -> None:
+    full()
+    iterator.clear()
+
+
+async def by_closing_loop(iterator: list[Any], full: Callable[[], object]) -> None:
+    full()
+
+
+LEFT = {
+    "break": by_break,
+    "an exception": by_exception,
+    "a cancellation": by_cancellation,
+    "aclose()": by_aclose,
+    "dropping it": by_dropping,
+    "closing its loop": by_closing_loop,
+}
+
+
+@when("a thread emits without end to what is read by to_async_iterable, which is left by {way}")
+def step_a_thread_emits_without_end_to_what_is_read(context: Context, way: str) -> None:
+    context.source = source = Endless()
+    iterator: list[Any] = []
+
+    async def main() -> None:
+        iterator.append(source.stream.pipe(to_async_iterable(max_buffered=2)))
+        await LEFT[way](iterator, lambda: source.emitted.wait_for(3))
+
+    asyncio.run(main())
+    context.iterator = iterator  # as it is: closing the loop is what is to help
+
+
+@then("the source is disposed of, and the thread has ended")
+def step_the_source_is_disposed_of_and_the_thread_has_ended(context: Context) -> None:
+    context.source.disposed.wait()
+    context.source.emitting.result(LIMIT)
+
+
+@when("a node reads what a sync node emits, and waits for that one before it has read all")
+def step_a_node_reads_what_a_sync_node_emits(context: Context) -> None:
+    items: Subject[int] = Subject()
+    full = Log()
+
+    def emitter(_: Any) -> None:
+        for item in range(4):
+            full.add(item)
+            items.on_next(item)
+
+    async def reader(_: Any) -> None:
+        iterator = items.pipe(to_async_iterable(max_buffered=1))
+        run = context.bridge.create_future_task(emitter, 0)
+        await run
+        assert [item async for item in iterator]
+
+    context.error = context.bridge.create_future_task(reader, 0).exception(LIMIT)
+
+
+# -- the last item ---------------------------------------------------------------------------------
+
+
+@when("{what} of a stream that a thread emits is awaited by to_future")
+def step_what_of_a_stream_that_a_thread_emits_is_awaited(context: Context, what: str) -> None:
+    source: Subject[int] = Subject()
+    ends = {
+        "the error": ValueError(),
+        "the cancellation": asyncio.CancelledError(),
+        "the StopIteration": StopIteration(),
+    }
+
+    def emit() -> None:
+        for item in (1, 2, 3):
+            source.on_next(item)
+        if what in ends:
+            source.on_error(ends[what])  # type: ignore[arg-type]
+        else:
+            source.on_completed()
+
+    def go(emitted: Gate, emitting: threading.Event) -> None:
+        emitting.wait(LIMIT)
+        emit()
+        emitted.open()
+
+    async def main() -> Any:
+        chosen = {"the first item": ops.first(), "the last of none": ops.skip(3)}
+        future = source.pipe(chosen.get(what, ops.skip(0)), to_future())
+        asleep = threading.Event()
+        # Not a timer on the loop: that would wake it.
+        asyncio.get_running_loop().call_soon(asleep.set)
+        thread(go, Gate(), asleep)
+        try:
+            return await future
+        except (Exception, asyncio.CancelledError) as error:
+            return type(error).__name__
+
+    lent = LentLoop()
+    context.add_cleanup(lent.end)
+    context.outcome = lent.run(main())
+
+
+@then("awaiting gives {outcome:w}")
+def step_awaiting_gives_outcome(context: Context, outcome: str) -> None:
+    assert str(context.outcome) == outcome, context.outcome
+
+
+@when("what awaits a stream by to_future is cancelled")
+def step_what_awaits_a_stream_by_to_future_is_cancelled(context: Context) -> None:
+    context.source = source = Endless()
+
+    async def main() -> None:
+        async def read() -> None:
+            await source.stream.pipe(to_future())
+
+        task = asyncio.ensure_future(read())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(main())
+
+
+@then("the source is disposed of")
+def step_the_source_is_disposed_of(context: Context) -> None:
+    context.source.disposed.wait()
+    context.source.emitting.result(LIMIT)
+
+
+@when('the code under test calls "{call}", without a bridge')
+def step_the_code_under_test_calls_call_without_a_bridge(context: Context, call: str) -> None:
+    names = {
+        "to_async_iterable": to_async_iterable,
+        "to_future": to_future,
+        "empty": rx.empty(),
+    }
+    context.error = error_of(lambda: eval(call, names))
