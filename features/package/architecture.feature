@@ -46,7 +46,7 @@ Feature: The package keeps to its map
   Scenario: A registry has these public names and no others
     Then the public names of TaskRegistry are
       """
-      add cancel_all close discard snapshot statistics wait_idle wait_idle_async
+      add cancel cancel_all close discard snapshot statistics wait_idle wait_idle_async
       """
 
   Scenario: A state and what it hands out have these public names and no others

@@ -92,6 +92,7 @@ Feature: TaskRegistry loses no task, leaks none, and is always accountable
       | signal handler | reading the statistics       |
       | signal handler | closing                      |
       | signal handler | cancelling everything        |
+      | signal handler | cancelling what is chosen    |
       | signal handler | sweeping                     |
       | signal handler | waiting until idle           |
       | signal handler | the end of the last task     |
@@ -107,6 +108,7 @@ Feature: TaskRegistry loses no task, leaks none, and is always accountable
       | finalizer      | reading the statistics       |
       | finalizer      | closing                      |
       | finalizer      | cancelling everything        |
+      | finalizer      | cancelling what is chosen    |
       | finalizer      | sweeping                     |
       | finalizer      | waiting until idle           |
       | finalizer      | the end of the last task     |

@@ -26,9 +26,10 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from inspect import isawaitable
 from time import monotonic
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -57,7 +58,7 @@ _T = TypeVar("_T")
 
 Trackable: TypeAlias = "Future[Any] | asyncio.Future[Any]"
 Outcome = Literal["succeeded", "failed", "dropped", "cancelled"]
-TaskState = Literal["pending", "running", "cancelling", "finished"]
+TaskState = Literal["pending", "queued", "waiting_for_thread", "running", "cancelling", "finished"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,14 @@ class TaskInfo:
         thread_id: As given to ``add``: the conversation that the task works on.
         age: Seconds since it was admitted.
         state: ``pending`` (not started, or not known to have), ``running``, ``cancelling`` (asked
-            to stop, not ended yet) or ``finished`` (about to leave).
+            to stop, not ended yet) or ``finished`` (about to leave). In the place of ``pending``, a
+            run of a bridge is ``waiting_for_thread``, behind an earlier run on its thread, or else
+            ``queued``.
+        message_id: Of a run, the id of its message. This and what follows is None for other tasks.
+        waiting: Seconds that the run has waited for its start, or did wait.
+        attempt: Which attempt at its message is at work, from 1; 0 before its start.
+        node: The node of its graph that is at work, as ``outer|inner`` in a subgraph; several nodes
+            with commas between them. None between two nodes, and for what has no nodes.
     """
 
     id: int
@@ -78,6 +86,10 @@ class TaskInfo:
     thread_id: str | None
     age: float
     state: TaskState
+    message_id: str | None = None
+    waiting: float | None = None
+    attempt: int | None = None
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +316,12 @@ class TaskRegistry:
         """
         with self._lock:
             entries = self._entries.copy()
-        return _infos_of(entries)
+        return self._infos(entries)
+
+    def _infos(self, entries: dict[Trackable, Entry]) -> tuple[TaskInfo, ...]:
+        """Make the infos of these entries, in their order. Any thread; without the lock."""
+        now = monotonic()
+        return tuple(info_of(task, entry, now) for task, entry in entries.items())
 
     def _tasks(self) -> list[Trackable]:
         """The futures and tasks in flight themselves. Any thread; never blocks."""
@@ -339,7 +356,7 @@ class TaskRegistry:
             # The flag before the copy: an admission by a handler in between is refused.
             self._closed = True
             entries = self._entries.copy()
-        return _infos_of(entries)
+        return self._infos(entries)
 
     def cancel_all(self) -> int:
         """Ask every task in flight to cancel. Cancelled is not ended: wait for them afterwards.
@@ -353,16 +370,39 @@ class TaskRegistry:
             KeyboardInterrupt, SystemExit: In the main thread, from a done-callback or a signal
                 handler, after all have been asked. Any other exception of theirs is logged.
         """
-        tasks = self._tasks()
-        interrupt = None
-        for task in tasks:
-            try:
-                _cancel(task)
-            except BaseException as error:
-                interrupt = contain(error, _log, "cancelling %r", task) or interrupt
-        if interrupt is not None:
-            raise interrupt
-        return len(tasks)
+        return _cancel_each(self._tasks())
+
+    def cancel(self, predicate: Callable[[TaskInfo], object]) -> int:
+        """Ask those tasks in flight to cancel whose info ``predicate`` accepts.
+
+        Any thread; blocks as long as ``predicate`` does, which is called with one info after
+        another, without the lock, before any task is cancelled. As for `cancel_all`, cancelled is
+        not ended.
+
+        Args:
+            predicate: Returns something true for what is to be cancelled, as in
+                ``lambda info: info.age > 60``.
+
+        Returns:
+            How many were asked.
+
+        Raises:
+            InvalidTypeError: ``predicate`` is not a function, or an async one; nothing was
+                cancelled.
+            BaseException: Whatever ``predicate`` raises; nothing was cancelled.
+            KeyboardInterrupt, SystemExit: As for `cancel_all`.
+        """
+        if not callable(predicate):
+            raise InvalidTypeError(
+                f"cancel() takes a function of a TaskInfo, not {predicate!r}; to cancel one task, "
+                "use its own cancel(), and for all of them cancel_all()"
+            )
+        with self._lock:
+            entries = self._entries.copy()
+        infos = self._infos(entries)
+        return _cancel_each(
+            [task for task, info in zip(entries, infos, strict=True) if _accepts(predicate, info)]
+        )
 
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until nothing is in flight.
@@ -458,11 +498,6 @@ class TaskRegistry:
                 self._idle_waiters.remove(wake)
 
 
-def _infos_of(entries: dict[Trackable, Entry]) -> tuple[TaskInfo, ...]:
-    now = monotonic()
-    return tuple(info_of(task, entry, now) for task, entry in entries.items())
-
-
 def info_of(task: Trackable, entry: Entry, now: float) -> TaskInfo:
     """Make the info of ``task`` at the time ``now``. Any thread; without the registry's lock."""
     number, name, thread_id, since = entry
@@ -477,6 +512,31 @@ def _outcome_of(task: Trackable) -> Outcome:
     if task._exception is not None:
         return "failed"
     return "succeeded" if task._state == "FINISHED" else "cancelled"
+
+
+def _accepts(predicate: Callable[[TaskInfo], object], info: TaskInfo) -> bool:
+    accepted = predicate(info)
+    if isawaitable(accepted):  # it would be true, whatever its result
+        if isinstance(accepted, Coroutine):
+            accepted.close()
+        raise InvalidTypeError(
+            f"cancel() takes a function that returns True or False, and {predicate!r} has to be "
+            "awaited; nothing was cancelled"
+        )
+    return bool(accepted)
+
+
+def _cancel_each(tasks: Sequence[Trackable]) -> int:
+    """Do what `TaskRegistry.cancel_all` does, for these tasks."""
+    interrupt = None
+    for task in tasks:
+        try:
+            _cancel(task)
+        except BaseException as error:
+            interrupt = contain(error, _log, "cancelling %r", task) or interrupt
+    if interrupt is not None:
+        raise interrupt
+    return len(tasks)
 
 
 def _cancel(task: Trackable) -> None:

@@ -112,6 +112,7 @@ ENTERABLE = Enterable(
         "reading the statistics": lambda known: known.registry.statistics(),
         "closing": lambda known: known.registry.close(),
         "cancelling everything": lambda known: known.registry.cancel_all(),
+        "cancelling what is chosen": lambda known: known.registry.cancel(lambda _: True),
         "sweeping": lambda known: known.registry.end_sweep(known.registry.begin_sweep()),
         "waiting until idle": lambda known: known.registry.wait_idle(0.0),
         "the end of the last task": Known.end_all,

@@ -12,6 +12,7 @@ A map; each imports only from those above it.
     deadlocks            which run waits for which; cycles are refused
     rollback             a thread as it was before a run
     run                  one message on its way through one graph, and its future
+    run_info             what a run is doing, for snapshots
     pacing               nodes at work wait with the chunks of their run
     chunks               a run that is executed as a stream
     chunk_window         its latest chunks, for those who read them one by one

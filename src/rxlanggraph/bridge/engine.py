@@ -439,8 +439,8 @@ class Engine:
         asyncio.get_running_loop().call_soon(self._start_ready)
 
     def _start_run(self, run: Run, *, in_place: bool) -> None:
-        run.phase = Phase.RUNNING
         run.since = monotonic()
+        run.phase = Phase.RUNNING
         run.executor = self.threads
         if run.options.timed:
             self._limit_run(run)

@@ -211,6 +211,10 @@ class Run(SharedLockFuture[StreamMessage]):
     sink: ChunkSink | None = None
     # Why it had to end for another message of its thread. Written once, on the loop's thread.
     interruption: RunInterruptedError | None = None
+    # How many attempts with a limit, or a retry, have begun. Written on the loop's thread.
+    attempts = 0
+    # Whether an earlier run has its lane. Written on the loop's thread; read by any.
+    behind = False
     # Whether its graph has stopped at a breakpoint. Confined to the loop.
     at_breakpoint = False
     # Of an answer that names no question: whether another run has used its thread since it was
@@ -385,6 +389,7 @@ class Run(SharedLockFuture[StreamMessage]):
 
     def begin_attempt(self) -> None:
         """Give it its time again. On the loop."""
+        self.attempts += 1
         self.expired = None
 
     def _timeout_error(self) -> RunTimeoutError:

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Literal, overload
 
-from rxlanggraph.registry import RegistryStatistics, TaskInfo, TaskRegistry, Trackable, info_of
+from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run_info import info_of_run, nodes_at_work
+from rxlanggraph.registry import (
+    Entry,
+    RegistryStatistics,
+    TaskInfo,
+    TaskRegistry,
+    Trackable,
+    info_of,
+)
 
 __all__ = ["RunRegistry", "Sweep"]
 
@@ -47,6 +56,17 @@ class RunRegistry(TaskRegistry):
     check_outside = TaskRegistry._check_outside
     until_idle = TaskRegistry._until_idle
     after_fork = TaskRegistry._after_fork
+
+    def _infos(self, entries: dict[Trackable, Entry]) -> tuple[TaskInfo, ...]:
+        # Read first: nodes that have ended meanwhile are less misleading than an age from before.
+        nodes = nodes_at_work([task for task in entries if isinstance(task, Run)])
+        now = monotonic()
+        return tuple(
+            info_of_run(task, entry, now, nodes)
+            if isinstance(task, Run)
+            else info_of(task, entry, now)
+            for task, entry in entries.items()
+        )
 
     @property
     def state(self) -> RegistryState:
@@ -98,9 +118,6 @@ class RunRegistry(TaskRegistry):
             succeeded = self._ended["succeeded"] - begun.succeeded
             failed = self._ended["failed"] + self._ended["dropped"] - begun.failed
             cancelled = self._ended["cancelled"] - begun.cancelled
-        now = monotonic()
-        remaining = tuple(
-            (task, info_of(task, entry, now))
-            for task, entry in (*leaving.items(), *entries.items())
-        )
+        left = leaving | entries
+        remaining = tuple(zip(left, self._infos(left), strict=True))
         return Sweep(succeeded, failed, cancelled, remaining)

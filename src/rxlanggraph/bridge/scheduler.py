@@ -45,6 +45,7 @@ class RunScheduler:
         lane = run.lane
         if lane is not None:
             if lane in self._lanes:
+                run.behind = True
                 self._behind.setdefault(lane, deque()).append(run)
                 return False
             self._lanes[lane] = run
@@ -152,6 +153,7 @@ class RunScheduler:
         while behind:
             successor = behind.popleft()
             if successor.phase is Phase.WAITING:
+                successor.behind = False
                 self._lanes[lane] = successor
                 self._pass_lane(successor)
                 return

@@ -1,0 +1,115 @@
+"""What a run is doing at the moment, for snapshots: found when it is asked for, and only then.
+
+LangGraph runs each node in a task of its own, in whose context it keeps the config of the node. So
+the nodes at work are found in the loop's tasks, and runs that are not looked at cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
+from rxlanggraph.concurrency.stacks import context_of
+from rxlanggraph.registry import Entry, TaskInfo, TaskState
+
+__all__ = ["info_of_run", "node_path", "nodes_at_work"]
+
+
+def info_of_run(
+    run: Run, entry: Entry, now: float, nodes: Mapping[RunScope | None, str]
+) -> TaskInfo:
+    """Make the info of ``run``. Any thread; never blocks; without the lock.
+
+    Args:
+        run: The run.
+        entry: What the registry knows of it.
+        now: The time of the snapshot, of the monotonic clock.
+        nodes: What `nodes_at_work` has found.
+    """
+    number, name, thread_id, admitted = entry
+    # Read once: it may start, or end, meanwhile.
+    phase, scope = run.phase, run.scope
+    has_begun = phase is Phase.RUNNING
+    age = now - admitted
+    waited = min(age, max(0.0, run.since - admitted)) if has_begun else age
+    return TaskInfo(
+        number,
+        name,
+        thread_id,
+        age,
+        _state_of(run, phase),
+        run.message.id,
+        waited,
+        max(1, run.attempts) if has_begun else 0,
+        nodes.get(scope),
+    )
+
+
+def _state_of(run: Run, phase: Phase) -> TaskState:
+    result = run.result_nowait()
+    if phase is Phase.ENDED or (result is not None and result.status == "ok"):
+        return "finished"
+    task = run.task
+    asked_to_stop = run.interruption is not None or (task is not None and task.cancelling() > 0)
+    if run.done() or asked_to_stop:
+        return "cancelling"
+    if phase is Phase.RUNNING:
+        return "running"
+    return "waiting_for_thread" if run.behind else "queued"
+
+
+def nodes_at_work(runs: Iterable[Run]) -> dict[RunScope | None, str]:
+    """Find the nodes at work in those of ``runs`` that have begun. Any thread; never blocks.
+
+    One look at the tasks of the loop serves all runs, which belong to one bridge.
+
+    Returns:
+        By the scope of a run, the names of its nodes; without the runs of which no node is found.
+    """
+    scopes, loop = set(), None
+    for run in runs:
+        scope = run.scope
+        if scope is not None:
+            scopes.add(scope)
+            loop = loop or run.get_loop()
+    configs = sys.modules.get("langchain_core.runnables.config")
+    if loop is None or configs is None:  # no graph has been imported
+        return {}
+    try:
+        tasks = asyncio.all_tasks(loop)
+    except RuntimeError:  # more tasks come and go than can be listed
+        return {}
+    variable: ContextVar[Any] = configs.var_child_runnable_config
+    found: dict[RunScope | None, set[str]] = {}
+    for task in tasks:
+        context = context_of(task)
+        scope = context.get(run_scope)
+        if scope in scopes:
+            path = node_path((context.get(variable) or {}).get("metadata"))
+            if path is not None:
+                found.setdefault(scope, set()).add(path)
+    return {scope: ", ".join(_innermost(paths)) for scope, paths in found.items()}
+
+
+def node_path(metadata: Mapping[str, Any] | None) -> str | None:
+    """Return the node that LangGraph has noted in the metadata of a config. Any thread.
+
+    In a subgraph, behind the nodes that it is called by: ``outer|inner``.
+    """
+    if not metadata or "langgraph_node" not in metadata:
+        return None
+    # As in "outer:8d35...|inner:2f01...", with a number between them for the second call of a node.
+    namespace = str(metadata.get("langgraph_checkpoint_ns") or metadata["langgraph_node"])
+    parts = (part.partition(":")[0] for part in namespace.split("|"))
+    return "|".join(part for part in parts if not part.isdecimal())
+
+
+def _innermost(paths: set[str]) -> list[str]:
+    """Without the nodes that only wait for one of their subgraph's."""
+    return sorted(
+        path for path in paths if not any(other.startswith(f"{path}|") for other in paths)
+    )
