@@ -1,60 +1,87 @@
 """Whether the scenarios of the core detect its defects: one at a time, by seed, with cosmic-ray.
 
-    python tests/mutants.py [--seed N] [--count N] [MODULE...]
+    python tests/mutants.py [--seed N] [--count N] [--workers N] [MODULE...]
 
 Of each module `count` places are taken at random, and at each one a mutant. A mutant that no
 scenario fails on has survived: a scenario is missing, or the mutant changes nothing, and the table
 in docs/mutants.md says why; those in the table are not counted. Beside cosmic-ray's own operators,
 statements are left out: that is how cleanup gets lost. Each worker has a copy of the tree, so that
 the original is never touched.
+
+A scenario kills a mutant if it fails, fails again when it runs alone, and passes alone without the
+mutant. So what fails on a busy machine, or now and then, kills nothing; a scenario that does not
+end within a time limit has failed, under the same three conditions.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
+import contextlib
+import difflib
+import importlib
 import os
 import random
 import re
-import shlex
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
-import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import count
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
 from pathlib import Path
 from typing import Any
 
 import cosmic_ray.plugins
 import parso
+from behave.configuration import Configuration
+from behave.formatter._registry import make_formatters
+from behave.parser import parse_file
+from behave.runner import Context, Runner
+from behave.runner_util import collect_feature_locations, parse_features
 from cosmic_ray.commands.init import _all_work_items
-from cosmic_ray.mutating import mutate_and_test
+from cosmic_ray.mutating import mutate_code, use_mutation
 from cosmic_ray.operators.operator import Operator
-from cosmic_ray.work_item import MutationSpec, TestOutcome
+from cosmic_ray.work_item import MutationSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("src", "rxlanggraph")
 # The modules of the core, and the features that look at each, the closest first.
 MODULES = {
     "registry.py": "registry/registry registry/contract bridge/fork",
-    "bridge/scheduler.py": "bridge/runs bridge/run_threads",
-    "bridge/admission.py": "bridge/back_pressure bridge/nested_runs bridge/runs",
+    "bridge/scheduler.py": "bridge/runs bridge/run_threads bridge/thread_policies",
+    "bridge/admission.py": "bridge/back_pressure bridge/overflow bridge/submit bridge/nested_runs",
     "bridge/inbox.py": "bridge/handoff bridge/handoff_loops bridge/handoff_entering bridge/fork",
     "bridge/run.py": "bridge/runs bridge/run_contexts bridge/retrying bridge/fork",
-    "bridge/engine.py": "bridge/runs bridge/handoff_loops bridge/back_pressure bridge/fork",
+    "bridge/engine.py": "bridge/runs bridge/time_limits bridge/handoff_loops bridge/back_pressure",
     "bridge/loops.py": "bridge/handoff_loops bridge/loop_pauses bridge/several_bridges",
-    "bridge/bridge.py": "bridge/lifecycle bridge/run_arguments",
+    "bridge/bridge.py": "bridge/lifecycle bridge/run_arguments bridge/langgraph_arguments",
     "bridge/shutdown.py": "bridge/cleanup",
     "concurrency/future.py": "bridge/futures bridge/awaiting bridge/fork",
     "bridge/executor.py": "bridge/worker_threads bridge/several_bridges",
-    "rx/serialized_observer.py": "rx/contract",
-    "bridge/operators/invoke.py": "rx/contract bridge/stages bridge/back_pressure",
+    "rx/serialized_observer.py": "rx/contract bridge/stream",
+    "bridge/operators/invoke.py": "rx/contract bridge/stages bridge/back_pressure rx/operators",
+    "bridge/multitasking.py": "bridge/thread_policies rx/operators",
+    "bridge/rollback.py": "bridge/rollback",
+    "bridge/interrupts.py": "bridge/interrupts",
+    "bridge/pending.py": "bridge/interrupts",
+    "bridge/chunks.py": "bridge/stream bridge/astream bridge/stream_pacing bridge/time_limits",
+    "bridge/chunk_window.py": "bridge/astream",
+    "bridge/pacing.py": "bridge/stream_pacing",
+    "bridge/overflow.py": "bridge/overflow",
+    "bridge/time_limits.py": "bridge/time_limits",
+    "bridge/attempts.py": "bridge/retrying bridge/interrupts",
+    "bridge/call_arguments.py": "bridge/langgraph_arguments bridge/run_arguments",
+    "bridge/configs.py": "bridge/run_arguments bridge/langgraph_arguments bridge/run_threads",
+    "bridge/operators/stream.py": "bridge/stream rx/operators",
+    "bridge/operators/pull.py": "bridge/pull",
+    "bridge/operators/on_loop.py": "bridge/awaiting bridge/stream",
 }
 # What all of them are run against, besides: the quick features of the core.
 CORE = (
@@ -62,9 +89,34 @@ CORE = (
     "bridge/back_pressure bridge/retrying bridge/run_threads bridge/run_contexts "
     "bridge/worker_threads bridge/loop_pauses bridge/several_bridges bridge/user_exceptions "
     "bridge/stages bridge/awaiting bridge/kept bridge/threads bridge/run_arguments "
-    "bridge/nested_runs bridge/loop_ends bridge/lifecycle"
+    "bridge/nested_runs bridge/loop_ends bridge/lifecycle bridge/thread_policies bridge/overflow "
+    "bridge/submit bridge/time_limits bridge/stream bridge/astream bridge/stream_pacing "
+    "bridge/langgraph_arguments bridge/interrupts bridge/rollback bridge/pull rx/operators"
 )
-WORKERS = 2
+# Those that take longest, and are run last.
+SLOW = ("bridge/langgraph_arguments", "bridge/handoff_entering", "bridge/fork")
+# The steps of these features. Those of the others are left out: what they import takes longer than
+# most mutants live.
+STEPS = ("bridge", "registry", "rx", "shared")
+# What the scenarios import, and takes long: once, and then a process is forked for each mutant. It
+# imports the package and the steps.
+PRELOADED = (
+    "langchain.agents",
+    "langgraph.checkpoint.postgres.aio",
+    "langgraph.checkpoint.sqlite.aio",
+    "langgraph.prebuilt",
+    "reactivex.operators",
+    "redis.asyncio",
+    "rich.console",
+    "tenacity",
+    "unittest.mock",
+    "uvloop",
+    "valkey",
+)
+# Seconds of one scenario. None that passes takes a tenth of it on an idle machine.
+DEADLINE = 60
+# Seconds of all scenarios. A guess, for processes that do not end.
+LIMIT = 1800
 ENOUGH = 0.9
 # Of annotations, which nobody evaluates; of decorators, which are properties and contexts; of what
 # is compared by identity for plainness: None, members of enums, objects without an equality.
@@ -114,6 +166,10 @@ class Mutant:
         name = self.spec.operator_name.partition("/")[2]
         return f"{self.module}:{self.spec.start_pos[0]} {self.spec.definition_name}: {name}"
 
+    @property
+    def operator(self) -> Operator:
+        return cosmic_ray.plugins.get_operator(self.spec.operator_name)(**self.spec.operator_args)
+
 
 def sample(module: str, seed: int, wanted: int) -> list[Mutant]:
     """One mutant at each of so many places, the same for the same seed and source."""
@@ -124,7 +180,20 @@ def sample(module: str, seed: int, wanted: int) -> list[Mutant]:
             places[spec.start_pos, spec.end_pos].append(spec)
     chance = random.Random(f"{seed} {module}")
     chosen = chance.sample(sorted(places), min(wanted, len(places)))
-    return [Mutant(module, chance.choice(places[place])) for place in sorted(chosen)]
+    mutants = [Mutant(module, chance.choice(places[place])) for place in sorted(chosen)]
+    return [each for each in mutants if compiles(each)]
+
+
+def compiles(mutant: Mutant) -> bool:
+    """Whether Python takes it for a program: it does not if the `*` of a signature is changed."""
+    source = Path(ROOT, PACKAGE, mutant.module).read_text("utf-8")
+    changed = mutate_code(source, mutant.operator, mutant.spec.occurrence)
+    with warnings.catch_warnings(action="error"):  # `is` beside a literal
+        try:
+            compile(changed, mutant.module, "exec")
+        except (SyntaxError, SyntaxWarning):
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -132,6 +201,7 @@ class Verdict:
     """What became of a mutant."""
 
     killed_by: str | None  # None if it survived
+    once: list[str]  # the scenarios that failed and do not count
     diff: str
 
     @property
@@ -153,56 +223,140 @@ def without_effect() -> set[tuple[str, ...]]:
 def move_in(elsewhere: str, numbers: Any) -> None:
     home = Path(elsewhere, str(numbers.get()))
     for folder in ("src", "features", "docs", "examples"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / folder, home / folder, ignore=ignored)
+        shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / file, home)
+    for folder in Path(home, "features", "steps").iterdir():
+        if folder.name not in STEPS:
+            shutil.rmtree(folder)
     os.chdir(home)
+    compileall.compile_dir(".", quiet=2)  # once, instead of in each process
     os.environ["PYTHONPATH"] = str(home / "src")
+    os.environ["RXLANGGRAPH_SCENARIO_DEADLINE"] = str(DEADLINE)
+    sys.path[:0] = [str(home), str(home / "src")]
+    sys.dont_write_bytecode = True
+    for module in PRELOADED:
+        importlib.import_module(module)
 
 
-def command_for(*modules: str) -> list[str]:
-    names = dict.fromkeys([*" ".join(MODULES[module] for module in modules).split(), *CORE.split()])
-    options = ("--stop", "--format=null", "--no-skipped", "--tags=not @explored")
-    features = [f"features/{name}.feature" for name in names]
-    return [sys.executable, "-m", "behave", *options, *features]
+NO_SCENARIO = "the first import"
 
 
-def unharmed(modules: list[str]) -> float:
-    """Run the scenarios without a mutant; return how many seconds that took."""
-    began = time.monotonic()
-    done = subprocess.run(command_for(*modules), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"the scenarios fail without a mutant:\n{done.stdout[-3000:]}")
-    return time.monotonic() - began
+class Harness:
+    """A process that has imported the package and the steps, and forks for each run of them."""
+
+    def __init__(self) -> None:
+        self._requests, theirs = Pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                self._requests.close()
+                serve(theirs)
+            finally:
+                os._exit(1)
+        theirs.close()
+
+    def failure(self, *places: str) -> str | None:
+        """Run scenarios until the first that fails; return its place, or None if all pass."""
+        try:
+            self._requests.send(places)
+            output = self._requests.recv()
+        except (EOFError, OSError):
+            return NO_SCENARIO
+        if output is None:
+            return None
+        named = re.search(r"^(?:Failing|Errored) scenarios:\n\s*(\S+)", output, re.MULTILINE)
+        begun = re.findall(r"^ +Scenario.* # (features/\S+:\d+)$", output, re.MULTILINE)
+        return named[1] if named else begun[-1] if begun else NO_SCENARIO
+
+    def close(self) -> None:
+        self._requests.close()
+        os.waitpid(self._pid, 0)
 
 
-def judge(mutant: Mutant, *, limit: float) -> Verdict:
-    """Run the scenarios against a mutant, until the first that fails."""
-    spec = mutant.spec
-    there = MutationSpec(
-        module_path=Path(PACKAGE, mutant.module),
-        operator_name=spec.operator_name,
-        operator_args=spec.operator_args,
-        occurrence=spec.occurrence,
-        start_pos=spec.start_pos,
-        end_pos=spec.end_pos,
-        definition_name=spec.definition_name,
-    )
-    result = mutate_and_test([there], shlex.join(command_for(mutant.module)), limit)
-    if result.test_outcome is TestOutcome.INCOMPETENT:
-        raise RuntimeError(result.output)
-    if result.test_outcome is TestOutcome.SURVIVED:
-        return Verdict(None, result.diff)
-    return Verdict(cause(result.output), result.diff)
+def serve(requests: Any) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.dup2(nothing, sys.stderr.fileno())
+    options = ("--stop", "--format=pretty", "--no-color", "--no-skipped", "--tags=not @explored")
+    runner = Runner(Configuration(list(options)))
+    with runner.path_manager, contextlib.suppress(EOFError):
+        runner.setup_paths()
+        runner.context = Context(runner)
+        runner.load_hooks()
+        runner.load_step_definitions()
+        while True:
+            places = requests.recv()
+            with tempfile.TemporaryFile("w+", errors="replace") as output:
+                run = partial(run_features, runner, places, output.fileno())
+                process = get_context("fork").Process(target=run)
+                process.start()
+                process.join(LIMIT)
+                with contextlib.suppress(ProcessLookupError):  # also what a scenario has started
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.join()
+                output.seek(0)
+                requests.send(None if process.exitcode == 0 else output.read())
 
 
-def cause(output: str) -> str:
-    """Return what killed a mutant, so that a busy machine is not taken for a scenario."""
-    if output == "timeout":  # cosmic-ray's own word for it
-        return "the time limit"
-    named = re.search(r"^(?:Failing|Errored) scenarios:\n\s*(.+)$", output, re.MULTILINE)
-    return named[1] if named else "the end of the process, before any scenario failed"
+def run_features(runner: Runner, places: Sequence[str], output: int) -> None:
+    os.setsid()
+    os.dup2(output, sys.stdout.fileno())
+    os.dup2(output, sys.stderr.fileno())
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    runner.features.extend(parse_features(collect_feature_locations(places)))
+    runner.formatters = make_formatters(runner.config, runner.config.outputs)
+    sys.exit(bool(runner.run_model()))
+
+
+def features_for(module: str) -> list[str]:
+    names = dict.fromkeys([*MODULES[module].split(), *CORE.split()])
+    return [f"features/{name}.feature" for name in sorted(names, key=SLOW.__contains__)]
+
+
+def after(place: str, places: list[str]) -> list[str]:
+    """Return what of `places` is still to be run after the scenario at `place`."""
+    feature, _, line = place.partition(":")
+    index = next(i for i, each in enumerate(places) if each.partition(":")[0] == feature)
+    lines = [each.line for each in parse_file(feature).walk_scenarios()]
+    rest = [f"{feature}:{each}" for each in lines if each > int(line)]
+    return rest + [each for each in places[index:] if each.partition(":")[0] != feature]
+
+
+@cache
+def unharmed() -> Harness:
+    return Harness()
+
+
+@cache
+def passes_unharmed(place: str) -> bool:
+    return unharmed().failure(place) is None
+
+
+def judge(mutant: Mutant) -> Verdict:
+    """Run the scenarios against a mutant, until one has killed it."""
+    unharmed()  # it imports what is not mutated
+    path = Path(PACKAGE, mutant.module)
+    with use_mutation(path, mutant.operator, mutant.spec.occurrence) as (original, mutated):
+        changes = difflib.unified_diff(original.split("\n"), mutated.split("\n"), lineterm="")
+        with contextlib.closing(Harness()) as harness:
+            killed_by, once = killer(harness, features_for(mutant.module))
+    return Verdict(killed_by, once, "\n".join(changes))
+
+
+def killer(harness: Harness, places: list[str]) -> tuple[str | None, list[str]]:
+    """Return the place of the scenario that kills a mutant, and of those that failed once."""
+    once: list[str] = []
+    while places:
+        failed = harness.failure(*places)
+        if failed is None:
+            break
+        alone = places[0] if failed == NO_SCENARIO else failed
+        if harness.failure(alone) is not None and passes_unharmed(alone):
+            return failed, once
+        once.append(failed)
+        places = after(alone, places)
+    return None, once
 
 
 # -- all of them -----------------------------------------------------------------------------------
@@ -212,42 +366,43 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=10, help="mutants of each module")
+    parser.add_argument("--workers", type=int, default=2, help="processes side by side")
     parser.add_argument("modules", nargs="*", help="of the core; all by default")
     options = parser.parse_args()
     modules = options.modules or list(MODULES)
     with tempfile.TemporaryDirectory() as elsewhere:
         context = get_context("spawn")
         numbers = context.Manager().Queue()
-        for number in range(WORKERS):
+        for number in range(options.workers):
             numbers.put(number)
-        with ProcessPoolExecutor(WORKERS, context, move_in, (elsewhere, numbers)) as workers:
-            limit = 2 * workers.submit(unharmed, modules).result() + 20
+        with ProcessPoolExecutor(options.workers, context, move_in, (elsewhere, numbers)) as pool:
             mutants = [it for name in modules for it in sample(name, options.seed, options.count)]
-            ended = workers.map(partial(judge, limit=limit), mutants)
-            return report(modules, mutants, ended)
+            return report(modules, mutants, pool.map(judge, mutants))
 
 
 def report(modules: list[str], mutants: list[Mutant], verdicts: Iterable[Verdict]) -> int:
-    survivors: dict[str, list[str]] = {module: [] for module in modules}
-    known, explained = without_effect(), 0
+    fates: dict[str, Counter[str]] = {module: Counter() for module in modules}
+    known = without_effect()
     for number, mutant, verdict in zip(count(1), mutants, verdicts, strict=False):
-        fate = f"killed by {verdict.killed_by}"
-        if verdict.killed_by is None:
-            name, defect = mutant.spec.definition_name, mutant.spec.operator_name.partition("/")[2]
-            if (mutant.module, name, verdict.line, defect) in known:
-                fate = "survived, as explained in docs/mutants.md"
-                explained += 1
-            else:
-                fate = "survived"
-                survivors[mutant.module].append(f"{mutant.text}\n{verdict.diff}")
-        print(f"{number}/{len(mutants)} {mutant.text}: {fate}", flush=True)
-    for text in [text for lived in survivors.values() for text in lived]:
-        print(f"\nSURVIVED {text}")
-    counted = len(mutants) - explained
-    killed = counted - sum(map(len, survivors.values()))
-    print(f"\n{explained} have no effect, as docs/mutants.md explains", end="; ")
-    print(f"of the other {counted}, {killed} were killed; {ENOUGH:.0%} are wanted")
-    return 0 if killed >= ENOUGH * counted else 1
+        name, defect = str(mutant.spec.definition_name), mutant.spec.operator_name.partition("/")[2]
+        if verdict.killed_by is not None:
+            fate, why = "killed", f" by {verdict.killed_by}"
+        elif (mutant.module, name, verdict.line, defect) in known:
+            fate, why = "explained", ": it survived, as docs/mutants.md explains"
+        else:
+            fate, why = "survived", f"\n{verdict.diff}\n"
+        fates[mutant.module][fate] += 1
+        print(f"{number}/{len(mutants)} {mutant.text}: {fate}{why}", flush=True)
+        for place in verdict.once:
+            print(f"    {place} failed once, or without the mutant too: not counted", flush=True)
+    print()
+    for module, each in fates.items():
+        print(f"{module}: {each['killed']} of {each['killed'] + each['survived']}")
+    total = sum(fates.values(), Counter())
+    counted = total["killed"] + total["survived"]
+    print(f"\n{total['explained']} have no effect, as docs/mutants.md explains", end="; ")
+    print(f"of the other {counted}, {total['killed']} were killed; {ENOUGH:.0%} are wanted")
+    return 0 if total["killed"] >= ENOUGH * counted else 1
 
 
 if __name__ == "__main__":

@@ -38,6 +38,11 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
     When a step of a stream times out before its chunk, and the stream goes on
     Then it has got every chunk once, and the result
 
+  Scenario: Steps that are cancelled leave nothing behind in a stream that goes on
+    Given an open bridge on its own loop
+    When 100 steps of a stream are cancelled before their chunk
+    Then none of them is kept
+
   Scenario Outline: A run that <ends>, with errors="<errors>": <what>
     Given an open bridge on its own loop
     When a stream of a run that <ends> is read to its end, with errors="<errors>"

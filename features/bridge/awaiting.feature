@@ -80,6 +80,10 @@ Feature: A run, and a stream of results, can be awaited on any asyncio loop
       | an error of its source, elsewhere | LookupError                    |
       | nothing                          | SequenceContainsNoElementsError |
 
+  Scenario: What is to be called behind the items of a loop that is closed is called at once
+    When a call behind the items for a loop is asked for, and the loop is closed
+    Then it is made at once
+
   Scenario: Cancelling the task that awaits a stream cancels its runs
     Given an open bridge on its own loop
     When who awaits a stream of waiting runs is cancelled

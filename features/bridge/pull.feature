@@ -106,10 +106,16 @@ Feature: from_iterable takes an item when the bridge has room for it
     When 2 async generators, 2 generators and 2 threads of 300 messages each go through stages
     Then all 1800 messages have results, and no more than 9 were in flight
 
-  Scenario: An observer that raises ends what iterates
+  Scenario Outline: An observer that raises ends what iterates over <source>
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
-    When an endless async generator is subscribed to by an observer that raises
+    When an endless <source> is subscribed to by an observer that raises
     Then it is closed, and nothing iterates any more
+    And no item was taken behind the one at which it raised
+
+    Examples:
+      | source          |
+      | async generator |
+      | generator       |
 
   Scenario Outline: <What> is refused
     Given an open bridge on its own loop with max_concurrency=1<options>

@@ -29,6 +29,16 @@ Feature: Rx's flattening operators over graphs mean what they mean in RxPY
     When the messages "a" and "b" arrive at two subscriptions of one switch_map
     Then "ab" was emitted
 
+  Scenario Outline: What exhaust_map refuses is told that <what> is busy
+    Given an open bridge on its own loop
+    When the messages "ab" <of> arrive at exhaust_map with errors="emit", and "a" ends last
+    Then the error of "b" says "<what> has"
+
+    Examples:
+      | of              | what           |
+      | of the thread t | the thread 't'   |
+      | without threads | its subscription |
+
   Scenario: RxPY's switch_map begins a run beside the cleanup of the last; this one afterwards
     Given an open bridge on an adopted loop
     When 2 messages go to a graph that cleans up slowly, through switch_map

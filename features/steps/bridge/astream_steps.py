@@ -11,6 +11,7 @@ import reactivex as rx
 from behave import then, when
 from behave.runner import Context
 
+from rxlanggraph.concurrency.waiters import Waiter
 from rxlanggraph.errors import ChunksLostError
 from rxlanggraph.messages import StreamMessage
 from support.bridge.bridges import on_loop
@@ -150,6 +151,26 @@ def step_a_step_of_a_stream_times_out(context: Context) -> None:
 @then("it has got every chunk once, and the result")
 def step_it_has_got_every_chunk_once(context: Context) -> None:
     assert numbered(context.items) == [0, 0], context.items
+
+
+@when("{count:d} steps of a stream are cancelled before their chunk")
+def step_steps_of_a_stream_are_cancelled_before_their_chunk(context: Context, count: int) -> None:
+    async def stream() -> None:
+        async with context.bridge.astream(one_node(context.work.wait), START) as chunks:
+            for _ in range(count):
+                step = asyncio.ensure_future(anext(chunks))
+                await asyncio.sleep(0)  # now it waits
+                step.cancel()
+                await asyncio.wait([step])
+            context.kept = sum(isinstance(each, Waiter) for each in gc.get_objects())
+
+    run(stream())
+
+
+@then("none of them is kept")
+def step_none_of_them_is_kept(context: Context) -> None:
+    # The last one may still be in the frame of its step.
+    assert context.kept <= 1, context.kept
 
 
 @when('a stream of a run that {ends} is read to its end, with errors="{errors}"')

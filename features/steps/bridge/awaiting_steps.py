@@ -12,9 +12,11 @@ import reactivex as rx
 from behave import then, when
 from behave.runner import Context
 from reactivex import operators as ops
+from reactivex.observer import AutoDetachObserver
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 from reactivex.subject import Subject
 
+from rxlanggraph.bridge.operators.on_loop import OnLoop
 from support.bridge.bridges import answer
 from support.bridge.graphs import one_node
 from support.bridge.streams import value_of
@@ -308,3 +310,16 @@ def step_one_of_two_runs_fails_while_the_loop_that_awaits_their(context: Context
 @then("the other run is cancelled meanwhile")
 def step_the_other_run_is_cancelled_meanwhile(context: Context) -> None:
     assert context.ended_meanwhile == ["waits"], context.ended_meanwhile
+
+
+@when("a call behind the items for a loop is asked for, and the loop is closed")
+def step_a_call_behind_the_items_is_asked_for(context: Context) -> None:
+    loop, context.calls = asyncio.new_event_loop(), []
+    on_loop = OnLoop(AutoDetachObserver(), loop)
+    loop.close()
+    on_loop.call(lambda: context.calls.append("made"))
+
+
+@then("it is made at once")
+def step_it_is_made_at_once(context: Context) -> None:
+    assert context.calls == ["made"]

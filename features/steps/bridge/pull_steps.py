@@ -346,15 +346,20 @@ def step_all_messages_have_results_and_no_more_were_in_flight(
     assert context.peak <= bound, context.peak
 
 
-@when("an endless async generator is subscribed to by an observer that raises")
-def step_an_endless_async_generator_is_subscribed_to_by_an_observer(context: Context) -> None:
+@when("an endless {kind} is subscribed to by an observer that raises")
+def step_an_endless_is_subscribed_to_by_an_observer(context: Context, kind: Any) -> None:
     context.source, context.holding, context.begun = Source(), Holding(context), True
 
     def fail(_: object) -> None:
         raise LookupError("from an observer")
 
     context.bridge.create_future_task(echo, 0).result(LIMIT)
-    context.bridge.from_iterable(context.source.async_generator()).subscribe(fail)
+    context.bridge.from_iterable(context.source.of(kind)).subscribe(fail)
+
+
+@then("no item was taken behind the one at which it raised")
+def step_no_item_was_taken_behind_the_one_at_which_it_raised(context: Context) -> None:
+    assert list(context.source.taken) == [0], list(context.source.taken)
 
 
 @then('from_iterable of {source} raises {error}: "{words}"')

@@ -188,6 +188,24 @@ def step_the_messages_and_arrive_at_two_subscriptions(
     context.emitted = "".join(value for each, _ in subscriptions for value in _values(each))
 
 
+@when('the messages "{arriving}" {of} arrive at exhaust_map with errors="emit", and "a" ends last')
+def step_the_messages_arrive_at_exhaust_map(context: Context, arriving: str, of: str) -> None:
+    operator = _Ours(context, "exhaust_map(errors='emit')")
+    context.subscriber, source = operator.subscribe()
+    for each in arriving:
+        source.on_next(StreamMessage(each, "t" if of == "of the thread t" else None))
+    operator.end("a")
+    source.on_completed()
+    context.subscriber.wait_for_end()
+
+
+@then('the error of "{message}" says "{words}"')
+def step_the_error_of_says(context: Context, message: str, words: str) -> None:
+    results = {result.source.content: result for result in context.subscriber.items}
+    assert results[message].status == "rejected", results
+    assert words in str(results[message].error), results[message].error
+
+
 @when("2 messages go to {kind:Kind}, through switch_map")
 def step_2_messages_go_to_through_switch_map(context: Context, kind: str) -> None:
     graph = graph_of(context.work, kind)

@@ -378,9 +378,6 @@ class AdmissionLimiter:
         with self._lock:
             self._closed = True
             gates, self._gates = self._gates, deque()
-            self._holders.clear()
-            if self._drop_order is not None:
-                self._drop_order.clear()
             closing, self._closing = self._closing, []
         # First: what waits for room is not to take it for that.
         for on_close in closing:

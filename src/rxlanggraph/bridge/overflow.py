@@ -40,10 +40,6 @@ class DropOrder:
         """The run that gives way to ``newcomer``; None if there is none."""
         return next(iter(self._runs), None)
 
-    def clear(self) -> None:
-        """Remove all."""
-        self._runs.clear()
-
 
 class Latest(DropOrder):
     """Runs that a newer one of their thread has superseded give way first, then the oldest."""
@@ -82,12 +78,6 @@ class Latest(DropOrder):
             return next(iter(self._superseded))
         lane = None if newcomer.thread_id is None else self._by_thread.get(newcomer.thread_id)
         return super().first(newcomer) if lane is None else next(reversed(lane))
-
-    def clear(self) -> None:
-        """Remove all."""
-        super().clear()
-        self._by_thread.clear()
-        self._superseded.clear()
 
 
 def drop_order(overflow: Overflow) -> DropOrder | None:

@@ -164,14 +164,6 @@ class _Handler(BaseCallbackHandler):
     def ignore_chat_model(self) -> bool:  # its start
         return True
 
-    @property
-    def ignore_retriever(self) -> bool:
-        return True
-
-    @property
-    def ignore_custom_event(self) -> bool:
-        return True
-
 
 class _OnLoop(_Handler):
     """For what is awaited on the loop of the run."""
