@@ -102,6 +102,6 @@ Feature: The package keeps to its map
       expire_interrupts: graph, older_than, thread_id
       cleanup_tasks: timeout
       cleanup_tasks_async: timeout
-      close: timeout, *, cancel_timeout
-      aclose: timeout, *, cancel_timeout
+      close: timeout, *, cancel_timeout, drain_after
+      aclose: timeout, *, cancel_timeout, drain_after
       """

@@ -30,6 +30,7 @@
     └── RunError                            why one run has no result
         ├── RunTimeoutError                 (TimeoutError)
         ├── RunCancelledError
+        ├── RunDrainedError                 its bridge closes, and it can go on later
         ├── RunInterruptedError             another message took its thread over
         └── RunRejectedError                refused before it started
             ├── BacklogFullError            no room for it (overflow="error"); try again later
@@ -69,6 +70,7 @@ __all__ = [
     "PendingInterruptError",
     "RegistryClosedError",
     "RunCancelledError",
+    "RunDrainedError",
     "RunDroppedError",
     "RunError",
     "RunInterruptedError",
@@ -235,6 +237,32 @@ class RunTimeoutError(RunError, TimeoutError):
 
 class RunCancelledError(RunError):
     """A run was cancelled: by its caller, by cleanup, or by its own graph."""
+
+
+class RunDrainedError(RunError):
+    """A run stopped before its graph was through, because it was asked to: nothing is lost.
+
+    Attributes:
+        begun: Whether it had begun. If so, its graph has stopped between two supersteps: a message
+            with None as content continues it on its thread, in another process too. If not, nothing
+            of its message has reached the graph: send that again.
+        thread_id: The thread of the run.
+        checkpoint_id: The id of the checkpoint that None continues from, the latest one of the
+            thread. None if the run had not begun, or the checkpoint could not be read.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        begun: bool = False,
+        thread_id: str | None = None,
+        checkpoint_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.begun = begun
+        self.thread_id = thread_id
+        self.checkpoint_id = checkpoint_id
 
 
 class RunInterruptedError(RunError):

@@ -31,7 +31,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from inspect import isawaitable
 from time import monotonic
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.threads import lock_released
@@ -123,6 +123,10 @@ class RegistryStatistics:
 Entry: TypeAlias = "tuple[int, str | None, str | None, float]"
 
 
+class _Sweeping(Protocol):
+    def note(self, task: Trackable, entry: Entry, outcome: Outcome | None) -> None: ...
+
+
 class TaskRegistry:
     """Every task in flight, under one lock: none lost, none leaked, always accounted for.
 
@@ -153,7 +157,8 @@ class TaskRegistry:
         # Tasks that were popped but whose future is being resolved: gone for len(), not for idle.
         self._leaving: dict[Trackable, Entry] = {}
         self._closed = False
-        self._sweeps = 0
+        # What is told of each task that leaves; an ordered set: see `RunRegistry.begin_sweep`.
+        self._sweeps: dict[_Sweeping, None] = {}
         # How many left, by outcome; None for those removed unfinished.
         self._ended: dict[Outcome | None, int] = {
             "succeeded": 0,
@@ -266,6 +271,8 @@ class TaskRegistry:
             if entry is None:
                 return False
             self._ended[outcome] += 1
+            for sweep in tuple(self._sweeps) if self._sweeps else ():
+                sweep.note(task, entry, outcome)
             if resolve is None and (self._entries or not self._idle_waiters):
                 return True
             self._leaving[task] = entry
@@ -293,7 +300,7 @@ class TaskRegistry:
         """Forget all tasks but not the counters: the tasks are the parent's. See `forking`."""
         self._entries, self._leaving = {}, {}
         self._idle_waiters = []
-        self._sweeps = 0
+        self._sweeps = {}
 
     # -- reading -------------------------------------------------------------------------------
 

@@ -67,10 +67,10 @@ class Known:
         self.add(ended)
         assert ended not in registry
         self.add(task)
-        begun = registry.begin_sweep()
-        assert begun.in_flight == len(registry) == len(registry.snapshot())
-        assert len(registry.tasks()) == begun.in_flight
-        registry.end_sweep(begun)
+        sweep = registry.begin_sweep()
+        assert sweep.begun.in_flight == len(registry) == len(registry.snapshot())
+        assert len(registry.tasks()) == sweep.begun.in_flight
+        registry.end_sweep(sweep)
         registry.wait_idle(0)
         assert registry.statistics().peak_in_flight >= len(registry)
         if task in registry:

@@ -11,10 +11,12 @@ A map; each imports only from those above it.
     adapters             what a run can execute
     deadlocks            which run waits for which; cycles are refused
     rollback             a thread as it was before a run
+    drain_control        how LangGraph is told to stop a run between two supersteps
     run                  one message on its way through one graph, and its future
     run_info             what a run is doing, for snapshots
     pacing               nodes at work wait with the chunks of their run
     chunks               a run that is executed as a stream
+    draining             which graphs can stop like that, and where they go on
     chunk_window         its latest chunks, for those who read them one by one
     overflow             who gives way when there is no room
     run_registry         the runs in flight, and the sweep of a cleanup

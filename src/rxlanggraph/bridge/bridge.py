@@ -20,6 +20,7 @@ from rxlanggraph.bridge.call_arguments import Durability, Nodes, PerMessage, giv
 from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow, joinable_run
 from rxlanggraph.bridge.chunks import StreamMode, streaming, with_breakpoints
 from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
+from rxlanggraph.bridge.draining import can_drain
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.interrupts import OnPending, check_on_pending
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
@@ -51,6 +52,7 @@ __all__ = [
     "Retry",
     "RunArguments",
     "RxPyLangGraphBridge",
+    "request_drain",
     "single_lane_operator",
     "submitter",
 ]
@@ -452,6 +454,7 @@ class RxPyLangGraphBridge:
             arguments=arguments,
             per_message=per_message,
             streams=streams,
+            drains=can_drain(graph),
         )
 
     def _stream_options(
@@ -876,35 +879,60 @@ class RxPyLangGraphBridge:
         return await run_steps_async(cleanup_steps(self._engine, timeout), self._engine.registry)
 
     def close(
-        self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
+        self,
+        timeout: float | None = 5.0,
+        *,
+        cancel_timeout: float | None = 5.0,
+        drain_after: float | None = None,
     ) -> CleanupReport:
         """Close admission, drain, cancel the rest, and end the loop or give it back.
 
         Any thread but the loop's own, also from a signal handler or a finalizer; blocks. Calling it
         again waits again and changes nothing else.
 
+        With ``drain_after``, graphs that save checkpoints are asked to stop. Each does before its
+        next superstep, or that of a subgraph that saves too. Its result has status
+        ``"interrupted"`` and a `RunDrainedError`; a message with None as content, on the same
+        thread, continues it, in another process as well. Of a graph like that, a message that has
+        not begun does not begin: status ``"rejected"``, with the same error. All other runs go on:
+        graphs without a checkpointer, functions, agents, and what a node has sent and may wait for.
+
         Args:
             timeout: Seconds for runs in flight to end by themselves; None for no limit.
             cancel_timeout: Seconds after that for cancelled runs to end.
+            drain_after: Seconds, of those of ``timeout``, after which graphs are asked to stop: 0
+                asks at once. None does not ask.
+
+        Returns:
+            What each run came to. The thread and the checkpoint of those that were drained say
+            where they can go on.
 
         Raises:
+            InvalidArgumentError: ``drain_after`` is negative, or not a number.
             BlockingCallError: Called on the loop's own thread with something to wait for; nothing
                 was closed. With both timeouts 0 it may be called from anywhere.
             DeadlockError: Called in a run of the bridge, likewise.
         """
+        if drain_after is not None:
+            check_seconds("drain_after", drain_after)
         waits = None if timeout is None or cancel_timeout is None else timeout + cancel_timeout
         self._refuse_own_loop(
             "close", "await bridge.aclose(), or close(0, cancel_timeout=0),", waits
         )
         engine = self._engine
-        report = run_steps(close_steps(engine, timeout, cancel_timeout), engine.registry)
+        steps = close_steps(engine, timeout, cancel_timeout, drain_after)
+        report = run_steps(steps, engine.registry)
         if not self._engine.on_own_loop():
             engine.wait_stopped(cancel_timeout)
         engine.threads.shutdown(wait=not report.stuck)
         return report
 
     async def aclose(
-        self, timeout: float | None = 5.0, *, cancel_timeout: float | None = 5.0
+        self,
+        timeout: float | None = 5.0,
+        *,
+        cancel_timeout: float | None = 5.0,
+        drain_after: float | None = None,
     ) -> CleanupReport:
         """Async form of `close`. Any loop but one that the bridge owns.
 
@@ -913,19 +941,25 @@ class RxPyLangGraphBridge:
         Args:
             timeout: As in `close`.
             cancel_timeout: As in `close`.
+            drain_after: As in `close`.
+
+        Returns:
+            What each run came to.
 
         Raises:
+            InvalidArgumentError: As for `close`.
             BlockingCallError: Awaited on the loop that the bridge owns and would have to end.
         """
+        if drain_after is not None:
+            check_seconds("drain_after", drain_after)
         engine = self._engine
         if self._engine.on_own_loop() and engine.host.owned:
             raise BlockingCallError(
                 f"aclose() on the loop that {self.name} owns would wait for the end of that very "
                 "loop; close the bridge from the thread or loop that made it"
             )
-        report = await run_steps_async(
-            close_steps(engine, timeout, cancel_timeout), engine.registry
-        )
+        steps = close_steps(engine, timeout, cancel_timeout, drain_after)
+        report = await run_steps_async(steps, engine.registry)
         await asyncio.wait([asyncio.wrap_future(engine.host.stopped)], timeout=cancel_timeout)
         engine.threads.shutdown(wait=not report.stuck)
         return report
@@ -1032,6 +1066,15 @@ def submitter(
         return bridge._engine.submit(*options.bind(message, None), bridge)
 
     return submit
+
+
+def request_drain(bridge: RxPyLangGraphBridge) -> None:
+    """Ask the graphs of ``bridge`` to stop, as `RxPyLangGraphBridge.close` does; leave it open.
+
+    Any thread, also a signal handler; never blocks. From now on, a message to a graph that can be
+    asked does not begin.
+    """
+    bridge._engine.request_drain()
 
 
 def _check_known(method: str, options: Mapping[str, Any], arguments: type[Any]) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
 from rxlanggraph.bridge.attempts import retried
 from rxlanggraph.bridge.configs import configurable_of, context_of_its_own
+from rxlanggraph.bridge.draining import drained, new_control, not_begun
 from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.interrupts import (
@@ -122,6 +123,8 @@ class Engine:
         self._tasks = EagerTaskStarter()
         self._starting = False  # whether _start_ready is at work
         self._started = False
+        # Whether graphs were asked to stop. Only ever set, by any thread.
+        self._draining = False
         self._name = name
         self._pid = os.getpid()
         register_after_fork(self)
@@ -376,12 +379,7 @@ class Engine:
 
     def _process(self, run: Run) -> None:
         if run.phase is Phase.NEW and not run.done():
-            if run.options.timed:
-                self._limit_wait(run)
-            if run.options.multitask_strategy == "enqueue" and self._multitasking.limit is None:
-                self._enqueue(run)
-            else:
-                self._multitasking.admit(run)
+            self._admit(run)
         elif run.done():  # cancelled, dropped, or given up while the loop was paused
             if run.phase is Phase.RUNNING:
                 if run.task is not None and (run.cancelled() or not run.task.cancelling()):
@@ -394,6 +392,17 @@ class Engine:
                 if waited and run.rejection is not None:
                     self._remove(run)
 
+    def _admit(self, run: Run) -> None:
+        if self._draining and self._may_drain(run):
+            self._turn_away(run)
+            return
+        if run.options.timed:
+            self._limit_wait(run)
+        if run.options.multitask_strategy == "enqueue" and self._multitasking.limit is None:
+            self._enqueue(run)
+        else:
+            self._multitasking.admit(run)
+
     def _remove(self, run: Run) -> None:
         self._scheduler.discard(run)
         self._start_ready()  # those that waited behind it may be ready
@@ -403,6 +412,32 @@ class Engine:
             self._start_run(run, in_place=False)
         elif self._scheduler.free:
             self._start_ready()
+
+    def _may_drain(self, run: Run) -> bool:
+        """Whether ``run`` can stop, and go on later, or can be sent again.
+
+        A run that a node waits for cannot: its graph would fail.
+        """
+        return (
+            run.options.drains
+            and run.message.status == "ok"
+            and (run.parent is None or run.parent.done())
+        )
+
+    def _drain(self) -> None:
+        """Ask the runs that can go on later to stop; those that have not begun do not begin."""
+        for run in self._runs():
+            if run.control is not None:
+                run.control.request_drain("the bridge drains")
+            elif run.phase is Phase.WAITING and not run.done() and self._may_drain(run):
+                self._turn_away(run)  # the scheduler skips it
+        self._start_ready()
+
+    def _turn_away(self, run: Run) -> None:
+        """End ``run``, which has not begun: its message can be sent to another bridge."""
+        run.cut_off = True
+        run.interruption = not_begun(run)
+        self._end_unstarted(run, run.unanswered("rejected", run.interruption))
 
     def _stop(self, run: Run) -> None:
         """Cancel ``run``, which has been interrupted, and resolve it."""
@@ -494,7 +529,7 @@ class Engine:
         except BaseException as caught:
             if asyncio._get_running_loop() is None:
                 raise  # GeneratorExit, from a loop closed while this ran: see loop_stopped()
-            status, error = self._failed_by(run, caught)
+            status, error = await self._failed_by(run, caught)
         run.task = None
         if result is None:
             result = run.unanswered(status, error, monotonic() - run.since)
@@ -544,14 +579,30 @@ class Engine:
         error.__cause__ = caught
         return "error", error
 
-    def _failed_by(self, run: Run, caught: BaseException) -> tuple[Status, BaseException]:
+    async def _failed_by(
+        self, run: Run, caught: BaseException
+    ) -> tuple[Status, BaseException | None]:
         """Determine what any other exception that leaves a run says about it."""
         if isinstance(caught, Refusal):
             return "rejected", caught.error
         if self._answers.waiting:
             self._answers.overtaken_by(run)
+        if run.control is not None and run.control.has_stopped(caught):
+            return await self._drained_by(run)
         status: Status = "timed_out" if caught is run.timeout_error else "error"
         return status, without_machinery(caught)
+
+    async def _drained_by(self, run: Run) -> tuple[Status, BaseException | None]:
+        """Determine where a run whose graph has stopped can go on."""
+        if run.interruption is None:
+            try:
+                error = await drained(run)
+            except asyncio.CancelledError as caught:
+                return self._cancelled_by(run, caught)
+            if run.interruption is None:  # no message has taken its thread over meanwhile
+                run.interruption = error
+            run.cut_off = True
+        return "interrupted", run.interruption
 
     def _attempts(self, run: Run) -> Awaitable[Any]:
         # Between its start and this, its first step, or in a pause of the loop.
@@ -567,20 +618,24 @@ class Engine:
 
     def _insistent(self, run: Run) -> Awaitable[Any]:
         message, options = run.message, run.options
+        arguments = options.arguments
+        if options.drains and self._may_drain(run):
+            if self._draining:  # since its start
+                run.cut_off = True
+                run.interruption = not_begun(run)
+                raise Refusal(run.interruption)
+            run.control = new_control(run)
+            arguments = {**arguments, "control": run.control}
         if options.retry is not None:
-            attempt = options.adapter.attempts(
-                message, options.config, options.arguments, self.threads
-            )
+            attempt = options.adapter.attempts(message, options.config, arguments, self.threads)
             return retried(
                 options.retry,
                 partial(self._timed_attempt, run, attempt),
                 partial(self._may_retry, run),
             )
         if options.limits.attempt is None and not options.timed:
-            return options.adapter.call(message, options.config, options.arguments, self.threads)
-        attempt = partial(
-            options.adapter.call, message, options.config, options.arguments, self.threads
-        )
+            return options.adapter.call(message, options.config, arguments, self.threads)
+        attempt = partial(options.adapter.call, message, options.config, arguments, self.threads)
         return self._timed_attempt(run, attempt)
 
     async def _undoable(self, run: Run) -> Any:
@@ -612,6 +667,8 @@ class Engine:
     def _may_retry(self, run: Run) -> bool:
         task = asyncio.current_task()
         assert task is not None
+        if run.control is not None and run.control.asked:
+            return False
         # Also if an attempt turned its cancellation into an exception of its own.
         return not (run.done() or task.cancelling() or self.registry.state != "open")
 
@@ -819,6 +876,17 @@ class Engine:
         """Admit nothing more. Any thread; never blocks."""
         self.registry.close()
         self.admission.close()
+
+    def request_drain(self) -> None:
+        """Ask the graphs that can go on later to stop between supersteps. Any thread; never blocks.
+
+        Those of runs that have not begun do not begin. All others go on.
+        """
+        self._draining = True
+        loop = self.inbox.loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it is closed: nothing runs there
+                loop.call_soon_threadsafe(self._drain, context=Context())
 
     def stop_loop(self) -> None:
         """Ask the loop to end, or give it back. Any thread; never blocks."""

@@ -36,6 +36,7 @@ from rxlanggraph.bridge.configs import Config, configurable_of, layers_of
 from rxlanggraph.errors import (
     InvalidArgumentError,
     PendingInterruptError,
+    RunDrainedError,
     RunRejectedError,
     StaleResumeError,
 )
@@ -83,7 +84,7 @@ class Refusal(BaseException):
         error: The error of the run.
     """
 
-    def __init__(self, error: RunRejectedError) -> None:
+    def __init__(self, error: RunRejectedError | RunDrainedError) -> None:
         super().__init__(error)
         self.error = error
 

@@ -23,6 +23,7 @@ from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.errors import (
     BlockingCallError,
     RunCancelledError,
+    RunDrainedError,
     RunDroppedError,
     RunInterruptedError,
     RunTimeoutError,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from rxlanggraph.bridge.adapters import Graph, GraphAdapter
     from rxlanggraph.bridge.configs import Config
+    from rxlanggraph.bridge.drain_control import DrainControl
 
 __all__ = [
     "ChunkSink",
@@ -111,6 +113,8 @@ class RunOptions:
     per_message: PerMessage | None = None
     streams: bool = False
     """Whether the runs pass chunks on."""
+    drains: bool = False
+    """Whether the graph can stop between supersteps, and go on later."""
     timed: bool = field(init=False)
     """Whether there is any other limit than that of an attempt."""
 
@@ -209,8 +213,11 @@ class Run(SharedLockFuture[StreamMessage]):
     # These are in the class, so that other runs do without.
     # Of a run that streams. Written once, before the run is handed over.
     sink: ChunkSink | None = None
-    # Why it had to end for another message of its thread. Written once, on the loop's thread.
-    interruption: RunInterruptedError | None = None
+    # Why it had to end: for another message of its thread, or because its bridge drains. Written
+    # once, on the loop's thread.
+    interruption: RunInterruptedError | RunDrainedError | None = None
+    # Of a run whose graph can stop between supersteps. Written at its start, on the loop's thread.
+    control: DrainControl | None = None
     # How many attempts with a limit, or a retry, have begun. Written on the loop's thread.
     attempts = 0
     # Whether an earlier run has its lane. Written on the loop's thread; read by any.

@@ -2,7 +2,7 @@
 
 The engine does not watch its runs by callbacks, as `TaskRegistry.add` does: it enters a run, and
 removes it once its coroutine and its threads have ended. A cleanup is a sweep, during which every
-arriving run is cancelled at once.
+arriving run is cancelled at once. It notes what each run that leaves came to.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Literal, overload
 
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.run_info import info_of_run, nodes_at_work
+from rxlanggraph.errors import RunDrainedError
 from rxlanggraph.registry import (
     Entry,
+    Outcome,
     RegistryStatistics,
     TaskInfo,
     TaskRegistry,
@@ -22,9 +24,58 @@ from rxlanggraph.registry import (
     info_of,
 )
 
-__all__ = ["RunRegistry", "Sweep"]
+__all__ = ["OpenSweep", "RunRegistry", "RunReport", "Sweep"]
 
 RegistryState = Literal["open", "closing", "closed"]
+RunOutcome = Literal["completed", "failed", "drained", "cancelled", "stuck"]
+_ENDED_AS: dict[Outcome, RunOutcome] = {
+    "succeeded": "completed",
+    "failed": "failed",
+    "dropped": "failed",
+    "cancelled": "cancelled",
+}
+# How many runs a sweep names, of those that were drained and of all others. A guess: far above the
+# runs of a bridge, far below any memory.
+_MAX_NAMED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What one run came to during a cleanup.
+
+    Attributes:
+        name: That of the graph or function, or as given to ``create_future_task``.
+        message_id: The id of its message; None for a task that was added to the registry by other
+            code.
+        thread_id: The conversation that it worked on.
+        outcome: ``"completed"``, ``"failed"``, ``"cancelled"``, ``"stuck"``, or ``"drained"``: its
+            graph has stopped between two supersteps, and a message with None as content continues
+            it on its thread.
+        begun: Whether it had begun. If not, nothing of its message has reached the graph.
+        checkpoint_id: Of a drained run, the checkpoint that None continues from; None if it could
+            not be read.
+    """
+
+    name: str
+    message_id: str | None
+    thread_id: str | None
+    outcome: RunOutcome
+    begun: bool
+    checkpoint_id: str | None = None
+
+    @classmethod
+    def of(
+        cls, task: Trackable, name: str | None, thread_id: str | None, outcome: RunOutcome
+    ) -> RunReport:
+        """Make the report of ``task``, which has ended or is stuck. Any thread; never blocks."""
+        if not isinstance(task, Run):
+            return cls(name or "", None, thread_id, outcome, begun=True)
+        message_id, begun = task.message.id, task.executor is not None
+        reason, checkpoint_id = task.interruption, None
+        if isinstance(reason, RunDrainedError) and outcome == "cancelled":
+            begun, checkpoint_id = reason.begun, reason.checkpoint_id
+            outcome = "drained" if begun else "cancelled"
+        return cls(name or "", message_id, thread_id, outcome, begun, checkpoint_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +86,47 @@ class Sweep:
         succeeded: Tasks that left with a result.
         failed: Tasks that left with an exception.
         cancelled: Tasks that left cancelled.
+        drained: Those among the cancelled that can go on from a checkpoint.
         remaining: The tasks still in flight at the end, each with its info.
+        ended: The tasks that left, by their ids in the registry: of those that were drained the
+            first 10,000, and of all others.
     """
 
     succeeded: int
     failed: int
     cancelled: int
+    drained: int
     remaining: tuple[tuple[Trackable, TaskInfo], ...]
+    ended: dict[int, RunReport]
+
+
+class OpenSweep:
+    """A sweep that has begun. Guarded by the lock of the registry.
+
+    Args:
+        begun: The counters at its beginning.
+    """
+
+    def __init__(self, begun: RegistryStatistics) -> None:
+        self.begun = begun
+        self.drained = 0
+        self._named: dict[bool, dict[int, RunReport]] = {True: {}, False: {}}  # drained, and others
+
+    def note(self, task: Trackable, entry: Entry, outcome: Outcome | None) -> None:
+        """Note that ``task`` has left. Under the lock."""
+        if outcome is None:
+            return
+        number, name, thread_id, _ = entry
+        report = RunReport.of(task, name, thread_id, _ENDED_AS[outcome])
+        drained = report.outcome == "drained"
+        self.drained += drained
+        named = self._named[drained]
+        if len(named) < _MAX_NAMED:
+            named[number] = report
+
+    def ended(self) -> dict[int, RunReport]:
+        """Return what is named, by the ids in the registry. Under the lock."""
+        return {**self._named[False], **self._named[True]}
 
 
 class RunRegistry(TaskRegistry):
@@ -81,43 +166,44 @@ class RunRegistry(TaskRegistry):
         with self._lock:
             self._ended["dropped"] += 1
 
-    def begin_sweep(self) -> RegistryStatistics:
+    def begin_sweep(self) -> OpenSweep:
         """From now until `end_sweep`, every task that is admitted is to be cancelled at once.
 
         Any thread; never blocks. Sweeps may overlap.
 
         Returns:
-            The counters at the beginning of the sweep, for `end_sweep`.
+            The sweep, for `end_sweep`.
         """
         with self._lock:
-            self._sweeps += 1
-            return self.statistics()
+            sweep = OpenSweep(self.statistics())
+            self._sweeps[sweep] = None
+            return sweep
 
     @overload
-    def end_sweep(
-        self, begun: RegistryStatistics, *, only_if_idle: Literal[False] = False
-    ) -> Sweep: ...
+    def end_sweep(self, sweep: OpenSweep, *, only_if_idle: Literal[False] = False) -> Sweep: ...
 
     @overload
-    def end_sweep(self, begun: RegistryStatistics, *, only_if_idle: bool) -> Sweep | None: ...
+    def end_sweep(self, sweep: OpenSweep, *, only_if_idle: bool) -> Sweep | None: ...
 
-    def end_sweep(self, begun: RegistryStatistics, *, only_if_idle: bool = False) -> Sweep | None:
+    def end_sweep(self, sweep: OpenSweep, *, only_if_idle: bool = False) -> Sweep | None:
         """Admit normally again; atomically with that, return what ended and what did not.
 
         Any thread; never blocks.
 
         Args:
-            begun: What `begin_sweep` returned.
+            sweep: What `begin_sweep` returned.
             only_if_idle: Continue the sweep, and return None, while anything is in flight.
         """
         with self._lock:
             if only_if_idle and (self._entries or self._leaving):
                 return None
-            self._sweeps -= 1
+            self._sweeps.pop(sweep, None)  # not there in a forked child
+            begun = sweep.begun
             leaving, entries = self._leaving.copy(), self._entries.copy()
             succeeded = self._ended["succeeded"] - begun.succeeded
             failed = self._ended["failed"] + self._ended["dropped"] - begun.failed
             cancelled = self._ended["cancelled"] - begun.cancelled
+            drained, ended = sweep.drained, sweep.ended()
         left = leaving | entries
         remaining = tuple(zip(left, self._infos(left), strict=True))
-        return Sweep(succeeded, failed, cancelled, remaining)
+        return Sweep(succeeded, failed, cancelled, drained, remaining, ended)

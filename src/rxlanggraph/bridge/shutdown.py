@@ -13,10 +13,11 @@ from time import monotonic
 from typing import TypeAlias
 
 from rxlanggraph.bridge.engine import Engine
-from rxlanggraph.bridge.run_registry import RunRegistry, Sweep
+from rxlanggraph.bridge.run_registry import RunRegistry, RunReport, Sweep
 
 __all__ = [
     "CleanupReport",
+    "RunReport",
     "StuckRun",
     "cleanup_steps",
     "close_steps",
@@ -52,12 +53,17 @@ class CleanupReport:
         completed: Runs that ended with a result before the cancellation reached them.
         failed: Runs that ended with an exception.
         stuck: Runs that are still going: they swallow the cancellation, or are in blocking code.
+        drained: Runs that stopped between two supersteps, because they were asked to.
+        runs: Each of them, in the order of admission. Bounded: of more than 10,000 that were
+            drained, or 10,000 others that ended, the first ones; those that are stuck, all.
     """
 
     cancelled: int
     completed: int
     failed: int
     stuck: tuple[StuckRun, ...]
+    drained: int = 0
+    runs: tuple[RunReport, ...] = ()
 
     def __str__(self) -> str:
         """Return the report in words, stacks included."""
@@ -65,6 +71,8 @@ class CleanupReport:
             f"{self.cancelled} cancelled, {self.completed} completed, {self.failed} failed, "
             f"{len(self.stuck)} stuck"
         )
+        if self.drained:
+            head = f"{self.drained} drained, {head}"
         stuck = (f"{run.name}, {run.age:.1f} s old, is at\n{run.stack}" for run in self.stuck)
         return "\n".join([head, *stuck])
 
@@ -90,12 +98,26 @@ def cleanup_steps(engine: Engine, timeout: float | None) -> Steps:
     return _report(engine, sweep)
 
 
-def close_steps(engine: Engine, timeout: float | None, cancel_timeout: float | None) -> Steps:
-    """Close admission, drain until ``timeout``, then cancel and wait until ``cancel_timeout``."""
+def close_steps(
+    engine: Engine,
+    timeout: float | None,
+    cancel_timeout: float | None,
+    drain_after: float | None = None,
+) -> Steps:
+    """Close admission, wait until ``timeout``, then cancel and wait until ``cancel_timeout``.
+
+    With ``drain_after``, graphs are asked that long after the beginning to stop.
+    """
     engine.close_admission()
+    until, asking_at = _deadline(timeout), _deadline(drain_after)
     begun = engine.registry.begin_sweep()
     try:
-        yield from _until_idle(engine, _deadline(timeout))
+        idle = False
+        if asking_at is not None and (until is None or asking_at < until):
+            idle = yield from _until_idle(engine, asking_at)
+            engine.request_drain()
+        if not idle:
+            yield from _until_idle(engine, until)
         if engine.registry.cancel_all():
             yield from _until_idle(engine, _deadline(cancel_timeout))
     finally:
@@ -151,4 +173,14 @@ def _report(engine: Engine, sweep: Sweep) -> CleanupReport:
         StuckRun(info.name or "", info.thread_id, info.age, engine.stack(task))
         for task, info in sweep.remaining
     )
-    return CleanupReport(sweep.cancelled, sweep.succeeded, sweep.failed, stuck)
+    runs = dict(sweep.ended)
+    for task, info in sweep.remaining:
+        runs[info.id] = RunReport.of(task, info.name, info.thread_id, "stuck")
+    return CleanupReport(
+        sweep.cancelled - sweep.drained,
+        sweep.succeeded,
+        sweep.failed,
+        stuck,
+        sweep.drained,
+        tuple(runs[number] for number in sorted(runs)),
+    )

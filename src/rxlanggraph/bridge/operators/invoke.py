@@ -21,7 +21,9 @@ from rxlanggraph.bridge.operators.on_loop import OnLoop, loop_behind
 from rxlanggraph.bridge.run import ConcurrencyGroup, Run, RunOptions
 from rxlanggraph.concurrency.user_code import is_interrupt
 from rxlanggraph.errors import (
+    BridgeClosedError,
     InvalidArgumentError,
+    RunDrainedError,
     RunDroppedError,
     RunInterruptedError,
     ThreadBusyError,
@@ -37,9 +39,9 @@ ErrorPolicy: TypeAlias = Literal["raise", "emit", "skip"]
 Ended: TypeAlias = tuple[StreamMessage, Context]
 """What is to be emitted, and the context of its run."""
 ThreadSelector: TypeAlias = "str | Callable[[Any], str | None] | None"
-# What a policy of threads, or of overflow, does to a message. It does not end the stream for which
-# it was chosen.
-_BY_POLICY = (RunDroppedError, RunInterruptedError, ThreadBusyError)
+# What a policy of threads, or of overflow, does to a message does not end the stream for which it
+# was chosen. Nor does draining end it at once: its other runs would be cancelled, not drained.
+_NOT_ENDING = (RunDrainedError, RunDroppedError, RunInterruptedError, ThreadBusyError)
 
 
 def invoke(
@@ -179,14 +181,19 @@ class Subscription:
                 self._advance(self._look_ahead)
             if self._awaited is not None and len(self._indexes) == 1:
                 self._awaited.changed()
+        except BridgeClosedError as error:
+            self._cut_off_source(run, error)
         except BaseException as error:
-            if run is not None:
-                with self._lock:
-                    self._indexes.pop(run, None)  # the error is emitted, not the end of this run
-                self._engine.drop(run)
-            self._on_error(error)
+            self._fail(run, error)
             if error is self._raised or is_interrupt(error):
                 raise
+
+    def _fail(self, run: Run | None, error: BaseException) -> None:
+        if run is not None:
+            with self._lock:
+                self._indexes.pop(run, None)  # the error is emitted, not the end of this run
+            self._engine.drop(run)
+        self._on_error(error)
 
     def _enter(self, run: Run) -> bool:
         """Get room for ``run``; False if it is not to start: rejected, or disposed of."""
@@ -248,8 +255,32 @@ class Subscription:
     def _hand_over(self, run: Run) -> None:
         try:
             self._engine.hand_over(run)
+        except BridgeClosedError as error:
+            self._cut_off_source(run, error)
         except Exception as error:
             self._on_error(error)
+
+    def _cut_off_source(self, run: Run | None, error: BridgeClosedError) -> None:
+        """Take nothing more, as the bridge is closing; the runs in flight go on, and are emitted.
+
+        What breaks without it: a source that emits while the bridge drains cancels what drains.
+        """
+        with self._lock:
+            if self._disposed:
+                return
+            self._source_ended = True
+            if run is not None:
+                self._indexes.pop(run, None)
+            if self._cut_off is None:
+                self._cut_off = error
+            if not self._indexes:
+                self._put_end()
+        if run is not None:
+            self._engine.drop(run)
+        self._source.dispose()
+        self._flush()
+        if self._awaited is not None:
+            self._awaited.changed()
 
     def _advance(self, look_ahead: int) -> None:
         # One thread at a time, so that a run that ends at once inside hand_over, and makes room for
@@ -321,7 +352,7 @@ class Subscription:
             failure = None if keep else failure_of(result)
             if failure is None:
                 self._emitter.put_next(result, context)
-            elif self._errors == "raise" and not isinstance(failure, _BY_POLICY):
+            elif self._errors == "raise" and not isinstance(failure, _NOT_ENDING):
                 self._emitter.put_error(failure)
                 self._failed = True
 
