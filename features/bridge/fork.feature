@@ -12,6 +12,10 @@ Feature: In a forked child, a bridge of the parent raises at once and never hang
       | futures[0].result()                                             |
       | raised(futures[-1].exception())                                 |
       | asyncio.run(awaited(futures[0]))                                |
+      | asyncio.run(read(reader))                                       |
+      | asyncio.run(read(bridge.astream(answer, 1)))                    |
+      | asyncio.run(bridge.submit(answer, 1))                           |
+      | outcome_of(reactivex.just(1).pipe(bridge.stream(answer)))       |
       | concurrent.futures.wait(futures[:2]).done.pop().result()        |
       | next(concurrent.futures.as_completed(futures)).result()         |
     Then each child prints "WrongProcessError: the bridge rxlanggraph-1 belongs to the process that this one was forked from", and "make a new one here: RxPyLangGraphBridge()"
@@ -34,6 +38,8 @@ Feature: In a forked child, a bridge of the parent raises at once and never hang
       | bridge.registry.wait_idle()      |
       | bridge.statistics()              |
       | futures[0].cancel()              |
+      | asyncio.run(reader.aclose())     |
+      | globals().pop("reader")          |
       | futures.clear()                  |
       | globals().pop("bridge")          |
     Then each ends by itself with status 0, and prints nothing

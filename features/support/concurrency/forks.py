@@ -96,6 +96,11 @@ def raised(error):
 async def awaited(future):
     return await asyncio.wrap_future(future)
 
+async def read(reader):
+    return [item async for item in reader]
+
+reader = bridge.astream(wait, 1)
+
 def outcome_of(stream):
     told = []
     stream.subscribe(told.append, told.append)

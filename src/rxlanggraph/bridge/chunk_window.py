@@ -16,7 +16,7 @@ from rxlanggraph.bridge.deadlocks import begin_wait, end_wait
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.waiters import Waiter
-from rxlanggraph.errors import ChunksLostError
+from rxlanggraph.errors import ChunksLostError, WrongProcessError
 from rxlanggraph.messages import StreamMessage, failure_of
 
 __all__ = ["ChunkReader", "ChunkWindow", "joinable_run"]
@@ -198,6 +198,7 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
             StopAsyncIteration: The result was the last item, or the stream was closed.
             ChunksLostError: The next chunk is no longer kept.
             DeadlockError: It would wait forever: in a run that this one can only begin after.
+            WrongProcessError: The next chunk is one that the parent of this process gets.
             BaseException: That of a run that did not succeed, with ``errors="raise"``.
         """
         while not self._done:
@@ -218,6 +219,9 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
         raise StopAsyncIteration
 
     async def _wait(self) -> None:
+        elsewhere = self._run.place.elsewhere
+        if elsewhere is not None:  # callbacks are not called here: the window never ends
+            raise WrongProcessError(*elsewhere.args)
         waiting = current_run()
         if waiting is None:
             await self._window.wait(self._sequence)
