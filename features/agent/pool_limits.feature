@@ -76,6 +76,11 @@ Feature: A pool is bounded in time and in what it keeps
     When the threads "a", "b" and "a" are asked
     Then "a" is answered twice, and "b" is refused with InvalidArgumentError
 
+  Scenario: A factory that is an async function is refused, and its coroutine closed
+    Given a pool whose factory is an async function
+    When a thread is asked
+    Then InvalidTypeError is raised
+
   # -- a bound -----------------------------------------------------------------------------------
 
   Scenario: Of memories in this process, the least recently used are dropped

@@ -161,6 +161,22 @@ Feature: A graph is called as LangGraph calls it, with LangGraph's own arguments
       | the timeout | create_future_task |
       | the timeout | invoke             |
 
+  Scenario Outline: An async function of the message for <what> is refused by <entry>, and its coroutine closed
+    Given an open bridge on its own loop
+    When <what> of a message is given by an async function, by <entry>
+    Then InvalidTypeError is raised, which says "must be a plain function"
+    And nothing was ever submitted to the bridge
+
+    Examples:
+      | what          | entry              |
+      | the context   | create_future_task |
+      | the context   | invoke             |
+      | the config    | create_future_task |
+      | the config    | invoke             |
+      | the timeout   | create_future_task |
+      | the timeout   | invoke             |
+      | the thread_id | invoke             |
+
   Scenario Outline: A function that has a parameter named context gets it, by <entry>
     Given an open bridge on its own loop
     When a function of content, context gets a context, by <entry>

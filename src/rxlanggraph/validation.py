@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Iterable
+from types import CoroutineType
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
@@ -20,6 +21,7 @@ __all__ = [
     "check_identifiers",
     "check_integer",
     "check_name",
+    "check_plain",
     "check_seconds",
     "check_timeout",
     "check_token",
@@ -98,6 +100,22 @@ def check_function(argument: str, value: object) -> None:
     """
     if not callable(value):
         raise InvalidTypeError(f"{argument} must be a function, not {shortened(value)}")
+
+
+def check_plain(argument: str, value: object) -> None:
+    """Check that ``value``, which a function passed as ``argument`` has returned, can be used now.
+
+    Nothing awaits it, so a coroutine would be taken for the value; it is closed.
+
+    Raises:
+        InvalidTypeError: It is a coroutine.
+    """
+    if isinstance(value, CoroutineType):
+        value.close()
+        raise InvalidTypeError(
+            f"{argument} must be a plain function, and {value.__qualname__!r} is an async one, "
+            "which nothing would await here; await what it needs before the message is sent"
+        )
 
 
 # -- what goes to a server -------------------------------------------------------------------------

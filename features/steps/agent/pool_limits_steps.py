@@ -399,6 +399,14 @@ def a_pool_whose_factory_returns_one_agent(context: Context) -> None:
     context.pool = AgentPool(lambda _: agent, max_agents=1)
 
 
+@given("a pool whose factory is an async function")
+def a_pool_whose_factory_is_an_async_function(context: Context) -> None:
+    async def make(_: str) -> Telling:
+        raise AssertionError("nothing is to await it")
+
+    context.pool = AgentPool(make, max_agents=1)
+
+
 @when('the threads "a", "b" and "a" are asked')
 def the_threads_are_asked(context: Context) -> None:
     async def main() -> list[Any]:

@@ -140,14 +140,26 @@ def step_that_one_timed_out(context: Context) -> None:
 def step_what_of_a_message_raises_zerodivisionerror_by_entry(
     context: Context, what: str, entry: str
 ) -> None:
-    options = {what.removeprefix("the "): lambda message: 1 // 0}
+    context.error = _error_by(context, entry, {what.removeprefix("the "): lambda message: 1 // 0})
+
+
+@when("{what} of a message is given by an async function, by {entry}")
+def step_what_of_a_message_is_given_by_an_async_function(
+    context: Context, what: str, entry: str
+) -> None:
+    async def given(message: Any) -> None:
+        raise AssertionError("nothing is to await it")
+
+    context.error = _error_by(context, entry, {what.removeprefix("the "): given})
+
+
+def _error_by(context: Context, entry: str, options: dict[str, Any]) -> BaseException:
     graph = one_node(lambda state: state)
     if entry == "invoke":
         operator = context.bridge.invoke(graph, **options)
-        context.error = error_of(rx.just({"value": 1}).pipe(operator).run)
-    else:
-        create = context.bridge.create_future_task
-        context.error = error_of(lambda: create(graph, {"value": 1}, **options))
+        return error_of(rx.just({"value": 1}).pipe(operator).run)
+    create = context.bridge.create_future_task
+    return error_of(lambda: create(graph, {"value": 1}, **options))
 
 
 @when("a function of content, context gets a context, by {entry}")

@@ -17,7 +17,7 @@ from rxlanggraph.bridge.configs import one_thread, threads_of
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.waiters import Waiter, WaiterQueue
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
-from rxlanggraph.validation import check_name, check_timeout, check_whole
+from rxlanggraph.validation import check_name, check_plain, check_timeout, check_whole
 
 __all__ = ["AgentPool"]
 
@@ -264,6 +264,7 @@ class AgentPool:
 
     def _agent_of(self, thread_id: str) -> BaseAgent:
         agent: object = self._make(thread_id)
+        check_plain("agent_factory", agent)
         if not isinstance(agent, BaseAgent):
             raise InvalidTypeError(
                 f"the agent_factory {self._make!r} must return a BaseAgent, not {agent!r}"

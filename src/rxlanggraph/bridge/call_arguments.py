@@ -15,6 +15,7 @@ from rxlanggraph.bridge.configs import layers_of
 from rxlanggraph.bridge.time_limits import Timeout
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage
+from rxlanggraph.validation import check_plain
 
 __all__ = ["Durability", "Nodes", "PerMessage", "check_arguments", "given"]
 
@@ -40,6 +41,16 @@ class PerMessage:
         """Return those of ``options`` that are functions, if any. Any thread; never blocks."""
         functions = {name: value for name, value in options.items() if callable(value)}
         return cls(**functions) if functions else None
+
+    def value_of(self, name: str, message: StreamMessage) -> Any:
+        """Call the function for ``name``. In the submitter's thread.
+
+        Raises:
+            InvalidTypeError: It is an async function.
+        """
+        value = getattr(self, name)(message)
+        check_plain(name, value)
+        return value
 
 
 def given(arguments: Mapping[str, Any]) -> dict[str, Any]:

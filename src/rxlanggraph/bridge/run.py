@@ -133,7 +133,8 @@ class RunOptions:
             thread_id: The thread to put it on; None keeps the message's own.
 
         Raises:
-            InvalidTypeError: ``thread_id`` is not a string, or a config not a mapping.
+            InvalidTypeError: ``thread_id`` is not a string, a config not a mapping, or one of the
+                functions is async.
             InvalidArgumentError: The config names another thread, or a timeout is out of range.
         """
         message = self.message_for(item, thread_id)
@@ -142,11 +143,12 @@ class RunOptions:
             return message, self
         config, thread, limits, arguments = self.config, self.thread, self.limits, self.arguments
         if chosen.config is not None:
-            config = chosen.config(message)
+            config = chosen.value_of("config", message)
             thread = one_thread(threads_of(self.graph, config))
         if chosen.context is not None:
-            arguments = given({**arguments, "context": chosen.context(message)})
-        if chosen.timeout is not None and (timeout := chosen.timeout(message)) is not None:
+            arguments = given({**arguments, "context": chosen.value_of("context", message)})
+        timeout = None if chosen.timeout is None else chosen.value_of("timeout", message)
+        if timeout is not None:
             limits = check_limits("timeout", timeout, chunks=self.streams)
         options = replace(self, config=config, thread=thread, limits=limits, arguments=arguments)
         return options.message_for(message, None), options

@@ -30,6 +30,7 @@ from rxlanggraph.errors import (
 )
 from rxlanggraph.messages import StreamMessage, failure_of, passes_through
 from rxlanggraph.rx.serialized_observer import SerializedObserver
+from rxlanggraph.validation import check_plain
 
 __all__ = ["Ended", "ErrorPolicy", "Subscription", "ThreadSelector", "invoke"]
 
@@ -230,6 +231,7 @@ class Subscription:
         if callable(chosen):
             # An item that passes through has no content to choose a thread by.
             chosen = None if passes_through(item) else chosen(item)
+            check_plain("thread_id", chosen)
         message, options = self._options.bind(item, chosen)
         run = self._engine.new_run(message, options, self._owner, self._ended)
         if self._look_ahead is not None:
