@@ -776,7 +776,7 @@ def step_an_answer_made_from_the_list_is_taken_and_that_question(context: Contex
 def step_the_list_of_one_thread_has_its_questions_alone(context: Context) -> None:
     for thread_id, result in context.results.items():
         found = pending_listed(context, thread_id)
-        # Of nodes that ask at once, LangGraph saves the questions in the order of their tasks' ends.
+        # Nodes that ask at once: LangGraph saves their questions in the order of their ends.
         assert sorted((each.interrupt for each in found), key=repr) == sorted(
             result.interrupts, key=repr
         ), found

@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from rxlanggraph.agent.conversation.conversation import current_conversation
+from rxlanggraph.agent.conversation.conversation import Conversation, current_conversation
 from rxlanggraph.agent.conversation.mcp_text import extract_text
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.conversation.messages import Message, is_message, new_id, requested
@@ -24,7 +25,7 @@ from rxlanggraph.agent.run import (
     RunPersistence,
     RunStream,
     current_run,
-    is_reentrant,
+    output_of_run,
     run_timeout,
     supervise,
 )
@@ -34,7 +35,6 @@ from rxlanggraph.bridge.chunks import StreamMode, checked_modes
 from rxlanggraph.bridge.interrupts import resume_of
 from rxlanggraph.errors import (
     AgentBusyError,
-    AgentError,
     AgentMessageError,
     BlockingCallError,
     InvalidArgumentError,
@@ -108,7 +108,9 @@ class BaseAgent:
         self._thread_id: str | None = None
         # Set by the pool for each run; None without a pool.
         self._persistence: RunPersistence | None = None
-        self.output_queue: OutputQueue[Any] = OutputQueue(output_size, direct=self._output_of_run)
+        self.output_queue: OutputQueue[Any] = OutputQueue(
+            output_size, direct=partial(output_of_run, self)
+        )
         self._responder = make_responder(llm, graph)
         self.stream_mode = self._checked_modes(stream_mode)
         self._states = StateMachine(name)
@@ -172,10 +174,7 @@ class BaseAgent:
         Raises:
             InvalidTypeError: It is set to something other than a `Memory`.
         """
-        conversation = current_conversation()
-        if conversation is None or self._thread_id is not None:
-            return self._memory
-        return conversation.memory_of(self, self._memory)
+        return self._memory_in(current_conversation())
 
     @memory.setter
     def memory(self, memory: Memory) -> None:
@@ -184,6 +183,11 @@ class BaseAgent:
             self._memory = _checked(memory)
         else:
             conversation.remember(self, _checked(memory))
+
+    def _memory_in(self, conversation: Conversation | None) -> Memory:
+        if conversation is None or self._thread_id is not None:
+            return self._memory
+        return conversation.memory_of(self, self._memory)
 
     async def forget_thread(self, thread_id: str) -> None:
         """Make the graph, if it has a checkpointer, forget what it keeps under ``thread_id``.
@@ -402,13 +406,13 @@ class BaseAgent:
                 no ``thread_id``, the agent's name is used.
             reset: Leave ERROR first.
         """
-        self._refuse_own_run()
+        run = AgentRun(self, input, config, modes=self.stream_mode)
+        self._refuse_own(run)
         refuse_overtaken(input, self._run_lock)
         async with (
             self._run_lock.entered("enqueue"),
             run_timeout(f"the run of agent {self.name!r}", self.timeout),
         ):
-            run = AgentRun(self, input, config, modes=self.stream_mode)
             return await self._run(run, reset=reset)
 
     async def step(self) -> Any:
@@ -422,10 +426,13 @@ class BaseAgent:
         """
         if self._responder is None:
             return None
-        asked = self._question(current_run(self) or AgentRun(self, None))
-        with self.state_context(AgentState.THINKING):
-            answer = await self._responder.answer(asked)
-        self.memory.add_all(answer.messages)
+        run = current_run(self)
+        if run is None or run.memory is None:  # called outside of a run
+            run = self._prepared(AgentRun(self, None))
+        assert run.memory is not None
+        with self._states.context(AgentState.THINKING, run):
+            answer = await self._responder.answer(self._question(run, run.memory))
+        run.memory.add_all(answer.messages)
         await self.output_queue.put(answer.value)
         return answer.value
 
@@ -473,8 +480,8 @@ class BaseAgent:
             "or use another agent"
         )
 
-    def _refuse_own_run(self) -> None:
-        if is_reentrant(self):
+    def _refuse_own(self, run: AgentRun) -> None:
+        if run.reentrant:
             raise AgentBusyError(
                 f"{self!r} was asked by its own run, which would wait for itself; "
                 "ask another agent, or answer in step()"
@@ -483,7 +490,7 @@ class BaseAgent:
     async def _enter(
         self, run: AgentRun, seconds: float, on_busy: BusyPolicy, *, reset: bool
     ) -> Any:
-        self._refuse_own_run()
+        self._refuse_own(run)
         refuse_overtaken(run.request, self._run_lock)
         async with (
             run_timeout(f"the run of agent {self.name!r}", seconds),
@@ -491,29 +498,18 @@ class BaseAgent:
         ):
             return await self._run(run, reset=reset)
 
-    def _output_of_run(self) -> OutputQueue[Any] | None:
-        """The queue for the output of the calling code; None for the agent's own queue."""
-        run = current_run(self)
-        if run is None:
-            return None
-        if run.over:
-            raise AgentError(
-                f"this run of agent {self.name!r} is over, and can put no more output; have the "
-                "run await the tasks that it starts, or put from outside the run"
-            )
-        return run.output
-
     async def _run(self, run: AgentRun, *, reset: bool) -> Any:
         if reset:
             self.reset()
         if self._active_run is not None:  # its loop was closed in the middle of the run
             self._end_run(self._active_run, succeeded=False)
-        self._active_run, run.persistence = run, self._persistence
+        self._active_run, run.persistence = self._prepared(run), self._persistence
         self.output_queue.begin()
         succeeded = False
         try:
             with self._states.context(AgentState.RUNNING, run):
-                answer = await supervise(run, self.memory, self._answer)
+                assert run.memory is not None
+                answer = await supervise(run, run.memory, self._answer)
             succeeded = True
             return answer
         finally:
@@ -532,25 +528,30 @@ class BaseAgent:
         else:
             self.output_queue.abort()
 
-    async def _answer(self) -> Any:
-        run = current_run(self)
-        assert run is not None
+    def _prepared(self, run: AgentRun) -> AgentRun:
+        run.conversation = current_conversation()
+        run.memory = self._memory_in(run.conversation)
+        return run
+
+    async def _answer(self, run: AgentRun) -> Any:
+        memory = run.memory
+        assert memory is not None
         if run.persistence is not None:
             await run.persistence.load()
-        memory = self.memory
         beginning = memory.beginning
         if self._adds_to_memory(run.request):
             _remember(memory, run.request)
         answer = await self._steps()
-        if self._responder is not None and self.memory.beginning is not beginning:
-            await self._responder.begin_anew(self._question(run))
+        if self._responder is not None:
+            now = self.memory  # it may have been replaced
+            if now.beginning is not beginning:
+                await self._responder.begin_anew(self._question(run, now))
         if run.persistence is not None:
             run.on_failure(run.persistence.roll_back)
             await run.persistence.save()
         return answer
 
-    def _question(self, run: AgentRun) -> Question:
-        memory = self.memory
+    def _question(self, run: AgentRun, memory: Memory) -> Question:
         beginning, messages = memory.beginning, memory.get_messages()
         config = self._config(run)
         chunks = _Chunks(run, config, self.output_queue.put_chunk) if run.modes else None
@@ -572,7 +573,7 @@ class BaseAgent:
 
     def _config(self, run: AgentRun) -> RunnableConfig:
         config: RunnableConfig = {**run.config} if run.config else {}
-        conversation = current_conversation()
+        conversation = run.conversation
         own = self.name if conversation is None else conversation.thread_of(self)
         config["configurable"] = {
             "thread_id": self._thread_id or own,
@@ -581,7 +582,7 @@ class BaseAgent:
         return config
 
     def _adds_to_memory(self, request: Any) -> bool:
-        if request is None or self._is_answer(request):
+        if request is None or (not isinstance(request, str) and self._is_answer(request)):
             return False
         if self._responder is None:
             return is_message(request)  # an overridden step may take any request

@@ -26,11 +26,12 @@ from collections.abc import (
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
+from rxlanggraph.agent.conversation.conversation import Conversation
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.stacks import context_of
-from rxlanggraph.errors import OutputEndedError, RunTimeoutError
+from rxlanggraph.errors import AgentError, OutputEndedError, RunTimeoutError
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -41,6 +42,7 @@ __all__ = [
     "RunStream",
     "current_run",
     "is_reentrant",
+    "output_of_run",
     "run_timeout",
     "supervise",
 ]
@@ -82,12 +84,15 @@ class AgentRun:
         "_undo",
         "chunks",
         "config",
+        "conversation",
+        "memory",
         "modes",
         "outer",
         "output",
         "over",
         "owner",
         "persistence",
+        "reentrant",
         "request",
         "task",
     )
@@ -106,7 +111,10 @@ class AgentRun:
         self.request = request
         self.config = config
         self.output = output
-        # None if the agent's memory is not saved. Written at the beginning of the run.
+        # Written at the beginning of the run: the conversation that it is part of, and the memory
+        # that it adds to; whether that is saved.
+        self.conversation: Conversation | None = None
+        self.memory: Memory | None = None
         self.persistence: RunPersistence | None = None
         # Set once, by the run itself, or by the run that replaces it; read by any thread.
         self.over = False
@@ -118,6 +126,8 @@ class AgentRun:
         while outer is not None and outer.over:
             outer = outer.outer
         self.outer: AgentRun | None = outer
+        # Whether an active run of the same agent made it, and would wait for itself.
+        self.reentrant = is_reentrant(owner)
 
     def on_failure(self, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call ``undo`` if the run does not succeed, in reverse order. In the run."""
@@ -151,8 +161,25 @@ def is_reentrant(owner: object) -> bool:
     return run is not None and any(r.owner is owner and not r.over for r in run.chain())
 
 
+def output_of_run(owner: object) -> OutputQueue[Any] | None:
+    """The queue for what this code puts out; None for that of ``owner``. Any thread.
+
+    Raises:
+        AgentError: The run of ``owner`` that started this code is over.
+    """
+    run = current_run(owner)
+    if run is None:
+        return None
+    if run.over:
+        raise AgentError(
+            f"this run of {owner!r} is over, and can put no more output; have the run await the "
+            "tasks that it starts, or put from outside the run"
+        )
+    return run.output
+
+
 async def supervise(
-    run: AgentRun, memory: Memory, work: Callable[[], Coroutine[Any, Any, _T]]
+    run: AgentRun, memory: Memory, work: Callable[[AgentRun], Coroutine[Any, Any, _T]]
 ) -> _T:
     """Await ``work`` as ``run``, in a task of its own.
 
@@ -164,7 +191,7 @@ async def supervise(
     token = _current.set(run)
     try:
         with memory.turn():
-            run.task = asyncio.create_task(work())
+            run.task = asyncio.create_task(work(run))
             run.task.add_done_callback(_retrieve_exception)
             await asyncio.wait({run.task})
             answer: _T = run.task.result()

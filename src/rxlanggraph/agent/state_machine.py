@@ -236,7 +236,7 @@ class StateMachine:
                 with contextlib.suppress(ValueError):  # it was left just now
                     self._open.remove(context)
             self._record(at)
-        self._changes.flush()
+        self._publish()
 
     def fail(self, error: BaseException) -> None:
         """Enter ERROR, because of ``error``, until `reset`. Any thread; never blocks.
@@ -253,7 +253,7 @@ class StateMachine:
             if self._failure is None:
                 self._failure = cause
             self._record(at)
-        self._changes.flush()
+        self._publish()
 
     def reset(self) -> None:
         """Leave ERROR, for the newest open block's state, else IDLE. Any thread; never blocks.
@@ -264,7 +264,7 @@ class StateMachine:
         with self._lock:
             self._failure = None
             self._record(at)
-        self._changes.flush()
+        self._publish()
 
     def _enter(self, context: StateContext) -> None:
         at = self._clock()
@@ -282,7 +282,7 @@ class StateMachine:
                 self._check(context._state, self._below())
                 self._open.append(context)
                 self._record(at)
-            self._changes.flush()
+            self._publish()
         except BaseException:  # refused; or Ctrl-C, or an observer's SystemExit: there is no block
             self._leave(context, None)
             raise
@@ -296,7 +296,12 @@ class StateMachine:
                 self._open.remove(context)
             context._inside = False
             self._record(at)
-        self._changes.flush()
+        self._publish()
+
+    def _publish(self) -> None:
+        """Not under the lock: call the observers with the transitions that are queued."""
+        if self._changes.observed:
+            self._changes.flush()
 
     def _now(self) -> AgentState:
         """The visible state. Under the lock."""
@@ -349,7 +354,8 @@ class StateMachine:
         transition = Transition(before, after, self._latest, failure)
         self._shown = after
         self._history.append(transition)
-        self._changes.put(transition)
+        if self._changes.observed:
+            self._changes.put(transition)
 
 
 def _text(error: BaseException) -> str:

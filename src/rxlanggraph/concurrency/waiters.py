@@ -129,17 +129,20 @@ class WakeupQueue(Generic[_W]):
 
     Args:
         on_lost: Called with a waiter whose loop is closed.
+
+    Attributes:
+        queued: Those that `send` has not woken yet; owners look whether there are any.
     """
 
     def __init__(self, on_lost: Callable[[_W], object]) -> None:
         self._on_lost = on_lost
         # Any thread; its single operations are atomic, on free-threaded CPython too.
-        self._waiters: deque[_W] = deque()
+        self.queued: deque[_W] = deque()
 
     def add(self, waiter: _W) -> None:
         """Queue ``waiter``. Any thread; never blocks; calls nothing."""
         if waiter.future is not None:  # otherwise it checks before it waits
-            self._waiters.append(waiter)
+            self.queued.append(waiter)
 
     def send(self, here: asyncio.AbstractEventLoop | None = None) -> None:
         """Wake all queued waiters. Any thread; never blocks. Not under a lock.
@@ -148,9 +151,9 @@ class WakeupQueue(Generic[_W]):
             here: The running loop, if called by a coroutine of that loop; it needs no wake-up call.
                 None from a signal handler, which may have interrupted the loop while it selects.
         """
-        while self._waiters:
+        while self.queued:
             try:
-                waiter = self._waiters.popleft()
+                waiter = self.queued.popleft()
             except IndexError:  # another thread was faster
                 return
             loop = waiter.loop

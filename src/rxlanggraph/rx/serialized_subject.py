@@ -44,12 +44,18 @@ class SerializedSubject(Generic[_T]):
     Args:
         what: What is published, for the log.
         lock: The owner's lock (invariant 5). Guards the list of observers too.
+
+    Attributes:
+        observed: Whether there is any observer. Without one, there is no need to put or flush.
     """
 
     def __init__(self, what: str, lock: threading.RLock) -> None:
         self._what = what
         self._lock = lock
         self._emitters: list[SerializedObserver[_T]] = []
+        # Written under the lock. Read without it by a thread that has put an item: what it has put
+        # into an observer keeps that one there.
+        self.observed = False
         self._observable: Observable[_T] = Observable(self._subscribe)
 
     @property
@@ -96,9 +102,11 @@ class SerializedSubject(Generic[_T]):
         emitter = SerializedObserver(observer, self._lock)
         with self._lock:
             self._emitters.append(emitter)
+            self.observed = True
         return Disposable(lambda: self._unsubscribe(emitter))
 
     def _unsubscribe(self, emitter: SerializedObserver[_T]) -> None:
         emitter.stop()
         with self._lock, contextlib.suppress(ValueError):  # removed already
             self._emitters.remove(emitter)
+            self.observed = bool(self._emitters)

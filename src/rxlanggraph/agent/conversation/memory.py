@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from itertools import repeat
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -376,7 +376,10 @@ class Turn:
 
 
 def _keyed(messages: Iterable[MessageLike]) -> Entries:
-    return {object(): message for message in as_messages(messages)}
+    # What an agent adds are messages already.
+    ready = type(messages) is tuple and all(type(message) is Message for message in messages)
+    made = cast("tuple[Message, ...]", messages) if ready else as_messages(messages)
+    return {object(): message for message in made}
 
 
 def _next_trim(kept: int) -> float:

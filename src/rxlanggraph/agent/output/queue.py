@@ -165,9 +165,13 @@ class OutputQueue(Generic[_T]):
 
     def _wake_and_end(self, branches: list[OutputQueue[_T]]) -> None:
         """Not under the lock: wake waiters, and end the broadcasts of a run that has ended."""
-        self._wakes.send()
+        self._wake()
         for branch in branches:
             branch.end()
+
+    def _wake(self, here: asyncio.AbstractEventLoop | None = None) -> None:
+        if self._wakes.queued:
+            self._wakes.send(here)
 
     # -- putting -------------------------------------------------------------------------------
 
@@ -226,7 +230,8 @@ class OutputQueue(Generic[_T]):
         """
         if directed is None:
             self._reservations.add(item)
-        self._publisher.put(item)
+        if self._publisher.observed:
+            self._publisher.put(item)
         reached = _alive(self._branches)
         if directed is not None:
             reached.append(directed)
@@ -239,8 +244,9 @@ class OutputQueue(Generic[_T]):
     ) -> None:
         """Not under the lock: wake the getter of the item, and call the observers."""
         for queue in (self, *reached):
-            queue._wakes.send(here)
-        self._publisher.flush()
+            queue._wake(here)
+        if self._publisher.observed:
+            self._publisher.flush()
 
     # -- getting -------------------------------------------------------------------------------
 
@@ -272,7 +278,7 @@ class OutputQueue(Generic[_T]):
         with self._lock:
             taken = self._reservations.take_unreserved()
             self._capacity.wake_first()
-        self._wakes.send()
+        self._wake()
         if taken is None:
             raise asyncio.QueueEmpty(
                 "every item is reserved for a waiting consumer, or there is none; use 'await get()'"
@@ -308,7 +314,7 @@ class OutputQueue(Generic[_T]):
             stream = OutputStream(get, self._close)
             self._reservations.attach(stream)
             self._capacity.wake_first()
-        self._wakes.send()
+        self._wake()
         return stream
 
     def _branch(self, timeout: float | None) -> OutputStream[_T]:
@@ -332,7 +338,7 @@ class OutputQueue(Generic[_T]):
             getter, reserved = self._reservations.add_getter(key, run, timeout)
         del key  # a task that its loop has abandoned must not keep itself alive
         try:
-            self._wakes.send(getter.loop)
+            self._wake(getter.loop)
             if reserved:
                 await asyncio.sleep(0)
             while True:
@@ -341,14 +347,14 @@ class OutputQueue(Generic[_T]):
                     taken = self._reservations.take(getter)
                     delay = None if taken else self._reservations.delay(getter)
                     self._capacity.wake_first()
-                self._wakes.send(getter.loop)
+                self._wake(getter.loop)
                 if taken is not None:
                     return taken[0]
                 await getter.wait(delay)
         except BaseException:
             with self._lock:
                 self._reservations.withdraw(getter)
-            self._wakes.send()
+            self._wake()
             raise
 
     def _remove_waiter(self, waiter: Waiter) -> None:
@@ -362,7 +368,7 @@ class OutputQueue(Generic[_T]):
     def _close(self, key: ConsumerKey) -> None:
         with self._lock:
             self._reservations.close(key)
-        self._wakes.send()
+        self._wake()
 
 
 def branch_of(queue: OutputQueue[_T]) -> OutputQueue[_T]:
