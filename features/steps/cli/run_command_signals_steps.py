@@ -180,7 +180,10 @@ def step_a_run_that_takes_in_a_line_whenever_something_is_printed(
 
     patch(context, supervisor, "print_stderr", print_and_take_in)
     supervised = supervisor.Supervisor(
-        stop=lambda: stopped.append(True), cancel=lambda: None, open_lines=lambda: context.taken
+        stop=lambda: stopped.append(True),
+        drain=lambda: None,
+        cancel=lambda: None,
+        open_lines=lambda: context.taken,
     )
     try:
         supervised.run(work, update=lambda: None)

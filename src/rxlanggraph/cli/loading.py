@@ -14,10 +14,11 @@ from typing import Any
 
 from rxlanggraph.bridge.adapters import adapt_graph
 from rxlanggraph.bridge.configs import one_thread, threads_of
+from rxlanggraph.bridge.draining import can_drain
 from rxlanggraph.cli.errors import TargetError
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["bound_thread", "has_checkpointer", "keeps_in_memory", "load_graph"]
+__all__ = ["bound_thread", "can_continue", "has_checkpointer", "keeps_in_memory", "load_graph"]
 
 _EXAMPLE = "such as my_graphs.py:graph or my_package.graphs:graph"
 
@@ -74,6 +75,14 @@ def keeps_in_memory(graph: Any) -> bool:
     that is a plain function does not need it.
     """
     return type(getattr(graph, "checkpointer", None)).__module__ == "langgraph.checkpoint.memory"
+
+
+def can_continue(graph: Any) -> bool:
+    """Whether a run of ``graph`` that is stopped between supersteps can go on in another process.
+
+    Other graphs are not asked to stop when the command is: their work would be lost.
+    """
+    return can_drain(graph) and not keeps_in_memory(graph)
 
 
 def _import_file(source: str) -> ModuleType:

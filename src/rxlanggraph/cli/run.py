@@ -48,6 +48,9 @@ Exit status:
   5    the journal does not answer, or refuses a request
   130  ended by Ctrl-C: the first drains, the second cancels
   143  ended by SIGTERM, which drains
+
+Draining lets runs in flight end. A graph that saves checkpoints in a database stops between
+supersteps instead, and --journal with --resume continues it from there.
 """
 
 
@@ -218,7 +221,8 @@ def run(
     the content: my_graphs.py:graph or my_package.graphs:graph. Each line of JSON, or row of CSV,
     is the content of one message. Every line that is not blank gets a record, in any order unless
     --ordered: line, id, thread_id, status, content, error, duration; and if the graph asks,
-    interrupts, with the id and value of each question.
+    interrupts, with the id and value of each question. A run that was stopped between supersteps
+    has its checkpoint_id.
     """
     journal_options = {name: options.pop(name) for name in _JOURNAL_OPTIONS}
     paths = IOPaths(

@@ -268,15 +268,13 @@ class Subscription:
         What breaks without it: a source that emits while the bridge drains cancels what drains.
         """
         with self._lock:
-            if self._disposed:
-                return
-            self._source_ended = True
             if run is not None:
                 self._indexes.pop(run, None)
-            if self._cut_off is None:
-                self._cut_off = error
-            if not self._indexes:
-                self._put_end()
+            if not self._disposed:
+                self._source_ended = True
+                self._cut_off = self._cut_off or error
+                if not self._indexes:
+                    self._put_end()
         if run is not None:
             self._engine.drop(run)
         self._source.dispose()

@@ -10,10 +10,17 @@ from typing import Any
 from pydantic_core import to_json
 
 from rxlanggraph.cli.formats.readers import InputLine
-from rxlanggraph.errors import error_text
+from rxlanggraph.errors import RunDrainedError, error_text
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Record", "invalid_record", "result_record", "to_line", "without_content"]
+__all__ = [
+    "Record",
+    "invalid_record",
+    "result_record",
+    "to_line",
+    "was_drained",
+    "without_content",
+]
 
 Record = dict[str, Any]
 
@@ -21,7 +28,8 @@ Record = dict[str, Any]
 def result_record(number: int, result: StreamMessage) -> Record:
     """Return the record of a run that has ended, with whatever status.
 
-    A graph that asks has its questions in it.
+    A graph that asks has its questions in it; a run that was drained, the checkpoint where it can
+    go on, or None if it has not begun.
     """
     record = {
         "line": number,
@@ -37,7 +45,14 @@ def result_record(number: int, result: StreamMessage) -> Record:
             {"id": each.id, "value": each.value, "response_schema": each.response_schema}
             for each in result.interrupts
         ]
+    if isinstance(result.error, RunDrainedError):
+        record["checkpoint_id"] = result.error.checkpoint_id
     return record
+
+
+def was_drained(record: Record) -> bool:
+    """Whether ``record`` is that of a run which was asked to stop, begun or not."""
+    return "checkpoint_id" in record
 
 
 def invalid_record(line: InputLine) -> Record:

@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.bridge.bridge import request_drain
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor
@@ -30,6 +31,7 @@ from rxlanggraph.cli.journal.reader import Ingester, InputFile
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.journal.workers import WorkerPool
 from rxlanggraph.cli.journal.writer import JournalWriter
+from rxlanggraph.cli.loading import can_continue
 from rxlanggraph.cli.pipeline.job import CLOSE_SECONDS, JobOptions, close_bridge
 from rxlanggraph.cli.pipeline.limits import FailureLimit
 from rxlanggraph.cli.pipeline.progress import Reporter
@@ -112,12 +114,14 @@ class JournalJob:
         self._size = source.size
         self._failures = _FailureCounter(options.halt)
         self._bridge = RxPyLangGraphBridge(max_concurrency=options.max_concurrency, name="run")
-        self._supervisor = Supervisor(self._stop, self._cancel, self._in_flight)
+        self._supervisor = Supervisor(self._stop, self._drain, self._cancel, self._in_flight)
         self._monitor = ProgressMonitor(journal.state, journal.retry)
+        self._can_continue = can_continue(graph)
         self._workers = WorkerPool(
             journal,
             bridge=self._bridge,
             graph=graph,
+            can_continue=self._can_continue,
             options=options,
             lease=sharing.lease,
             on_answer=self._note_answer,
@@ -228,6 +232,11 @@ class JournalJob:
         """Claim nothing more. Claimed messages are still answered, and answers written."""
         self._ingester.end()
         self._on_loop(self._workers.stop)
+
+    def _drain(self) -> None:
+        """Stop runs between supersteps; their messages go on from there when they are resumed."""
+        if self._can_continue:
+            request_drain(self._bridge)
 
     def _cancel(self) -> None:
         """Cancel the runs in flight; their messages stay in the journal, unanswered."""

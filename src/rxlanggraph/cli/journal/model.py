@@ -4,6 +4,8 @@ A journal is a namespace of shared state (`rxlanggraph.state`):
 
     the value "run"       the graph and the input; written once, by the process that begins the run
     the value "ingest"    how much of the input was ingested, and how many lines were invalid
+    the values "drained:N" for each line N whose run was stopped between two supersteps, and has not
+                          been answered since: it goes on from its thread, not with its content
     the queue "lines"     a task for each message; its key is the number of the line. Completed: the
                           message is ok, and the result is its record. Dead with a record as its
                           error: it has failed. Dead without one: each of its workers crashed.
@@ -40,6 +42,7 @@ __all__ = [
     "begin_run",
     "check_same",
     "dead_record",
+    "drained_key",
     "find_run",
     "graph_names",
     "ingest_progress_from",
@@ -238,6 +241,11 @@ def line_from(item: Any) -> JournalLine:
         JournalMismatchError: It was stored by another version.
     """
     return JournalLine(**_fields("lines", item))
+
+
+def drained_key(line: int) -> str:
+    """Return the name of the value that says that the run of a line was drained."""
+    return f"drained:{line}"
 
 
 def message_id(run: RunIdentity, line: int) -> str:

@@ -20,12 +20,13 @@ from rxlanggraph.cli.formats.records import Record, result_record, to_line, with
 from rxlanggraph.cli.journal.model import (
     QUEUE,
     JournalLine,
+    drained_key,
     line_from,
     message_id,
 )
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.pipeline.job import JobOptions
-from rxlanggraph.errors import InvalidArgumentError, LeaseLostError
+from rxlanggraph.errors import InvalidArgumentError, LeaseLostError, RunDrainedError
 from rxlanggraph.state import Claim
 
 __all__ = ["WorkerPool"]
@@ -41,6 +42,7 @@ class WorkerPool:
         journal: The journal with the tasks.
         bridge: The bridge that runs the graph.
         graph: The graph that answers each message.
+        can_continue: Whether its runs may be stopped, and go on later.
         options: The options of the runs.
         lease: Seconds without a sign of life after which a worker loses its message.
         on_answer: Called on the loop for each message answered here, with the number of its line,
@@ -53,6 +55,7 @@ class WorkerPool:
         *,
         bridge: RxPyLangGraphBridge,
         graph: Any,
+        can_continue: bool,
         options: JobOptions,
         lease: float,
         on_answer: Callable[[int, bool], None],
@@ -67,6 +70,7 @@ class WorkerPool:
             retry=options.retries or None,
             errors="emit",
         )
+        self._can_continue = can_continue
         self._lease = lease
         self._retry = journal.retry.acall
         self._on_answer = on_answer
@@ -134,9 +138,13 @@ class WorkerPool:
         """Run the graph on a message, and store the answer."""
         line = line_from(claim.item)
         try:
-            result = await self._result(claim, line)
+            continued = await self._was_drained(line)
+            result = await self._result(claim, line, continued=continued)
             if result is None or (result.status == "cancelled" and self._cancelling):
                 await self._retry(claim.release)
+                return
+            if isinstance(result.error, RunDrainedError):
+                await self._put_back(claim, line, result.error)
                 return
             record = result_record(line.line, result)
             try:
@@ -144,9 +152,23 @@ class WorkerPool:
             except InvalidArgumentError as refusal:  # longer than the server accepts
                 reason = {"type": "UnstorableResult", "message": str(refusal)}
                 is_ok = await self._store(claim, without_content(record, reason))
+            if continued:
+                await self._retry(self._state.delete, drained_key(line.line))
         except LeaseLostError:
             return  # another worker has it, or has answered it
         self._on_answer(line.line, is_ok)
+
+    async def _was_drained(self, line: JournalLine) -> bool:
+        if not self._can_continue:
+            return False
+        stored = await self._retry(self._state.get, drained_key(line.line))
+        return stored.value is not None
+
+    async def _put_back(self, claim: Claim, line: JournalLine, error: RunDrainedError) -> None:
+        # In this order: a process that is killed in between leaves a line that goes on, too.
+        if error.begun:
+            await self._retry(self._state.set, drained_key(line.line), error.checkpoint_id or "")
+        await self._retry(claim.release)
 
     async def _store(self, claim: Claim, record: Record) -> bool:
         """Store the answer to a line; return whether it is ok.
@@ -163,10 +185,12 @@ class WorkerPool:
         await self._retry(claim.fail, text, final=True)
         return False
 
-    async def _result(self, claim: Claim, line: JournalLine) -> StreamMessage | None:
+    async def _result(
+        self, claim: Claim, line: JournalLine, *, continued: bool
+    ) -> StreamMessage | None:
         """Return the result of the graph; None if the run was cancelled before it had one."""
         message = StreamMessage(
-            json.loads(line.content),
+            None if continued else json.loads(line.content),
             thread_id=line.thread,
             metadata={"line": line.line, "attempt": claim.attempt},
             id=message_id(self._run, line.line),

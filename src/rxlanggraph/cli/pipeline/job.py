@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TextIO
 
 from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.bridge.bridge import request_drain
 from rxlanggraph.cli.errors import ExitStatus, OutputError
 from rxlanggraph.cli.formats.readers import Format, InputLine, Source
 from rxlanggraph.cli.formats.sinks import Sink
+from rxlanggraph.cli.loading import can_continue
 from rxlanggraph.cli.pipeline.limits import FailureLimit, RateLimiter
 from rxlanggraph.cli.pipeline.line_tracker import LineCounts, LineTracker, line_ranges
 from rxlanggraph.cli.pipeline.progress import Reporter
@@ -28,6 +30,7 @@ from rxlanggraph.cli.pipeline.summary import JobResult
 from rxlanggraph.cli.pipeline.supervisor import Supervisor
 from rxlanggraph.cli.pipeline.writer import Writer
 from rxlanggraph.cli.stderr import print_stderr
+from rxlanggraph.errors import RunDrainedError
 
 __all__ = ["CLOSE_SECONDS", "WINDOW_PER_RUN", "IOPaths", "Job", "JobOptions", "close_bridge"]
 
@@ -143,14 +146,15 @@ class Job:
         # Confined to the main thread:
         self._crash: Exception | None = None
         self._supervisor = Supervisor(
-            self._reader.end, self._cancel, lambda: self._tracker.counts().open
+            self._reader.end, self._drain, self._cancel, lambda: self._tracker.counts().open
         )
 
     def run(self) -> JobResult:
         """Run until the input is processed, or something ends the job early.
 
-        The main thread, which handles SIGINT and SIGTERM meanwhile: the first drains, the second
-        cancels, the third is left to the system. Blocks.
+        The main thread, which handles SIGINT and SIGTERM meanwhile: the first drains, and asks
+        graphs that keep their threads in a database to stop between supersteps; the second cancels,
+        the third is left to the system. Blocks.
 
         Returns:
             The outcomes of the lines that were read.
@@ -191,7 +195,7 @@ class Job:
         )
         results.subscribe(
             on_next=self._writer.put,
-            on_error=lambda error: self._post(self._crashed, error),
+            on_error=self._stream_failed,
             on_completed=self._writer.end,
         )
 
@@ -202,6 +206,13 @@ class Job:
 
     def _post(self, call: Callable[..., None], *args: Any) -> None:
         self._supervisor.post(call, *args)
+
+    def _stream_failed(self, error: Exception) -> None:
+        """In the thread of the loop, or of the reader."""
+        if isinstance(error, RunDrainedError):  # its record says so
+            self._writer.end()
+        else:
+            self._post(self._crashed, error)
 
     def _line_invalid(self, line: InputLine) -> None:
         """In the reader thread."""
@@ -244,6 +255,10 @@ class Job:
     def _writer_ended(self, crash: Exception | None) -> None:
         self._crash = self._crash or crash
         self._supervisor.end()
+
+    def _drain(self) -> None:
+        if can_continue(self._graph):
+            request_drain(self._bridge)
 
     def _cancel(self) -> None:
         """Cancel the runs in flight; leave behind those that do not end."""

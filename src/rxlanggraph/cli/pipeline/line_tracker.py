@@ -26,7 +26,7 @@ class LineCounts:
         ok: Lines with a result.
         failed: Lines whose run failed, timed out or was interrupted.
         invalid: Lines that are not messages.
-        cancelled: Lines whose run was cancelled.
+        cancelled: Lines whose run was cancelled or drained.
         open: Lines without a record: still in progress; at the end, not run or not written.
         bytes_read: Bytes of the input up to the last line read.
     """

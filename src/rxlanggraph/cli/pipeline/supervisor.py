@@ -31,14 +31,20 @@ class Supervisor:
 
     Args:
         stop: Makes the job accept no more lines; lines accepted earlier continue. Idempotent.
+        drain: Asks the runs that another process can continue to stop. Called at the first signal.
         cancel: Cancels the runs in flight. Called once at most.
         open_lines: Returns the number of lines in progress, for a message.
     """
 
     def __init__(
-        self, stop: Callable[[], None], cancel: Callable[[], None], open_lines: Callable[[], int]
+        self,
+        stop: Callable[[], None],
+        drain: Callable[[], None],
+        cancel: Callable[[], None],
+        open_lines: Callable[[], int],
     ) -> None:
         self._stop = stop
+        self._drain = drain
         self._cancel = cancel
         self._open_lines = open_lines
         # Calls for the main thread; put by any thread.
@@ -132,7 +138,9 @@ class Supervisor:
         else:
             self.stop(ExitStatus.TERMINATED, "ended by SIGTERM")
             hint = ""
-        print_stderr(f"draining: {self._open_lines():,} still in progress{hint}")
+        open_lines = self._open_lines()
+        self._drain()
+        print_stderr(f"draining: {open_lines:,} still in progress{hint}")
 
 
 def _leave_signals_to_system() -> None:

@@ -13,7 +13,13 @@ from queue import SimpleQueue
 
 from rxlanggraph.cli.errors import OutputError
 from rxlanggraph.cli.formats.readers import InputLine
-from rxlanggraph.cli.formats.records import Record, invalid_record, result_record, to_line
+from rxlanggraph.cli.formats.records import (
+    Record,
+    invalid_record,
+    result_record,
+    to_line,
+    was_drained,
+)
 from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.pipeline.line_tracker import LineOutcome, LineTracker
 from rxlanggraph.errors import encodable
@@ -112,7 +118,7 @@ class Writer:
         if not self._failed:
             try:
                 sink.write(encoded)
-                self._tracker.finish(line.number, _OUTCOMES.get(record["status"], "failed"))
+                self._tracker.finish(line.number, _outcome_of(record))
             except OutputError as error:
                 self._failed = True
                 self._on_failure(error)
@@ -127,3 +133,7 @@ class Writer:
                 if not self._failed:
                     self._failed = True
                     self._on_failure(error)
+
+
+def _outcome_of(record: Record) -> LineOutcome:
+    return "cancelled" if was_drained(record) else _OUTCOMES.get(record["status"], "failed")
