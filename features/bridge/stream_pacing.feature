@@ -11,6 +11,7 @@ Feature: A slow consumer holds up what is at work within a step of its run
     Examples:
       | what                                      | most |
       | the tokens of a model                     | 60   |
+      | the tokens of a model that gives the loop no turn | 60 |
       | the tokens of a model in a worker thread  | 60   |
       | the tokens of 4 models at once            | 140  |
       | the steps of a subgraph                   | 60   |

@@ -12,6 +12,7 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
   Scenario: A thread that finds the SerializedObserver emitting does not wait for it
     When a second and a third thread put an item while the first is inside the subscriber
     Then they return while the first is still inside, and the first delivers all three
+    And it was busy while the first was inside, and not before or afterwards
 
   Scenario: After an end, or after a stop, the SerializedObserver passes nothing on
     Then an SerializedObserver passes on no item and no second end after completed, error or stop

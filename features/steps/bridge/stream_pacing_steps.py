@@ -69,6 +69,11 @@ def streaming(what: str, seen: Log, total: int) -> tuple[Any, Any, dict[str, Any
     custom: dict[str, Any] = {"stream_mode": "custom"}
     made: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         "the tokens of a model": (talking_by(asked(model)), QUESTION, messages),
+        "the tokens of a model that gives the loop no turn": (
+            talking_by(asked(Talker(tokens=total, said=seen, in_one_go=True))),
+            QUESTION,
+            messages,
+        ),
         "the tokens of a model in a worker thread": (
             talking_by(asked_in_thread(model)),
             QUESTION,

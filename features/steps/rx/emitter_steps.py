@@ -73,19 +73,27 @@ def second_and_third_put_an_item(context: Context) -> None:
         emitter.flush()
         return threading.get_ident()
 
+    context.busy = [emitter.is_busy()]
     first = thread(put, "first")
     inside.wait()
+    context.busy.append(emitter.is_busy())
     for item in ("second", "third"):
         thread(put, item).result(LIMIT)
     context.before = list(context.log)
     may_leave.open()
     context.ident = first.result(LIMIT)
+    context.busy.append(emitter.is_busy())
 
 
 @then("they return while the first is still inside, and the first delivers all three")
 def they_return_and_the_first_delivers_all(context: Context) -> None:
     assert context.before == [("first", context.ident)]
     assert list(context.log) == [(item, context.ident) for item in ("first", "second", "third")]
+
+
+@then("it was busy while the first was inside, and not before or afterwards")
+def step_it_was_busy_while_the_first_was_inside(context: Context) -> None:
+    assert context.busy == [False, True, False], context.busy
 
 
 @then("an SerializedObserver passes on no item and no second end after completed, error or stop")

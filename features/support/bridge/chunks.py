@@ -154,11 +154,13 @@ def talking(*answers: str) -> Any:
 class Talker(BaseChatModel):
     """A chat model that answers with the numbers below ``tokens``, one token each.
 
-    ``said`` has each of them, and "closed" once its stream is.
+    ``said`` has each of them, and "closed" once its stream is. With ``in_one_go``, other tasks of
+    its loop have no turn between two tokens.
     """
 
     tokens: int
     said: Any
+    in_one_go: bool = False
 
     @property
     def _llm_type(self) -> str:
@@ -182,7 +184,8 @@ class Talker(BaseChatModel):
             for number in range(self.tokens):
                 self.said.add(number)
                 yield ChatGenerationChunk(message=AIMessageChunk(f"{number} "))
-                await asyncio.sleep(0)
+                if not self.in_one_go:
+                    await asyncio.sleep(0)
         finally:
             self.said.add("closed")
 
