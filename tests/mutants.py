@@ -4,7 +4,7 @@
 
 Of each module `count` places are taken at random, and at each one a mutant. A mutant that no
 scenario fails on has survived: a scenario is missing, or the mutant changes nothing, and the table
-in docs/mutants.md says why; those in the table are not counted. Beside cosmic-ray's own operators,
+in docs/mutants.md says why; those in the table are not run. Beside cosmic-ray's own operators,
 statements are left out: that is how cleanup gets lost. Each worker has a copy of the tree, so that
 the original is never touched.
 
@@ -167,6 +167,13 @@ class Mutant:
         return f"{self.module}:{self.spec.start_pos[0]} {self.spec.definition_name}: {name}"
 
     @property
+    def row(self) -> tuple[str, ...]:
+        """How docs/mutants.md names it: by module, function, line and defect."""
+        lines = Path(ROOT, PACKAGE, self.module).read_text("utf-8").splitlines()
+        line, defect = self.spec.start_pos[0] - 1, self.spec.operator_name.partition("/")[2]
+        return self.module, str(self.spec.definition_name), lines[line].strip(), defect
+
+    @property
     def operator(self) -> Operator:
         return cosmic_ray.plugins.get_operator(self.spec.operator_name)(**self.spec.operator_args)
 
@@ -181,12 +188,15 @@ def sample(module: str, seed: int, wanted: int) -> list[Mutant]:
     chance = random.Random(f"{seed} {module}")
     chosen = chance.sample(sorted(places), min(wanted, len(places)))
     mutants = [Mutant(module, chance.choice(places[place])) for place in sorted(chosen)]
-    return [each for each in mutants if compiles(each)]
+    return [each for each in mutants if has_meaning(each)]
 
 
-def compiles(mutant: Mutant) -> bool:
-    """Whether Python takes it for a program: it does not if the `*` of a signature is changed."""
+def has_meaning(mutant: Mutant) -> bool:
+    """Whether it can be compiled (not if the `*` of a signature is changed), and costs no slots."""
     source = Path(ROOT, PACKAGE, mutant.module).read_text("utf-8")
+    line, column = mutant.spec.start_pos
+    if source.splitlines()[line - 1][:column].endswith("slots="):
+        return False
     changed = mutate_code(source, mutant.operator, mutant.spec.occurrence)
     with warnings.catch_warnings(action="error"):  # `is` beside a literal
         try:
@@ -204,15 +214,9 @@ class Verdict:
     once: list[str]  # the scenarios that failed and do not count
     diff: str
 
-    @property
-    def line(self) -> str:
-        """The line that was changed, as it was."""
-        changed = re.search(r"^-(?!--)(.*)$", self.diff, re.MULTILINE)
-        return "" if changed is None else changed[1].strip()
 
-
-def without_effect() -> set[tuple[str, ...]]:
-    """Return the survivors that docs/mutants.md explains: module, function, line and defect."""
+def explained() -> set[tuple[str, ...]]:
+    """Return the `row` of each survivor that docs/mutants.md explains."""
     rows = re.findall(r"^\| `.*", Path(ROOT, "docs/mutants.md").read_text("utf-8"), re.MULTILINE)
     return {tuple(re.findall(r"`([^`]+)`", row.replace(r"\|", "|"))[:4]) for row in rows}
 
@@ -370,39 +374,33 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", help="of the core; all by default")
     options = parser.parse_args()
     modules = options.modules or list(MODULES)
+    found = [it for name in modules for it in sample(name, options.seed, options.count)]
+    mutants = [each for each in found if each.row not in explained()]
+    print(f"{len(found) - len(mutants)} of {len(found)} have no effect: see docs/mutants.md")
     with tempfile.TemporaryDirectory() as elsewhere:
         context = get_context("spawn")
         numbers = context.Manager().Queue()
         for number in range(options.workers):
             numbers.put(number)
         with ProcessPoolExecutor(options.workers, context, move_in, (elsewhere, numbers)) as pool:
-            mutants = [it for name in modules for it in sample(name, options.seed, options.count)]
-            return report(modules, mutants, pool.map(judge, mutants))
+            return report(mutants, pool.map(judge, mutants))
 
 
-def report(modules: list[str], mutants: list[Mutant], verdicts: Iterable[Verdict]) -> int:
-    fates: dict[str, Counter[str]] = {module: Counter() for module in modules}
-    known = without_effect()
-    for number, mutant, verdict in zip(count(1), mutants, verdicts, strict=False):
-        name, defect = str(mutant.spec.definition_name), mutant.spec.operator_name.partition("/")[2]
-        if verdict.killed_by is not None:
-            fate, why = "killed", f" by {verdict.killed_by}"
-        elif (mutant.module, name, verdict.line, defect) in known:
-            fate, why = "explained", ": it survived, as docs/mutants.md explains"
-        else:
-            fate, why = "survived", f"\n{verdict.diff}\n"
-        fates[mutant.module][fate] += 1
-        print(f"{number}/{len(mutants)} {mutant.text}: {fate}{why}", flush=True)
+def report(mutants: list[Mutant], verdicts: Iterable[Verdict]) -> int:
+    fates: dict[str, Counter[str]] = {each.module: Counter() for each in mutants}
+    for number, mutant, verdict in zip(count(1), mutants, verdicts, strict=True):
+        lived = verdict.killed_by is None
+        fate = f"survived\n{verdict.diff}\n" if lived else f"killed by {verdict.killed_by}"
+        fates[mutant.module]["survived" if lived else "killed"] += 1
+        print(f"{number}/{len(mutants)} {mutant.text}: {fate}", flush=True)
         for place in verdict.once:
             print(f"    {place} failed once, or without the mutant too: not counted", flush=True)
     print()
     for module, each in fates.items():
-        print(f"{module}: {each['killed']} of {each['killed'] + each['survived']}")
-    total = sum(fates.values(), Counter())
-    counted = total["killed"] + total["survived"]
-    print(f"\n{total['explained']} have no effect, as docs/mutants.md explains", end="; ")
-    print(f"of the other {counted}, {total['killed']} were killed; {ENOUGH:.0%} are wanted")
-    return 0 if total["killed"] >= ENOUGH * counted else 1
+        print(f"{module}: {each['killed']} of {each.total()}")
+    killed = sum(each["killed"] for each in fates.values())
+    print(f"\nOf {len(mutants)}, {killed} were killed; {ENOUGH:.0%} are wanted")
+    return 0 if killed >= ENOUGH * len(mutants) else 1
 
 
 if __name__ == "__main__":
