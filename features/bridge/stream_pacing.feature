@@ -15,6 +15,9 @@ Feature: A slow consumer holds up what is at work within a step of its run
       | the tokens of a model in a worker thread  | 60   |
       | the tokens of 4 models at once            | 140  |
       | the steps of a subgraph                   | 60   |
+      | the steps of a subgraph in a worker thread | 60 |
+      | the calls of a tool                       | 60   |
+      | the calls of a tool in a worker thread    | 60   |
       | the tokens of a model, as custom chunks   | 60   |
 
   Scenario Outline: Of bare "astream", <what> go on, and are buffered

@@ -10,6 +10,7 @@ from typing import Any
 from behave import given, then, when
 from behave.runner import Context
 from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler
+from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -18,6 +19,7 @@ from rxlanggraph.bridge.chunk_window import ChunkReader
 from rxlanggraph.messages import StreamMessage
 from support.bridge.bridges import LentLoop
 from support.bridge.chunks import UNLIMITED, Talker, counting, in_subgraph, writing
+from support.bridge.graphs import State, one_node
 from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT, Log
 
@@ -62,6 +64,45 @@ def written(model: Any) -> Any:
     return talk
 
 
+def calling_a_tool(total: int, seen: Log, *, in_thread: bool) -> Any:
+    @tool
+    async def note(number: int) -> str:
+        """Note it."""
+        seen.add(number)
+        return "noted"
+
+    @tool
+    def note_in_thread(number: int) -> str:
+        """Note it."""
+        seen.add(number)
+        return "noted"
+
+    async def work(state: MessagesState) -> None:
+        for number in range(total):
+            await note.ainvoke({"number": number})
+            get_stream_writer()(number + 1)
+
+    def work_in_thread(state: MessagesState) -> None:
+        for number in range(total):
+            note_in_thread.invoke({"number": number})
+            get_stream_writer()(number + 1)
+
+    return talking_by(work_in_thread if in_thread else work)
+
+
+def counting_in_thread(total: int, seen: Log) -> Any:
+    def plus_1(state: State) -> State:
+        seen.add(state["value"])
+        return {"value": state["value"] + 1}
+
+    inner = counting(total, add=plus_1)
+
+    def work(state: State) -> State:
+        return inner.invoke(state, UNLIMITED)
+
+    return one_node(work)
+
+
 def streaming(what: str, seen: Log, total: int) -> tuple[Any, Any, dict[str, Any]]:
     """A graph, its content, and the arguments to stream it with."""
     model = Talker(tokens=total, said=seen)
@@ -93,6 +134,17 @@ def streaming(what: str, seen: Log, total: int) -> tuple[Any, Any, dict[str, Any
             in_subgraph(counting(total, seen.add)),
             NUMBER,
             {"subgraphs": True, "config": UNLIMITED},
+        ),
+        "the steps of a subgraph in a worker thread": (
+            counting_in_thread(total, seen),
+            NUMBER,
+            {"subgraphs": True},
+        ),
+        "the calls of a tool": (calling_a_tool(total, seen, in_thread=False), QUESTION, custom),
+        "the calls of a tool in a worker thread": (
+            calling_a_tool(total, seen, in_thread=True),
+            QUESTION,
+            custom,
         ),
         "the tokens of a model, as custom chunks": (talking_by(written(model)), QUESTION, custom),
         "the numbers that a node writes": (writing(total, seen.add), NUMBER, custom),
