@@ -61,12 +61,13 @@ MODULES = {
     "bridge/run.py": "bridge/runs bridge/run_contexts bridge/retrying bridge/fork",
     "bridge/engine.py": "bridge/runs bridge/time_limits bridge/handoff_loops bridge/back_pressure",
     "bridge/loops.py": "bridge/handoff_loops bridge/loop_pauses bridge/several_bridges",
-    "bridge/bridge.py": "bridge/lifecycle bridge/run_arguments bridge/langgraph_arguments",
+    "bridge/bridge.py": "bridge/run_arguments bridge/rollback bridge/stream bridge/astream",
     "bridge/shutdown.py": "bridge/cleanup",
     "concurrency/future.py": "bridge/futures bridge/awaiting bridge/fork",
     "bridge/executor.py": "bridge/worker_threads bridge/several_bridges",
     "rx/serialized_observer.py": "rx/contract bridge/stream",
-    "bridge/operators/invoke.py": "rx/contract bridge/stages bridge/back_pressure rx/operators",
+    "bridge/operators/invoke.py": "rx/contract bridge/stages bridge/back_pressure rx/operators "
+    "bridge/observables_in_nodes",
     "bridge/multitasking.py": "bridge/thread_policies rx/operators",
     "bridge/rollback.py": "bridge/rollback",
     "bridge/interrupts.py": "bridge/interrupts",
@@ -82,6 +83,14 @@ MODULES = {
     "bridge/operators/stream.py": "bridge/stream rx/operators",
     "bridge/operators/pull.py": "bridge/pull",
     "bridge/operators/on_loop.py": "bridge/awaiting bridge/stream",
+    "bridge/operators/async_iterable.py": "bridge/observables_in_nodes",
+    "bridge/operators/awaited.py": "bridge/observables_in_nodes",
+    "bridge/adapters.py": "bridge/runs bridge/run_arguments bridge/langgraph_arguments",
+    "bridge/deadlocks.py": "bridge/nested_runs bridge/observables_in_nodes",
+    "bridge/leftovers.py": "bridge/thread_policies bridge/retrying",
+    "bridge/run_registry.py": "bridge/cleanup bridge/looking_inside bridge/nested_runs",
+    "bridge/run_info.py": "bridge/looking_inside",
+    "bridge/tracebacks.py": "bridge/kept bridge/user_exceptions",
 }
 # What all of them are run against, besides: the quick features of the core.
 CORE = (
@@ -91,7 +100,8 @@ CORE = (
     "bridge/stages bridge/awaiting bridge/kept bridge/threads bridge/run_arguments "
     "bridge/nested_runs bridge/loop_ends bridge/lifecycle bridge/thread_policies bridge/overflow "
     "bridge/submit bridge/time_limits bridge/stream bridge/astream bridge/stream_pacing "
-    "bridge/langgraph_arguments bridge/interrupts bridge/rollback bridge/pull rx/operators"
+    "bridge/langgraph_arguments bridge/interrupts bridge/rollback bridge/pull rx/operators "
+    "bridge/observables_in_nodes bridge/looking_inside"
 )
 # Those that take longest, and are run last.
 SLOW = ("bridge/langgraph_arguments", "bridge/handoff_entering", "bridge/fork")

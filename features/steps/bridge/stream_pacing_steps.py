@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import threading
+import traceback
 from typing import Any
 
 from behave import given, then, when
@@ -16,6 +18,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge.chunk_window import ChunkReader
+from rxlanggraph.bridge.pacing import Pace
 from rxlanggraph.messages import StreamMessage
 from support.bridge.bridges import LentLoop
 from support.bridge.chunks import UNLIMITED, Talker, counting, in_subgraph, writing
@@ -162,6 +165,17 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
+async def thread_held_up(seen: Log) -> None:
+    """Wait until a thread waits for the consumer, or has made all, not having waited."""
+    async with asyncio.timeout(LIMIT):
+        while count(seen) < 500 and not any(  # noqa: ASYNC110 - another thread comes to it
+            inner.f_code is Pace._block.__code__
+            for frame in sys._current_frames().values()
+            for inner, _ in traceback.walk_stack(frame)
+        ):
+            await asyncio.sleep(0.001)
+
+
 def on_the_bridge(context: Context) -> Any:
     return asyncio.run_coroutine_threadsafe(turns(), context.bridge._engine.host.loop)
 
@@ -175,6 +189,8 @@ def step_5_chunks_are_taken_and_then_none(context: Context, what: str) -> None:
         stream = context.bridge.astream(graph, content, **options)
         context.items = [await anext(stream) for _ in range(5)]
         await asyncio.wrap_future(on_the_bridge(context))
+        if "in a worker thread" in what:
+            await thread_held_up(seen)
         context.made = count(seen)
         context.items += [item async for item in stream]
 

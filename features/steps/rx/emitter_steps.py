@@ -158,6 +158,7 @@ def step_an_serializedobservers_on_next_raises_a_generatorexit_and(context: Cont
         emitter.flush()
     except BaseException as error:
         context.error = error
+    assert not emitter.is_busy()  # nothing follows, and nothing waits for it
 
 
 @then('the GeneratorExit comes out of the SerializedObserver, and "{text}" is logged')
