@@ -90,7 +90,7 @@ Feature: The package keeps to its map
   Scenario: The parameters of the bridge's methods are those of the contract
     Then the signatures of the bridge are
       """
-      __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, name
+      __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, lanes, lane_ttl, name
       create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
       submit: graph, message, options
       from_iterable: iterable

@@ -28,6 +28,7 @@
     │   └── OutputEndedError                (RuntimeError) the run is over, its output taken
     ├── ChunksLostError                     (LookupError) chunks of a run that are no longer kept
     └── RunError                            why one run has no result
+        ├── LaneLostError                   another process may have its thread
         ├── RunTimeoutError                 (TimeoutError)
         ├── RunCancelledError
         ├── RunDrainedError                 its bridge closes, and it can go on later
@@ -62,6 +63,7 @@ __all__ = [
     "IllegalTransitionError",
     "InvalidArgumentError",
     "InvalidTypeError",
+    "LaneLostError",
     "LeaseLostError",
     "LockTimeoutError",
     "LoopUnavailableError",
@@ -220,6 +222,10 @@ class ChunksLostError(RxLangGraphError, LookupError):
 
 class RunError(RxLangGraphError):
     """A run ended without a result, and not by an exception of its graph."""
+
+
+class LaneLostError(RunError):
+    """A bridge with ``lanes`` has lost the lease of the thread that the run was at work on."""
 
 
 class RunTimeoutError(RunError, TimeoutError):

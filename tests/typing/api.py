@@ -53,6 +53,10 @@ def futures(bridge: RxPyLangGraphBridge) -> None:
     print(mapper("hello"), bridge.create_future_task(shout, messages(), errors="emit"))
 
 
+def lanes(state: State) -> RxPyLangGraphBridge:
+    return RxPyLangGraphBridge(lanes=state, lane_ttl=10)
+
+
 def streams(bridge: RxPyLangGraphBridge) -> Observable[StreamMessage]:
     retry = AsyncRetrying(stop=stop_after_attempt(3))
     operator = bridge.invoke(shout, max_concurrency=2, ordered=True, errors="skip", retry=retry)

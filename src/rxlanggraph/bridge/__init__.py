@@ -22,6 +22,8 @@ A map; each imports only from those above it.
     run_registry         the runs in flight, and the sweep of a cleanup
     admission            max_pending: how many may be admitted and not started
     leftovers            LangGraph's tasks that outlive a cancelled run
+    fenced_saver         a saver that refuses who has lost the lease of a thread
+    lanes                threads that several processes share
     inbox                any thread -> the loop
     scheduler            thread, group, slot: which run may start
     multitasking         what a message does if its thread has a run already

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 
 from rxlanggraph.bridge.attempts import ThreadAttempts, saver_of
 from rxlanggraph.bridge.call_arguments import check_arguments
-from rxlanggraph.bridge.configs import Config, config_for
+from rxlanggraph.bridge.configs import Config, config_for, layers_of, lending_saver
 from rxlanggraph.bridge.interrupts import (
     INTERRUPT,
     OnPending,
@@ -77,12 +77,18 @@ class GraphAdapter(Protocol):
         """Return a callable that starts one attempt per call, also after a failed one."""
 
 
-def adapt_graph(graph: Graph, on_pending: OnPending = "reject") -> GraphAdapter:
+def adapt_graph(
+    graph: Graph,
+    on_pending: OnPending = "reject",
+    *,
+    fence: Callable[[Any], Any] | None = None,
+) -> GraphAdapter:
     """Determine how ``graph`` is called. Any thread; never blocks.
 
     Args:
         graph: What is called.
         on_pending: What happens to new input on a thread that waits for an answer.
+        fence: Makes the saver that the graph is to use of its own one; None leaves it that.
 
     Raises:
         InvalidTypeError: It cannot be called at all, or is a graph that was not compiled.
@@ -91,7 +97,11 @@ def adapt_graph(graph: Graph, on_pending: OnPending = "reject") -> GraphAdapter:
         return _Agent(graph, None)
     if hasattr(graph, "ainvoke"):
         saver = saver_of(graph)
-        return _Runnable(graph, None if saver is None else ThreadGate(graph, saver, on_pending))
+        if saver is None:
+            return _Runnable(graph, None)
+        # The further steps of a sequence would get it as well, instead of their own savers.
+        lent = None if fence is None or _has_steps(graph) else fence(saver)
+        return _Runnable(graph, ThreadGate(graph, saver, on_pending, lent))
     if hasattr(graph, "compile") and hasattr(graph, "add_node"):
         raise InvalidTypeError(f"{graph!r} is not compiled; pass graph.compile()")
     if not callable(graph):
@@ -100,6 +110,10 @@ def adapt_graph(graph: Graph, on_pending: OnPending = "reject") -> GraphAdapter:
             "or an async or sync function of the content"
         )
     return _AsyncFunction(graph) if _is_async(graph) else _Function(graph)
+
+
+def _has_steps(graph: Graph) -> bool:
+    return any(isinstance(getattr(layer, "steps", None), list) for layer in layers_of(graph))
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -169,6 +183,8 @@ def attempt_at(
     config = config_for(message, config)
     if gate is None or config is None or message.thread_id is None:
         return ainvoke(message.content, config, **arguments)
+    if gate.lent is not None:
+        config = lending_saver(config, gate.lent)
     if gate.is_open(message.content, config):
         return ainvoke(message.content, config, **arguments)
     return _admitted(gate, ainvoke, message, config, arguments)
@@ -206,6 +222,8 @@ def attempts_at(
     config = config_for(message, config)
     if gate is None or config is None or message.thread_id is None:
         return partial(ainvoke, message.content, config, **arguments)
+    if gate.lent is not None:
+        config = lending_saver(config, gate.lent)
     return ThreadAttempts(gate, message, config, arguments, ainvoke)
 
 

@@ -9,7 +9,17 @@ from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mappin
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypedDict, TypeVar, Unpack, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+)
 
 from reactivex import Observable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
@@ -23,6 +33,7 @@ from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.draining import can_drain
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.interrupts import OnPending, check_on_pending
+from rxlanggraph.bridge.lanes import fenced, make_lanes
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
 from rxlanggraph.bridge.operators.pull import from_iterable
 from rxlanggraph.bridge.operators.stream import StreamSubscription
@@ -46,6 +57,9 @@ from rxlanggraph.errors import (
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from rxlanggraph.validation import check_seconds, check_whole
+
+if TYPE_CHECKING:
+    from rxlanggraph.state import State
 
 __all__ = [
     "OperatorArguments",
@@ -130,6 +144,14 @@ class RxPyLangGraphBridge:
             never dropped.
         timeout: Of each run, unless its call has another one; None for no limit. See
             `create_future_task`.
+        lanes: A `State` that the bridges of several processes share: of the runs on a thread, one
+            is active in all of them together. It begins when its bridge has the thread's lease,
+            which is renewed until it has really ended; a run whose lease is lost is cancelled, with
+            a `LaneLostError`, and its graph saves nothing more. With ``"reject"`` and
+            ``"rollback"``, a message is rejected while another process has its thread. The state
+            may have another loop than the bridge, and is closed after it. None: the bridge shares
+            its threads with no other.
+        lane_ttl: Seconds until the thread of a process that died is free.
         name: Prefix of the threads' names.
 
     Raises:
@@ -147,6 +169,8 @@ class RxPyLangGraphBridge:
         max_pending_per_thread: int | None = None,
         overflow: Overflow = "block",
         timeout: Timeout | None = None,
+        lanes: State | None = None,
+        lane_ttl: float = 30.0,
         name: str | None = None,
     ) -> None:
         if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
@@ -162,6 +186,7 @@ class RxPyLangGraphBridge:
             check_whole("max_pending_per_thread", max_pending_per_thread, least=1)
         if timeout is not None:
             check_limits("timeout", timeout, chunks=True)
+        shared_lanes = make_lanes(lanes, lane_ttl)
         # All set here and never again; the mutable state is inside, each part with its own owner.
         self.max_concurrency = max_concurrency
         self.timeout = timeout
@@ -174,7 +199,9 @@ class RxPyLangGraphBridge:
             max_pending_per_thread=max_pending_per_thread,
             overflow=overflow,
             spare_threads=spare_threads,
+            lanes=shared_lanes,
         )
+        self._fence = None if shared_lanes is None else fenced
         # The options of the last plain call, reused by the next call with the same graph: a mapper
         # makes the same call for every message. Held weakly: they live as long as a run that has
         # them, so an idle bridge keeps no graph alive. One reference, replaced whole, by any
@@ -425,7 +452,7 @@ class RxPyLangGraphBridge:
             check_rollback(saver)
         if name is not None and not isinstance(name, str):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
-        adapter = adapt_graph(graph, check_on_pending(on_pending))
+        adapter = adapt_graph(graph, check_on_pending(on_pending), fence=self._fence)
         arguments = given(arguments)
         if arguments:
             adapter.check(arguments)

@@ -22,6 +22,7 @@ __all__ = [
     "configurable_of",
     "context_of_its_own",
     "layers_of",
+    "lending_saver",
     "one_thread",
     "threads_of",
 ]
@@ -32,6 +33,7 @@ Config: TypeAlias = Mapping[str, Any]
 _LANGCHAIN = "langchain_core.runnables.config"
 # LangGraph takes an input whose metadata has the latest checkpoint's run_id for the same run
 # reconnecting, and drops the input. A batch's own "run_id" in its messages must not do that.
+_SAVER = "__pregel_checkpointer"
 _NOT_PASSED_ON = frozenset({"run_id"})
 
 
@@ -99,6 +101,15 @@ def config_for(message: StreamMessage, config: Config | None) -> Config | None:
         }
         merged["metadata"] = {**(merged.get("metadata") or {}), **passed_on}
     return merged
+
+
+def lending_saver(config: Config, saver: Any) -> Config:
+    """Return ``config`` with a saver for the graph to use instead of its own.
+
+    In the way in which a graph lends its saver to its subgraphs. Any thread; never blocks.
+    """
+    configurable = {**(config.get("configurable") or {}), _SAVER: saver}
+    return {**config, "configurable": configurable}
 
 
 def context_of_its_own() -> Context:

@@ -34,6 +34,7 @@ from rxlanggraph.bridge.interrupts import (
     asked,
     overtaken_answer,
 )
+from rxlanggraph.bridge.lanes import ThreadLanes, ThreadLease
 from rxlanggraph.bridge.leftovers import end_of_leftovers
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
 from rxlanggraph.bridge.multitasking import Multitasking
@@ -52,9 +53,11 @@ from rxlanggraph.concurrency.user_code import is_interrupt, raise_on_loop
 from rxlanggraph.errors import (
     BlockingCallError,
     BridgeClosedError,
+    LaneLostError,
     LoopUnavailableError,
     RegistryClosedError,
     RunError,
+    ThreadBusyError,
 )
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
 from rxlanggraph.registry import Outcome, Trackable
@@ -84,6 +87,7 @@ class Engine:
         name: Prefix of the threads' names.
         overflow: What happens to those beyond ``max_pending``.
         spare_threads: How many worker threads there may be in addition to one for each run.
+        lanes: The lanes that are shared with other processes; None if there are none.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class Engine:
         max_pending_per_thread: int | None = None,
         overflow: Overflow = "block",
         spare_threads: int = 0,
+        lanes: ThreadLanes | None = None,
     ) -> None:
         # The one lock of a bridge, shared by all its parts: a leaf, held for a few assignments at a
         # time. There is only one, so that a waiting thread knows what to release (see
@@ -112,7 +117,10 @@ class Engine:
             OwnedLoop(name, self.threads, self) if loop is None else AdoptedLoop(loop, name, self)
         )
         # Confined to the loop's thread.
-        self._scheduler = RunScheduler(max_concurrency)
+        self._lanes = lanes
+        if lanes is not None:
+            lanes.hooks, lanes.slots = self, max_concurrency
+        self._scheduler = RunScheduler(max_concurrency, lanes)
         self._multitasking = Multitasking(
             self._scheduler,
             max_pending_per_thread,
@@ -385,12 +393,16 @@ class Engine:
                 if run.task is not None and (run.cancelled() or not run.task.cancelling()):
                     run.task.cancel()
             else:
-                # Also if it ended before it was registered, as a run that is cancelled between the
-                # two.
-                waited, run.phase = run.phase is Phase.WAITING, Phase.ENDED
-                self._retire(run, run.unanswered("cancelled"))
-                if waited and run.rejection is not None:
-                    self._remove(run)
+                self._forget_unstarted(run)
+
+    def _forget_unstarted(self, run: Run) -> None:
+        # Also if it ended before it was registered, as a run that is cancelled between the two.
+        waited, run.phase = run.phase is Phase.WAITING, Phase.ENDED
+        if run.lease is not None:
+            self._remove(run)
+        self._retire(run, run.unanswered("cancelled"))
+        if waited and run.rejection is not None:
+            self._remove(run)
 
     def _admit(self, run: Run) -> None:
         if self._draining and self._may_drain(run):
@@ -447,6 +459,8 @@ class Engine:
 
     def _end_unstarted(self, run: Run, result: StreamMessage) -> None:
         run.phase = Phase.ENDED
+        if run.lease is not None:
+            self._remove(run)
         context = run.context
         del run.context
         context.run(self._retire_in_scope, run, result)
@@ -454,6 +468,36 @@ class Engine:
     def _retire_in_scope(self, run: Run, result: StreamMessage) -> None:
         self._enter_scope(run)  # as in _pass_on
         self._retire(run, result)
+
+    # -- shared lanes, on the loop ---------------------------------------------------------------
+
+    def lane_granted(self, run: Run) -> None:
+        """Go on with ``run``, which has got the lease of its thread."""
+        self._scheduler.lane_granted(run)
+        self._start_ready()
+
+    def lane_refused(self, run: Run, error: BaseException) -> None:
+        """End ``run``, which does not get the lease of its thread."""
+        status: Status = "rejected" if isinstance(error, ThreadBusyError) else "error"
+        self._end_unstarted(run, run.unanswered(status, error))
+
+    def lane_lost(self, lease: ThreadLease, error: LaneLostError) -> None:
+        """Cancel the run that has that lease, and resolve it."""
+        run = self._scheduler.holder(lease.thread_id)
+        if run is None or run.lease is not lease or run.phase is not Phase.RUNNING:
+            return  # one that waits for its slot asks again when it gets that
+        if run.task is None:
+            run.obstacle = error
+        elif not run.done() and run.interruption is None:
+            run.lane_lost = error
+            run.task.cancel()
+            self._resolve_early(run, "error", error)
+
+    def lane_taken_over(self, thread_id: str, message_id: str) -> None:
+        """Interrupt what is on a thread for a message in another process."""
+        self._multitasking.take_over(thread_id, message_id)
+
+    # -- the start and the end of a run ----------------------------------------------------------
 
     def _start_ready(self, *, in_place: bool = False) -> None:
         """Start the runs that are ready, at most one burst of them per iteration of the loop.
@@ -468,7 +512,10 @@ class Engine:
                 run = self._scheduler.next_ready() if self._scheduler.free else None
                 if run is None:
                     return
-                self._start_run(run, in_place=in_place)
+                if run.lease is not None and self._lanes and not self._lanes.start(run):
+                    self._scheduler.repeat_lane(run)
+                else:
+                    self._start_run(run, in_place=in_place)
         finally:
             self._starting = False
         asyncio.get_running_loop().call_soon(self._start_ready)
@@ -555,6 +602,8 @@ class Engine:
             return run.unanswered("interrupted", run.interruption, duration)
         if run.expired and run.options.retry is None:
             return run.unanswered("timed_out", None, duration)
+        if run.lease is not None and (error := _error_of_lane(run)) is not None:
+            return run.unanswered("error", error, duration)
         if type(content) is dict and INTERRUPT in content:
             return interrupted_answer(run.message, content, asked(content), duration)
         status: Status = "interrupted" if run.at_breakpoint else "ok"
@@ -572,6 +621,8 @@ class Engine:
             return "interrupted", run.interruption
         if run.expired:
             return "timed_out", None
+        if run.lane_lost is not None:
+            return "error", run.lane_lost
         task = asyncio.current_task()
         if not run.child_cancelled or (task is not None and task.cancelling()):
             return "cancelled", None  # from outside, or by the graph itself
@@ -654,6 +705,8 @@ class Engine:
         try:
             await end_of_leftovers(run.scope)
             await self._threads_ended(run)
+            if run.lease is not None:
+                run.lease.check()
             await undo()
         except (Exception, asyncio.CancelledError) as error:
             successor = run.rolled_back_for  # read now: a later one may have taken its place
@@ -668,6 +721,8 @@ class Engine:
         task = asyncio.current_task()
         assert task is not None
         if run.control is not None and run.control.asked:
+            return False
+        if run.lease is not None and run.lease.lost:
             return False
         # Also if an attempt turned its cancellation into an exception of its own.
         return not (run.done() or task.cancelling() or self.registry.state != "open")
@@ -797,7 +852,10 @@ class Engine:
     # -- in any thread -------------------------------------------------------------------------
 
     def _retire(self, run: Run, result: StreamMessage) -> None:
-        """Remove ``run`` from admission and registry, and resolve its future if still pending."""
+        """Remove ``run`` from admission and registry, and resolve its future if still pending.
+
+        Where its thread's lease is being given back, it leaves the registry after that.
+        """
         if self.admission.bounded:
             self.admission.release(run)
         if self._answers.waiting:
@@ -806,17 +864,29 @@ class Engine:
             for timer in run.timers.values():
                 timer.cancel()
             run.timers = run.overran = None  # they refer to the run
+        lease = run.lease
+        if lease is not None and lease.holds_back(partial(self._leave, run, result)):
+            run.resolve(result)
+        else:
+            self._leave(run, result)
+
+    def _leave(self, run: Run, result: StreamMessage) -> None:
+        """Remove ``run`` from the registry, and resolve its future if still pending."""
         if not self.registry.leave(run, run.counts_as(result.status), run.resolve, result):
             run.resolve(result)  # it was discarded; its future is to resolve all the same
         run.owner = run.parent = None
         if run.scope is not None:
             run.scope.run = None
             run.scope = None
+        if run.lease is not None:
+            run.lease = None
 
     def loop_stopping(self, error: LoopUnavailableError) -> None:
         """On the loop: accept nothing more, cancel what runs, resolve what has not started."""
         self.inbox.refuse(error)
         self.admission.close()
+        if self._lanes is not None:
+            self._lanes.close()
         for run in self._runs():
             if run.phase is not Phase.RUNNING:
                 run.phase = Phase.ENDED
@@ -832,6 +902,8 @@ class Engine:
         self.inbox.refuse(error)
         self.admission.close()
         self.inbox.discard_pending()
+        if self._lanes is not None:
+            self._lanes.close()
         for run, result in self._cut_off(self._runs(), error):
             silence_pending_warning(run.task)
             if self.threads.on_idle(run, partial(self._retire, run, result)):
@@ -957,3 +1029,13 @@ class Engine:
 
     def _runs(self) -> list[Run]:
         return [task for task in self.registry.tasks() if isinstance(task, Run)]
+
+
+def _error_of_lane(run: Run) -> BaseException | None:
+    """Why a run that has swallowed its cancellation, or was too late, has no result."""
+    if run.lane_lost is None and run.lease is not None:
+        try:
+            run.lease.check()
+        except LaneLostError as error:
+            return error
+    return run.lane_lost

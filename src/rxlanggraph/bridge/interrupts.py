@@ -236,10 +236,14 @@ class ThreadGate:
         graph: The graph.
         saver: Its checkpoint saver.
         on_pending: What happens to new input on a thread that waits for an answer.
+        lent: The saver that the graph is to use instead of its own; None for its own.
     """
 
-    def __init__(self, graph: Any, saver: Any, on_pending: OnPending) -> None:
-        self.saver = saver
+    def __init__(
+        self, graph: Any, saver: Any, on_pending: OnPending, lent: Any | None = None
+    ) -> None:
+        self.saver = saver if lent is None else lent
+        self.lent = lent
         self._graph = graph
         self._rejects = on_pending == "reject"
 

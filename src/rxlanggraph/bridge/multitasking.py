@@ -64,7 +64,14 @@ class Multitasking:
             if strategy == "rollback" or active.rolled_back_for is not None:
                 active.rolled_back_for = run
             for each in (active, *displaced):
-                self._interrupt(each, run)
+                self._interrupt(each, f"message {run.message.id}")
+
+    def take_over(self, thread_id: str, message_id: str) -> None:
+        """End all runs of a thread for a message that interrupts them in another process."""
+        active = self._scheduler.on_lane(thread_id)
+        if active is not None:
+            for each in (active, *self._scheduler.remove_behind(thread_id)):
+                self._interrupt(each, f"message {message_id} of another process")
 
     def _reject(self, run: Run, active: Run, why: str) -> None:
         error = ThreadBusyError(
@@ -73,13 +80,12 @@ class Multitasking:
         )
         self._end_unstarted(run, run.unanswered("rejected", error))
 
-    def _interrupt(self, run: Run, by: Run) -> None:
+    def _interrupt(self, run: Run, by: str) -> None:
         """End ``run`` so that ``by`` can begin: at once if it has not begun, otherwise soon."""
         if run.done() or run.phase is Phase.ENDED or run.interruption is not None:
             return
         run.interruption = RunInterruptedError(
-            f"{run.label} was interrupted by message {by.message.id}, which came after it on "
-            f"{run.lane_label}"
+            f"{run.label} was interrupted by {by}, which came after it on {run.lane_label}"
         )
         if run.phase is Phase.RUNNING:
             self._stop(run)

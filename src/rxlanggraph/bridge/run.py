@@ -54,6 +54,7 @@ __all__ = [
     "Run",
     "RunOptions",
     "RunScope",
+    "ThreadHold",
     "current_run",
     "run_scope",
 ]
@@ -189,6 +190,20 @@ class ChunkSink(Protocol):
         """
 
 
+class ThreadHold(Protocol):
+    """The lease of a thread, for which a run waits, or which it has. See `lanes`."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether another process may have the thread by now. Any thread; never blocks."""
+
+    def check(self) -> None:
+        """Raise LaneLostError if the lease is `lost`. Any thread; never blocks."""
+
+    def holds_back(self, callback: Callable[[], object]) -> bool:
+        """Whether a run that has ended has to wait until it was given back. On the loop."""
+
+
 class _Crossing(Protocol):
     loop: asyncio.AbstractEventLoop | None
 
@@ -239,6 +254,10 @@ class Run(SharedLockFuture[StreamMessage]):
     # this one; and why it could not be made that for this one.
     rolled_back_for: Run | None = None
     obstacle: BaseException | None = None
+    # With lanes, on the loop's thread: the lease of its thread, from when it asks for that on; and
+    # that it was lost in the middle of the run. Read by the run's worker threads.
+    lease: ThreadHold | None = None
+    lane_lost: BaseException | None = None
 
     def __init__(
         self,

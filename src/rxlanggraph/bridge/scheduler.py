@@ -3,7 +3,8 @@
 Three bounds, passed in this order and given back together:
 
 - the lane: one run at a time per ``thread_id``, in order of arrival (`concat_map`, ``enqueue``); or
-  per subscription, where that has a lane of its own for messages without a thread;
+  per subscription, where that has a lane of its own for messages without a thread. Where processes
+  share their lanes, the first run of a lane has to get the lease of its thread as well;
 - the group: ``max_concurrency`` of one subscription;
 - the slot: ``max_concurrency`` of the bridge.
 
@@ -16,16 +17,33 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
+from typing import Protocol
 
 from rxlanggraph.bridge.run import Phase, Run
 
-__all__ = ["RunScheduler"]
+__all__ = ["Leases", "RunScheduler"]
+
+
+class Leases(Protocol):
+    """Lanes that several processes share: `ThreadLanes`, which is below this module on the map."""
+
+    def request(self, run: Run) -> bool:
+        """Have ``run``, the first of its lane, get the lease. False if it has to wait for it."""
+
+    def give_back(self, thread_id: str) -> None:
+        """Give back the lease of a lane that is empty, or stop waiting for it."""
 
 
 class RunScheduler:
-    """Decides which run may start next."""
+    """Decides which run may start next.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        limit: How many slots there are.
+        leases: The lanes that this process shares with others, if it does.
+    """
+
+    def __init__(self, limit: int, leases: Leases | None = None) -> None:
+        self._leases = leases
         self.free = limit  # how many slots are free; written here alone
         self._ready: deque[Run] = deque()
         # With max_pending, runs that results of the bridge led to. They go first: otherwise the
@@ -50,7 +68,7 @@ class RunScheduler:
                 return False
             self._lanes[lane] = run
         is_first = not (self._ready or self._downstream)
-        self._pass_lane(run)
+        self._take_lane(run)
         ready = self._downstream or self._ready
         if not (is_first and self.free and ready):
             return False
@@ -89,8 +107,27 @@ class RunScheduler:
             return  # it held nothing yet
         if group is not None and _remove(run, group.waiting):
             self._leave_lane(run)
-        elif _remove(run, self._ready):
+        elif _remove(run, self._ready) or _remove(run, self._downstream):
             self._leave_group_and_lane(run)
+        elif self._leases is not None and lane is not None and self._lanes.get(lane) is run:
+            self._leave_lane(run)  # it waited for its lease
+
+    def lane_granted(self, run: Run) -> None:
+        """Note that ``run`` has got the lease of its lane; it may be ready now."""
+        self._pass_lane(run)
+
+    def repeat_lane(self, run: Run) -> None:
+        """Have ``run``, returned by `next_ready`, get the lease of its lane again, and then wait.
+
+        It keeps its place at the head of its lane.
+        """
+        self.free += 1
+        self._leave_group(run)
+        self._take_lane(run)
+
+    def holder(self, lane: Hashable) -> Run | None:
+        """Return the run that is at the head of a lane."""
+        return self._lanes.get(lane)
 
     def on_lane(self, lane: Hashable) -> Run | None:
         """Return the run that a new one on that lane would wait for, if it is to execute."""
@@ -116,6 +153,12 @@ class RunScheduler:
             self._behind[lane] = staying
         return [run for run in behind if _executes(run)]
 
+    def _take_lane(self, run: Run) -> None:
+        leases = self._leases
+        # What only passes through touches no thread.
+        if leases is None or not _shared(run) or leases.request(run):
+            self._pass_lane(run)
+
     def _pass_lane(self, run: Run) -> None:
         group = run.options.group
         if group is None:
@@ -130,6 +173,10 @@ class RunScheduler:
         (self._downstream if run.downstream else self._ready).append(run)
 
     def _leave_group_and_lane(self, run: Run) -> None:
+        self._leave_group(run)
+        self._leave_lane(run)
+
+    def _leave_group(self, run: Run) -> None:
         group = run.options.group
         if group is not None:
             # The group's place stays taken while a successor is sought: skipping a cancelled one
@@ -143,7 +190,6 @@ class RunScheduler:
                 self._leave_lane(successor)
             else:
                 group.running -= 1
-        self._leave_lane(run)
 
     def _leave_lane(self, run: Run) -> None:
         lane = run.lane
@@ -152,14 +198,22 @@ class RunScheduler:
         behind = self._behind.get(lane)
         while behind:
             successor = behind.popleft()
-            if successor.phase is Phase.WAITING:
+            # With leases, one that is cancelled would ask for it first.
+            if successor.phase is Phase.WAITING and (self._leases is None or not successor.done()):
                 successor.behind = False
                 self._lanes[lane] = successor
-                self._pass_lane(successor)
+                self._take_lane(successor)
                 return
         if behind is not None:
             del self._behind[lane]
         del self._lanes[lane]
+        if self._leases is not None and run.message.thread_id is not None:
+            self._leases.give_back(run.message.thread_id)
+
+
+def _shared(run: Run) -> bool:
+    """Whether other processes may have its lane: a thread's, and not that of a subscription."""
+    return run.message.thread_id is not None and run.message.status == "ok"
 
 
 def _waits(run: Run) -> bool:

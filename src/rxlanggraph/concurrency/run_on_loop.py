@@ -14,7 +14,7 @@ from rxlanggraph.concurrency.forking import wrong_process
 from rxlanggraph.concurrency.loop_probe import LoopProbe
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
 
-__all__ = ["enter_on_loop", "leave_to_parent", "run_on_loop"]
+__all__ = ["check_reachable", "enter_on_loop", "leave_to_parent", "run_on_loop"]
 
 _T = TypeVar("_T")
 # Seconds between two checks that the loop still runs: a stopped one resolves nothing. A guess.
@@ -65,6 +65,19 @@ def leave_to_parent(loop: asyncio.AbstractEventLoop, what: str, remedy: str) -> 
     _loops_of_parent[loop] = (what, remedy)
 
 
+def check_reachable(loop: asyncio.AbstractEventLoop) -> None:
+    """Check that ``loop`` runs, in this process. Any thread; never blocks.
+
+    Raises:
+        LoopUnavailableError: It does not run.
+        WrongProcessError: It runs in the process that this one was forked from.
+    """
+    if loop in _loops_of_parent:
+        raise wrong_process(*_loops_of_parent[loop])
+    if not loop.is_running():
+        raise _not_running(loop)
+
+
 class _Call(Generic[_T]):
     """A coroutine sent to a loop, which may never start it.
 
@@ -87,15 +100,12 @@ class _Call(Generic[_T]):
             LoopUnavailableError: The loop does not run.
             WrongProcessError: It runs in another process.
         """
-        if self._loop in _loops_of_parent:
-            raise wrong_process(*_loops_of_parent[self._loop])
-        if asyncio._get_running_loop() is self._loop:
+        if asyncio._get_running_loop() is self._loop and self._loop not in _loops_of_parent:
             raise BlockingCallError(
                 "a blocking call on the event loop's own thread would wait for itself; await the "
                 "method there, instead of calling its blocking form"
             )
-        if not self._loop.is_running():
-            raise _not_running(self._loop)
+        check_reachable(self._loop)
         try:
             self._loop.call_soon_threadsafe(self._begin)
         except RuntimeError:  # the loop was closed just now
