@@ -572,8 +572,10 @@ def step_8_threads_send_under_every_policy(context: Context) -> None:
             for _ in range(3):
                 await asyncio.sleep(0)
         finally:
-            await asyncio.sleep(0)
-            active[key] -= 1
+            try:
+                await asyncio.sleep(0)
+            finally:  # also if it is cancelled here
+                active[key] -= 1
         return content
 
     def send_100(number: int) -> list[Any]:
