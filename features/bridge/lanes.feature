@@ -159,7 +159,7 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
   # -- what is lost ------------------------------------------------------------------------------
 
   Scenario Outline: A run whose lease is lost is cancelled, and its graph saves nothing more: <kind>
-    Given 2 bridges on its own loops that share their lanes, with lane_ttl=0.9
+    Given 2 bridges on its own loops that share their lanes, with lane_ttl=3
     When <kind> is in the middle of a run, and its lease is taken away in the store
     Then its future says that the lease of the thread is lost
     And the thread has nothing of it, once it has really ended
@@ -172,7 +172,7 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
       | a run that would be retried |
 
   Scenario: A run is not begun under a lease that was lost while it waited for its slot
-    Given 2 bridges on its own loops that share their lanes, with lane_ttl=0.9, max_concurrency=1
+    Given 2 bridges on its own loops that share their lanes, with lane_ttl=3, max_concurrency=1
     When a message has its thread, waits for the only slot, and its lease is taken away in the store
     Then the message has another one when the slot is free, and is answered
 

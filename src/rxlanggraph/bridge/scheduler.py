@@ -114,6 +114,7 @@ class RunScheduler:
 
     def lane_granted(self, run: Run) -> None:
         """Note that ``run`` has got the lease of its lane; it may be ready now."""
+        run.behind = False
         self._pass_lane(run)
 
     def repeat_lane(self, run: Run) -> None:
@@ -158,6 +159,8 @@ class RunScheduler:
         # What only passes through touches no thread.
         if leases is None or not _shared(run) or leases.request(run):
             self._pass_lane(run)
+        else:
+            run.behind = True
 
     def _pass_lane(self, run: Run) -> None:
         group = run.options.group
