@@ -98,6 +98,19 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
     When 50 messages of which the first waits go through invoke, ordered, max_concurrency 3
     Then no more than 6 messages are handed over until the first has ended, then all are
 
+  Scenario Outline: Closing the bridge ends an ordered <operator> whose messages wait for look-ahead, errors="<errors>"
+    Given an open bridge on its own loop
+    When 50 messages of which the first waits go through <operator>, ordered, max_concurrency 3, errors="<errors>"
+    And admission is closed, and then the first ends
+    Then the subscriber gets the results of 0 to 5, and then a BridgeClosedError
+
+    Examples:
+      | operator | errors |
+      | invoke   | raise  |
+      | invoke   | emit   |
+      | invoke   | skip   |
+      | stream   | emit   |
+
   Scenario: max_concurrency of a stream bounds it, though the bridge has more slots
     Given an open bridge on its own loop
     When 20 messages go through invoke of a waiting graph with max_concurrency=2

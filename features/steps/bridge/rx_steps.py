@@ -7,6 +7,7 @@ from behave import then, when
 from behave.runner import Context
 from reactivex.subject import Subject
 
+from rxlanggraph.errors import BridgeClosedError
 from support.bridge.bridges import listen, on_loop
 from support.bridge.graphs import graph_of, one_node
 from support.bridge.streams import Subscriber, value_of
@@ -197,10 +198,40 @@ def step_count_runs_that_end_in_reverse_go_through_invoke_with(
 
 @when("50 messages of which the first waits go through invoke, ordered, max_concurrency 3")
 def step_50_messages_of_which_the_first_waits_go_through_invoke(context: Context) -> None:
+    _fifty_through(context, "invoke")
+
+
+@when(
+    "50 messages of which the first waits go through {operator:w}, ordered, max_concurrency 3, "
+    'errors="{errors}"'
+)
+def step_50_messages_of_which_the_first_waits_go_through_operator(
+    context: Context, operator: str, errors: str
+) -> None:
+    _fifty_through(context, operator, errors=errors)
+
+
+def _fifty_through(context: Context, operator: str, **options: Any) -> None:
     async def run(content: dict[str, int]) -> Any:
         return await (context.work.answer if content["value"] else context.work.wait)(content)
 
-    through(context, messages(50), run, ordered=True, max_concurrency=3)
+    applied = getattr(context.bridge, operator)(run, ordered=True, max_concurrency=3, **options)
+    context.subscriber = Subscriber()
+    context.subscriber.subscribe(messages(50).pipe(applied))
+
+
+@when("admission is closed, and then the first ends")
+def step_admission_is_closed_and_then_the_first_ends(context: Context) -> None:
+    context.work.ended.wait_for(5)
+    context.bridge.registry.close()
+    context.work.gate.open()
+
+
+@then("the subscriber gets the results of 0 to {last:d}, and then a BridgeClosedError")
+def step_the_subscriber_gets_the_results_of_0_to_last(context: Context, last: int) -> None:
+    got = context.subscriber.wait_for_end()
+    assert [value_of(result) for result in got.items] == list(range(last + 1)), got.items
+    assert isinstance(got.error, BridgeClosedError), got.error
 
 
 @then("no more than 6 messages are handed over until the first has ended, then all are")

@@ -216,7 +216,7 @@ class Subscription:
 
     def _take(self, run: Run, *, to_start: bool = True) -> bool:
         with self._lock:
-            if self._disposed:
+            if self._disposed or (self._source_ended and self._cut_off is not None):
                 return False
             self._indexes[run] = self._arrived
             self._arrived += 1
@@ -268,15 +268,18 @@ class Subscription:
         What breaks without it: a source that emits while the bridge drains cancels what drains.
         """
         with self._lock:
-            if run is not None:
-                self._indexes.pop(run, None)
+            # What waits for look-ahead behind it will not be handed over either.
+            late = [*(() if run is None else (run,)), *self._waiting]
+            self._waiting.clear()
+            for each in late:
+                self._indexes.pop(each, None)
             if not self._disposed:
                 self._source_ended = True
                 self._cut_off = self._cut_off or error
                 if not self._indexes:
                     self._put_end()
-        if run is not None:
-            self._engine.drop(run)
+        for each in late:
+            self._engine.drop(each)
         self._source.dispose()
         self._flush()
         if self._awaited is not None:
