@@ -18,6 +18,7 @@ from . import (
     bridge,
     cleanup,
     handoff,
+    hooks,
     memory,
     registry,
     state,
@@ -50,6 +51,8 @@ def rows(million: bool) -> Iterator[Row]:
         yield Row(f"bridge at 16 / {peer}, 2,000 messages", target, _stream(peer, 2_000))
     for way in bridge.WAYS:
         yield Row(f"CPU time of {way} / floor", 1.1, _cpu(way))
+    yield Row("CPU time with hooks for runs / without", 1.03, _hooks("runs"))
+    yield Row("CPU time with hooks for nodes too / without", None, _hooks("runs and nodes"))
     yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
     for way in stream.WAYS:
         yield Row(f"chunk through stream / astream, {way}", 1.15, _chunk(way))
@@ -116,6 +119,10 @@ def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
 
 def _cpu(way: str) -> Callable[[bool], Ratio]:
     return lambda quick: bridge.cpu_ratio(way, pairs=3 if quick else 7)
+
+
+def _hooks(way: str) -> Callable[[bool], Ratio]:
+    return lambda quick: hooks.cpu_ratio(way, pairs=3 if quick else 7)
 
 
 def _chunk(way: str) -> Callable[[bool], Ratio]:

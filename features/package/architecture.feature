@@ -38,7 +38,7 @@ Feature: The package keeps to its map
   Scenario: The bridge has these public names and no others
     Then the public names of RxPyLangGraphBridge are
       """
-      aclose astream cleanup_tasks cleanup_tasks_async close create_future_task expire_interrupts
+      aclose add_hooks astream cleanup_tasks cleanup_tasks_async close create_future_task expire_interrupts
       from_iterable invoke join_stream pending_interrupts registry statistics stream submit
       """
     And those of an open bridge are these, and what it was made with: max_concurrency name timeout

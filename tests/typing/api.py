@@ -20,6 +20,7 @@ from rxlanggraph import (
     TaskRegistry,
 )
 from rxlanggraph.agent import AgentPool, AgentState, BaseAgent, Memory, Message, Transition
+from rxlanggraph.hooks import Hooks, NodeEnded, RunEnded
 from rxlanggraph.operators import to_async_iterable, to_future
 from rxlanggraph.state import (
     Claim,
@@ -183,3 +184,19 @@ async def acting() -> int:
         states: Observable[int] = actor.states
         print(states, actor.ask("a").result(1.0))
         return await actor.ask("b")
+
+
+class Metrics(Hooks):
+    def on_ended(self, event: RunEnded) -> None:
+        print(event.status, event.duration, event.message.thread_id, event.future.done())
+
+    def on_node(self, event: NodeEnded) -> None:
+        print(event.node, event.status, event.error, event.attempt)
+
+
+def looking_inside(bridge: RxPyLangGraphBridge) -> int:
+    subscription = bridge.add_hooks(Metrics())
+    subscription.dispose()
+    for info in bridge.registry.snapshot():
+        print(info.message_id, info.state, info.waiting, info.attempt, info.node)
+    return bridge.registry.cancel(lambda info: info.age > 60.0)

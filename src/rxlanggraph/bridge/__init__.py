@@ -14,6 +14,8 @@ A map; each imports only from those above it.
     drain_control        how LangGraph is told to stop a run between two supersteps
     run                  one message on its way through one graph, and its future
     run_info             what a run is doing, for snapshots
+    reports              telling the hooks what happens to runs
+    callbacks            LangChain's callbacks of a run; those that tell of nodes
     pacing               nodes at work wait with the chunks of their run
     chunks               a run that is executed as a stream
     draining             which graphs can stop like that, and where they go on

@@ -21,7 +21,8 @@ from typing import (
     get_args,
 )
 
-from reactivex import Observable
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
 from rxlanggraph.bridge.adapters import Graph, adapt_graph
@@ -54,6 +55,7 @@ from rxlanggraph.errors import (
     InvalidArgumentError,
     InvalidTypeError,
 )
+from rxlanggraph.hooks import Hooks
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from rxlanggraph.validation import check_seconds, check_whole
@@ -874,6 +876,28 @@ class RxPyLangGraphBridge:
         self._engine.hand_over(run)
         result: _T = (await run).content
         return result
+
+    # -- looking inside ------------------------------------------------------------------------
+
+    def add_hooks(self, hooks: Hooks) -> abc.DisposableBase:
+        """Call the methods of ``hooks`` at what happens to runs: for metrics and traces.
+
+        From now on, for the messages that arrive from now on; each of them completely, from
+        ``on_queued`` to ``on_ended``. Any thread; never blocks. Hooks that were added twice are
+        called twice. A bridge keeps its hooks alive, so hooks that refer to the bridge keep it from
+        being collected until they are disposed of, or the bridge is closed.
+
+        Args:
+            hooks: An instance of a subclass of `rxlanggraph.hooks.Hooks`, which says what is
+                called, and in which thread.
+
+        Returns:
+            Disposing it ends the calls.
+
+        Raises:
+            InvalidTypeError: It is not one, has an async hook, or one with an unknown name.
+        """
+        return Disposable(partial(self._engine.stop_listening, self._engine.listen(hooks)))
 
     # -- the end -------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 from rxlanggraph.bridge.adapters import Arguments, GraphAdapter, attempt_at, attempts_at
 from rxlanggraph.bridge.configs import Config, layers_of
 from rxlanggraph.bridge.interrupts import INTERRUPT
+from rxlanggraph.bridge.reports import report_chunk
 from rxlanggraph.bridge.run import ChunkSink, current_run
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage, chunk_of, without_source
@@ -217,6 +218,9 @@ class _Chunks:
         """Pass one chunk on; return what to await before the next one, if anything."""
         chunk = chunk_of(self._source, content, mode, namespace, self._count)
         self._count += 1
+        observers = self._run.observers
+        if observers is not None:
+            report_chunk(self._run, observers, chunk)
         room = self._sink.put(chunk)
         if not self._timed:
             return room

@@ -23,7 +23,7 @@ from typing import Any
 
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
 from rxlanggraph.bridge.attempts import retried
-from rxlanggraph.bridge.configs import configurable_of, context_of_its_own
+from rxlanggraph.bridge.configs import Config, configurable_of, context_of_its_own
 from rxlanggraph.bridge.draining import drained, new_control, not_begun
 from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.inbox import LoopInbox
@@ -39,6 +39,7 @@ from rxlanggraph.bridge.leftovers import end_of_leftovers
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
 from rxlanggraph.bridge.multitasking import Multitasking
 from rxlanggraph.bridge.overflow import Overflow
+from rxlanggraph.bridge.reports import report_end, report_queued, report_started
 from rxlanggraph.bridge.rollback import Undo, remember_thread
 from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run, run_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
@@ -59,6 +60,7 @@ from rxlanggraph.errors import (
     RunError,
     ThreadBusyError,
 )
+from rxlanggraph.hooks import Hooks, Listener, Observers
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
 from rxlanggraph.registry import Outcome, Trackable
 
@@ -129,6 +131,8 @@ class Engine:
             stop=self._stop,
         )
         self._tasks = EagerTaskStarter()
+        # Guarded by the lock; read without it: one reference, replaced as a whole.
+        self._observers: Observers | None = None
         self._starting = False  # whether _start_ready is at work
         self._started = False
         # Whether graphs were asked to stop. Only ever set, by any thread.
@@ -165,8 +169,8 @@ class Engine:
             self.hand_over(run)
             if self.admission.may_drop:
                 self.admission.expose(run)
-        except BaseException:  # also from a signal handler, perhaps half-way through admission
-            self._take_back(run)
+        except BaseException as error:  # also from a signal handler, half-way through admission
+            self._take_back(run, error)
             raise
         return run
 
@@ -187,15 +191,19 @@ class Engine:
             if not await self.admission.acquire_async(run):
                 return self._turn_down(run)
             self.hand_over(run)
-        except BaseException:
-            self._take_back(run)
+        except BaseException as error:
+            self._take_back(run, error)
             raise
         return run
 
-    def _take_back(self, run: Run) -> None:
-        if run in self.registry:
-            run.cancel()
-        self._withdraw(run)
+    def _take_back(self, run: Run, error: BaseException) -> None:
+        try:
+            if run in self.registry:
+                run.cancel()
+            elif run.observers is not None:
+                self._report_refusal(run, error)
+        finally:
+            self._withdraw(run)
 
     def new_run(
         self,
@@ -216,6 +224,14 @@ class Engine:
         run = Run(message, options, context_of_its_own(), self.inbox, owner, on_done=on_done)
         if options.adapter.takes_answers:
             self._answers.given(run)
+        observers = self._observers
+        if observers is not None:
+            try:
+                report_queued(run, observers)
+            except BaseException as error:
+                self._let_go(run)
+                self._report_refusal(run, error)
+                raise
         return run
 
     def enter(self, run: Run) -> bool:
@@ -261,10 +277,23 @@ class Engine:
         """Resolve ``run``, which got no room, or not in time. Any thread; calls its callbacks."""
         self._let_go(run)
         if run.expired is not None:
-            run.reject(run.unanswered("timed_out"))
+            self._reject_with(run, run.unanswered("timed_out"))
             return
         self.registry.count_dropped()
-        run.reject(run.unanswered("rejected", self.admission.rejection()))
+        self._reject_with(run, run.unanswered("rejected", self.admission.rejection()))
+
+    def _reject_with(self, run: Run, result: StreamMessage) -> None:
+        try:
+            run.reject(result)
+        finally:
+            if run.observers is not None:
+                _raise_if(report_end(run, result))
+
+    def _report_refusal(self, run: Run, error: BaseException) -> None:
+        """Tell hooks of the end of ``run``, which its submitter does not get. Any thread."""
+        status: Status = "rejected" if isinstance(error, Exception) else "cancelled"
+        run.resolved_early = run.unanswered(status, error)
+        _raise_if(report_end(run, run.resolved_early))
 
     def _turn_down(self, run: Run) -> Run:
         if self.admission.overflow == "error":
@@ -284,8 +313,9 @@ class Engine:
         outcome: Outcome = "cancelled" if run.cancelled() else "dropped"
         self._let_go(run)
         try:
-            if not self.registry.leave(run, outcome, run.reject, result):
-                run.reject(result)
+            reject = partial(self._reject_with, run)
+            if not self.registry.leave(run, outcome, reject, result):
+                reject(result)
         finally:
             if seen:
                 self.inbox.post(run)
@@ -313,6 +343,9 @@ class Engine:
             BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
         """
+        if run.observers is not None and not run.handed_over:
+            self._hand_over_observed(run)
+            return
         try:
             if not self._started:
                 self._start()
@@ -325,6 +358,15 @@ class Engine:
             if self.registry.state == "open":
                 raise
             raise self.why_closed() from error
+
+    def _hand_over_observed(self, run: Run) -> None:
+        run.handed_over = True
+        try:
+            self.hand_over(run)
+        except BaseException as error:
+            if run not in self.registry:
+                self._report_refusal(run, error)
+            raise
 
     def started_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop, which is started if need be. Any thread; never blocks.
@@ -365,8 +407,11 @@ class Engine:
         self.admission.withdraw(run)
         if self._answers.waiting:
             self._answers.forget(run)
+        left = False
         if self.inbox.loop is None:  # otherwise the loop processes it
-            self.registry.leave(run, "cancelled")
+            left = self.registry.leave(run, "cancelled")
+        if run.observers is not None and (left or not run.handed_over):
+            _raise_if(report_end(run, run.unanswered("cancelled")))
 
     def was_cut_off(self, run: Run) -> bool:
         """Whether ``run``, which has ended, was ended by its loop or by the close of the bridge."""
@@ -382,6 +427,26 @@ class Engine:
             self._started = True
             if self.registry.state != "open":
                 self.stop_loop()  # a signal handler closed the bridge during this call
+
+    def listen(self, hooks: Hooks) -> Listener:
+        """Tell ``hooks`` of all runs that arrive from now on. Any thread; never blocks.
+
+        Raises:
+            InvalidTypeError: As in `Listener`.
+        """
+        listener = Listener(hooks)
+        with self.lock:
+            others = () if self._observers is None else self._observers.listeners
+            self._observers = Observers((*others, listener))
+        return listener
+
+    def stop_listening(self, listener: Listener) -> None:
+        """Tell the hooks of ``listener`` nothing more, once. Any thread; never blocks."""
+        listener.gone = True
+        with self.lock:
+            others = () if self._observers is None else self._observers.listeners
+            left = tuple(other for other in others if other is not listener)
+            self._observers = Observers(left) if left else None
 
     # -- on the loop ---------------------------------------------------------------------------
 
@@ -661,6 +726,8 @@ class Engine:
             raise asyncio.CancelledError
         if run.overtaken:
             raise overtaken_answer(run.message)
+        if run.observers is not None:
+            report_started(run, run.observers)
         if run.obstacle is not None:
             raise run.obstacle
         if run.options.saver is not None and run.message.thread_id is not None:
@@ -669,7 +736,9 @@ class Engine:
 
     def _insistent(self, run: Run) -> Awaitable[Any]:
         message, options = run.message, run.options
-        arguments = options.arguments
+        config, arguments = options.config, options.arguments
+        if run.observers is not None and run.observers.node:
+            config = _listened_to(run, config)
         if options.drains and self._may_drain(run):
             if self._draining:  # since its start
                 run.cut_off = True
@@ -678,15 +747,15 @@ class Engine:
             run.control = new_control(run)
             arguments = {**arguments, "control": run.control}
         if options.retry is not None:
-            attempt = options.adapter.attempts(message, options.config, arguments, self.threads)
+            attempt = options.adapter.attempts(message, config, arguments, self.threads)
             return retried(
                 options.retry,
                 partial(self._timed_attempt, run, attempt),
                 partial(self._may_retry, run),
             )
         if options.limits.attempt is None and not options.timed:
-            return options.adapter.call(message, options.config, arguments, self.threads)
-        attempt = partial(options.adapter.call, message, options.config, arguments, self.threads)
+            return options.adapter.call(message, config, arguments, self.threads)
+        attempt = partial(options.adapter.call, message, config, arguments, self.threads)
         return self._timed_attempt(run, attempt)
 
     async def _undoable(self, run: Run) -> Any:
@@ -822,6 +891,8 @@ class Engine:
     def _resolve_early(self, run: Run, status: Status, error: BaseException | None = None) -> None:
         assert run.task is not None
         result = run.unanswered(status, error, monotonic() - run.since)
+        if run.observers is not None and not run.done():
+            run.resolved_early = result
         # Callbacks run in the context of the run, as at its end: in a copy, because the original
         # may be entered at the moment.
         context_of(run.task).copy().run(run.resolve, result)
@@ -872,8 +943,9 @@ class Engine:
 
     def _leave(self, run: Run, result: StreamMessage) -> None:
         """Remove ``run`` from the registry, and resolve its future if still pending."""
-        if not self.registry.leave(run, run.counts_as(result.status), run.resolve, result):
-            run.resolve(result)  # it was discarded; its future is to resolve all the same
+        resolve = run.resolve if run.observers is None else partial(_resolve_observed, run)
+        if not self.registry.leave(run, run.counts_as(result.status), resolve, result):
+            resolve(result)  # it was discarded; its future is to resolve all the same
         run.owner = run.parent = None
         if run.scope is not None:
             run.scope.run = None
@@ -937,6 +1009,8 @@ class Engine:
         results = [(run, run.unanswered("error", error)) for run in runs]
         for run, result in results:
             run.cut_off = True
+            if run.observers is not None and not run.done():
+                run.resolved_early = result
             run.resolve(result, call_back=False)
         return results
 
@@ -1011,7 +1085,7 @@ class Engine:
         self._answers = UnnamedAnswers(self.lock)
         for run in runs:
             silence_pending_warning(run.task)
-            run.owner = None
+            run.owner = run.observers = None
             run.abandon(error)
 
     def stack(self, task: Trackable) -> str:
@@ -1039,3 +1113,29 @@ def _error_of_lane(run: Run) -> BaseException | None:
         except LaneLostError as error:
             return error
     return run.lane_lost
+
+
+def _resolve_observed(run: Run, result: StreamMessage) -> None:
+    """Resolve ``run``, and then tell hooks of its end. Any thread."""
+    run.resolve(result)
+    interrupt = report_end(run, result)
+    if interrupt is not None:
+        raise_on_loop(interrupt)
+
+
+def _raise_if(interrupt: BaseException | None) -> None:
+    if interrupt is None:
+        return
+    if asyncio._get_running_loop() is None:
+        raise interrupt
+    raise_on_loop(interrupt)
+
+
+def _listened_to(run: Run, config: Config | None) -> Config:
+    """Add to ``config`` what tells hooks of the nodes of ``run``. On the loop."""
+    from rxlanggraph.bridge.callbacks import (  # noqa: PLC0415 - imports LangChain
+        NodeCallbacks,
+        with_callbacks,
+    )
+
+    return with_callbacks(config, [NodeCallbacks(run)])

@@ -19,8 +19,9 @@ from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
-from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.callbacks import BaseCallbackHandler
 
+from rxlanggraph.bridge.callbacks import with_callbacks
 from rxlanggraph.bridge.configs import Config
 from rxlanggraph.concurrency.waiters import Waiter
 
@@ -52,14 +53,7 @@ class Pace:
     def among(self, config: Config | None) -> Config:
         """Return ``config`` with the callbacks that keep this pace."""
         handlers = [_OnLoop(self), _InThread(self)]
-        callbacks = None if config is None else config.get("callbacks")
-        if isinstance(callbacks, BaseCallbackManager):
-            callbacks = callbacks.copy()
-            for handler in handlers:
-                callbacks.add_handler(handler)
-        else:
-            callbacks = [*(callbacks or ()), *handlers]
-        return {**(config or {}), "callbacks": callbacks}
+        return with_callbacks(config, handlers)
 
     async def hold(self, room: Awaitable[None]) -> None:
         """Await ``room``, while the nodes wait."""

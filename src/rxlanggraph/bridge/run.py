@@ -29,6 +29,7 @@ from rxlanggraph.errors import (
     RunTimeoutError,
     WrongProcessError,
 )
+from rxlanggraph.hooks import Observers
 from rxlanggraph.messages import (
     Status,
     StreamMessage,
@@ -239,6 +240,19 @@ class Run(SharedLockFuture[StreamMessage]):
     attempts = 0
     # Whether an earlier run has its lane. Written on the loop's thread; read by any.
     behind = False
+    # Of a run that hooks listen to, those who do, until they were told of its end. Written by its
+    # submitter, and then under the lock.
+    observers: Observers | None = None
+    # Of such a run: when it arrived, by the monotonic clock. Written by its submitter.
+    arrived = 0.0
+    # The thread in which hooks are told of its arrival, meanwhile. Written by its submitter.
+    announced_by: int | None = None
+    # Whether it was handed over, or is about to be. Written by its submitter; read by any thread.
+    handed_over = False
+    # Whether it has begun; and what its future was resolved with before its end, by other code than
+    # its own. Written on the loop's thread, or after the end of the loop.
+    begun = False
+    resolved_early: StreamMessage | None = None
     # Whether its graph has stopped at a breakpoint. Confined to the loop.
     at_breakpoint = False
     # Of an answer that names no question: whether another run has used its thread since it was
@@ -355,6 +369,11 @@ class Run(SharedLockFuture[StreamMessage]):
             self.abandon(self._crossing.elsewhere)  # in flight when the parent forked
         run, running = current_run(), asyncio._get_running_loop()
         now = self.done() or (timeout is not None and timeout <= 0)
+        if self.announced_by == threading.get_ident() and not now:
+            raise BlockingCallError(
+                f"waiting for {self.label} in on_queued would last forever, as the run is not "
+                "handed over before the hook returns; use on_ended"
+            )
         if now or (run is None and running is None):
             super()._wait(timeout)
         elif running is not None and running is self._crossing.loop:
@@ -387,6 +406,11 @@ class Run(SharedLockFuture[StreamMessage]):
     def place(self) -> _Crossing:
         """The run's bridge. Any thread; never blocks."""
         return self._crossing
+
+    @property
+    def lock(self) -> threading.RLock:
+        """The lock of its bridge. Any thread; never blocks."""
+        return self._lock
 
     @property
     def group(self) -> ConcurrencyGroup | None:

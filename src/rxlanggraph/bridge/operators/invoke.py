@@ -199,10 +199,13 @@ class Subscription:
     def _enter(self, run: Run) -> bool:
         """Get room for ``run``; False if it is not to start: rejected, or disposed of."""
         with self._lock:
-            if self._disposed:
-                return False
-            self._entering.add(run)
+            disposed = self._disposed
+            if not disposed:
+                self._entering.add(run)
             alone = len(self._entering) + len(self._indexes) == 1
+        if disposed:
+            self._engine.drop(run)
+            return False
         try:
             if alone and self._awaited is not None:
                 self._awaited.changed()  # it may wait for room for ever
@@ -210,8 +213,9 @@ class Subscription:
         finally:
             with self._lock:
                 self._entering.discard(run)
-        if not has_room and self._take(run, to_start=False):
-            self._engine.reject(run)
+        if not has_room:
+            end = self._engine.reject if self._take(run, to_start=False) else self._engine.drop
+            end(run)
         return has_room
 
     def _take(self, run: Run, *, to_start: bool = True) -> bool:

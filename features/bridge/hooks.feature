@@ -1,0 +1,148 @@
+Feature: Hooks are told what happens to runs, and can do them no harm
+
+  Scenario: A message is told about from its arrival to its end
+    Given an open bridge on its own loop
+    And hooks that write down every event
+    When a graph of two nodes streams its chunks for 1 message
+    Then the events were queued, started, 2 nodes and 2 chunks, each chunk behind its node, and ended
+    And they name the message, the graph, the nodes "first, second" and attempt 1, and how long each took
+
+  Scenario Outline: A message that <what> is queued once and ends once, as <status>
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=2, overflow="drop_newest"
+    And hooks that write down every event
+    When the hooks hear of a message that <what>
+    Then its events are "<events>", and the end says <status>
+
+    Examples:
+      | what                                  | status      | events                     |
+      | is answered                           | ok          | queued started node ended  |
+      | fails                                 | error       | queued started node ended  |
+      | is a result that passes through       | error       | queued ended               |
+      | is cancelled before its start         | cancelled   | queued ended               |
+      | is cancelled when it runs             | cancelled   | queued started node ended  |
+      | times out                             | timed_out   | queued started node ended  |
+      | is dropped                            | rejected    | queued ended               |
+      | is refused because its thread is busy | rejected    | queued ended               |
+      | is interrupted before its start       | interrupted | queued ended               |
+      | asks                                  | interrupted | queued started node ended  |
+      | comes after the close                 | rejected    | queued ended               |
+      | runs when the loop stops              | cancelled   | queued started ended       |
+      | comes during a cleanup                | cancelled   | queued ended               |
+
+  Scenario Outline: Thousands of messages under faults, on a bridge with <options>: each keeps the order of events
+    Given an open bridge on its own loop with <options>
+    And hooks that write down every event, and raise at some
+    When 4 threads send 600 messages that fail, time out, are cancelled and refused, and halfway <fault>
+    Then every run was queued once, and ended once, in the order that the model allows
+    And the end that the hooks were told is the one that the future tells
+
+    Examples:
+      | options                                                | fault              |
+      | max_concurrency=4                                      | nothing happens    |
+      | max_concurrency=4                                      | a cleanup begins   |
+      | max_concurrency=4                                      | the bridge closes  |
+      | max_concurrency=4                                      | the loop stops     |
+      | max_concurrency=2, max_pending=4                       | a cleanup begins   |
+      | max_concurrency=2, max_pending=4, overflow="error"     | the bridge closes  |
+      | max_concurrency=2, max_pending=4, overflow="latest"    | nothing happens    |
+      | max_concurrency=2, max_pending=4, overflow="drop_newest" | the loop stops   |
+      | max_concurrency=2, max_pending=4, overflow="drop_oldest" | the bridge closes |
+
+  Scenario Outline: What a subscription of <operator> does is told completely, also when it is disposed of
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=3
+    And hooks that write down every event
+    When 40 messages go through <operator>, which is disposed of in the middle
+    Then every run was queued once, and ended once, in the order that the model allows
+
+    Examples:
+      | operator                |
+      | invoke                  |
+      | invoke, ordered         |
+      | stream                  |
+      | stream, ordered         |
+
+  Scenario Outline: A hook that raises <exception> is logged once, and changes nothing
+    Given an open bridge on its own loop
+    And hooks that raise <exception> at every event
+    When 20 messages are streamed by a graph
+    Then all 20 are answered, and the loop still runs
+    And 5 errors were logged, one for each hook
+
+    Examples:
+      | exception         |
+      | ValueError        |
+      | CancelledError    |
+      | SystemExit        |
+      | KeyboardInterrupt |
+      | GeneratorExit     |
+      | StopIteration     |
+
+  Scenario: A hook may send messages to its bridge, and cancel runs
+    Given an open bridge on its own loop
+    When hooks send one more message at each end, and cancel every third run at its start
+    Then of 12 messages 4 were cancelled, and 12 more were sent and answered
+
+  Scenario: A hook that waits for its own run is told that it would wait forever
+    Given an open bridge on its own loop
+    When hooks wait for the run of each event
+    Then each was refused with BlockingCallError, and the message was answered
+
+  Scenario: A context variable that is set at the start of a run is seen by its nodes, and by no other run
+    Given an open bridge on its own loop
+    When hooks set a context variable to the id of each message at its start
+    Then the nodes of 10 runs at once see the ids of their own messages
+
+  Scenario: Hooks are called in the threads that the documentation names, without the lock
+    Given an open bridge on its own loop
+    And hooks that write down every event, and need the lock in another thread
+    When a graph of two nodes streams its chunks for 1 message
+    Then the arrival was told in the thread that sent it, all else on the loop's thread
+
+  Scenario: Hooks hear complete runs alone, and nothing once they are disposed of
+    Given an open bridge on its own loop
+    When hooks are added while a run is at work, and disposed of while another one is
+    Then they heard nothing of the first run, and nothing of the second one after its start
+
+  Scenario: Two hooks, and the same one twice, are each called
+    Given an open bridge on its own loop
+    When two hooks are added, the first of them twice, and 3 messages are answered
+    Then the first was called twice as often as the second
+
+  Scenario Outline: <What> is refused as hooks
+    Given an open bridge on its own loop
+    Then adding <what> raises InvalidTypeError, which says "<says>"
+
+    Examples:
+      | What                   | what                   | says          |
+      | A class                | a class                | instance      |
+      | A function             | a function             | instance      |
+      | An async hook          | an async hook          | called, not awaited |
+      | A hook of another name | a hook of another name | on_end is not a hook |
+
+  Scenario: Without hooks a bridge makes no events, and without on_node it adds no callbacks
+    Given an open bridge on its own loop
+    When making events and callbacks is forbidden
+    Then 20 messages are streamed and answered without hooks
+    And 20 messages are answered with hooks that override nothing
+
+  Scenario: A run without hooks has no more fields than before
+    Given an open bridge on its own loop
+    When a message is answered without hooks
+    Then no field for hooks is in the run itself
+
+  Scenario: A sync node, a subgraph and a failing node are told with their paths and errors
+    Given an open bridge on its own loop
+    And hooks that write down every event
+    When a graph runs a sync node, then a subgraph whose second node fails
+    Then the nodes were "sync ok, outer|inner ok, outer|bad error, outer error"
+
+  Scenario: A retried run tells the attempt of each node
+    Given an open bridge on its own loop
+    And hooks that write down every event
+    When a graph whose node fails once is retried
+    Then the nodes were told with the attempts "1 2", and the end with attempt 2
+
+  Scenario: Hooks keep no run alive
+    Given an open bridge on its own loop
+    When hooks that keep nothing hear of 50 runs, whose contexts are kept
+    Then none of the runs is left

@@ -1,0 +1,90 @@
+"""Callbacks of LangChain's: adding some to a config, and those that tell of nodes that end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+
+from rxlanggraph.bridge.configs import Config
+from rxlanggraph.bridge.reports import report_node
+from rxlanggraph.bridge.run import Run, RunScope, run_scope
+from rxlanggraph.bridge.run_info import node_path
+from rxlanggraph.hooks import NodeStatus
+
+__all__ = ["NodeCallbacks", "with_callbacks"]
+
+
+def with_callbacks(config: Config | None, handlers: Sequence[BaseCallbackHandler]) -> Config:
+    """Return ``config`` with these callbacks too. Any thread; never blocks."""
+    callbacks = None if config is None else config.get("callbacks")
+    if isinstance(callbacks, BaseCallbackManager):
+        callbacks = callbacks.copy()
+        for handler in handlers:
+            callbacks.add_handler(handler)
+    else:
+        callbacks = [*(callbacks or ()), *handlers]
+    return {**(config or {}), "callbacks": callbacks}
+
+
+class NodeCallbacks(BaseCallbackHandler):
+    """What LangChain calls for a run whose nodes are listened to. In the threads of the run.
+
+    Args:
+        run: The run. Only its scope is kept: a config may live for any length of time.
+    """
+
+    run_inline = True
+    ignore_llm = ignore_chat_model = ignore_agent = True
+    ignore_retriever = ignore_retry = ignore_custom_event = True
+
+    def __init__(self, run: Run) -> None:
+        self._scope: RunScope | None = run.scope
+        # The nodes at work, each with the time of its start. Single calls of a dict, by any thread.
+        self._begun: dict[UUID, tuple[str, float]] = {}
+
+    def on_chain_start(
+        self,
+        *_: Any,
+        run_id: UUID,
+        tags: Sequence[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        **__: Any,
+    ) -> None:
+        """Note the start of a node. All else, and the choice of what is first, has other tags."""
+        tags = tags or ()
+        if not any(tag.startswith("graph:step:") for tag in tags) or "langsmith:hidden" in tags:
+            return
+        path = node_path(metadata)
+        if path is not None and run_scope.get() is self._scope:  # not of another run's graph
+            self._begun[run_id] = path, monotonic()
+
+    def on_chain_end(self, *_: Any, run_id: UUID, **__: Any) -> None:
+        """Tell of the end of a node."""
+        self._end(run_id, "ok", None)
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Tell of the end of a node that did not succeed."""
+        if run_id in self._begun:
+            status = _status_by(error)
+            self._end(run_id, status, None if status == "ok" else error)
+
+    def _end(self, run_id: UUID, status: NodeStatus, error: BaseException | None) -> None:
+        begun = self._begun.pop(run_id, None)
+        run = None if self._scope is None else self._scope.run
+        if begun is not None and run is not None:
+            report_node(run, begun[0], status, error, monotonic() - begun[1])
+
+
+def _status_by(error: BaseException) -> NodeStatus:
+    from langgraph.errors import GraphBubbleUp, ParentCommand  # noqa: PLC0415 - has been imported
+
+    if isinstance(error, ParentCommand):  # how a node goes on in the graph above it
+        return "ok"
+    if isinstance(error, GraphBubbleUp):
+        return "interrupted"
+    return "cancelled" if isinstance(error, asyncio.CancelledError) else "error"
