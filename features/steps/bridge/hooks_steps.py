@@ -352,7 +352,7 @@ def _feed(source: rx.Subject[Any], count: int, stop_at: int, subscriber: Subscri
 
 
 @when("{count:d} messages go through {operator}, which is disposed of in the middle")
-def step_messages_go_through_an_operator_which_is_disposed_of(
+def step_messages_go_through_operator_which_is_disposed_of(
     context: Context, count: int, operator: str
 ) -> None:
     name, _, ordered = operator.partition(", ")

@@ -50,12 +50,13 @@ def info_of_run(
 
 
 def _state_of(run: Run, phase: Phase) -> TaskState:
-    result = run.result_nowait()
-    if phase is Phase.ENDED or (result is not None and result.status == "ok"):
+    if phase is Phase.ENDED:
         return "finished"
+    if run.done():  # asked first: it may be resolved meanwhile
+        result = run.result_nowait()
+        return "finished" if result is not None and result.status == "ok" else "cancelling"
     task = run.task
-    asked_to_stop = run.interruption is not None or (task is not None and task.cancelling() > 0)
-    if run.done() or asked_to_stop:
+    if run.interruption is not None or (task is not None and task.cancelling() > 0):
         return "cancelling"
     if phase is Phase.RUNNING:
         return "running"
