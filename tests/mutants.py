@@ -124,7 +124,7 @@ PRELOADED = (
     "valkey",
 )
 # Seconds of one scenario. None that passes takes a tenth of it on an idle machine.
-DEADLINE = 60
+DEADLINE = 30
 # Seconds of all scenarios. A guess, for processes that do not end.
 LIMIT = 1800
 ENOUGH = 0.9
@@ -292,7 +292,7 @@ def serve(requests: Any) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, sys.stdout.fileno())
     os.dup2(nothing, sys.stderr.fileno())
-    options = ("--stop", "--format=pretty", "--no-color", "--no-skipped", "--tags=not @explored")
+    options = ("--stop", "--format=pretty", "--no-color", "--no-skipped", "--tags=not (@explored or @long)")
     runner = Runner(Configuration(list(options)))
     with runner.path_manager, contextlib.suppress(EOFError):
         runner.setup_paths()

@@ -145,6 +145,7 @@ Feature: Thread policies: what a message does if its thread has a run already
     When 10000 messages wait on one thread, and then one on each of 99 others
     Then the 99 are answered before 300 of the 10000
 
+  @long
   Scenario: 100000 threads leave nothing behind
     Given an open bridge on its own loop with max_concurrency=2
     When 100000 messages have run, each on a thread of its own, under every policy
