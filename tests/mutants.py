@@ -90,6 +90,8 @@ MODULES = {
     "bridge/leftovers.py": "bridge/thread_policies bridge/retrying",
     "bridge/run_registry.py": "bridge/cleanup bridge/looking_inside bridge/nested_runs",
     "bridge/run_info.py": "bridge/looking_inside",
+    "bridge/draining.py": "bridge/draining",
+    "bridge/drain_control.py": "bridge/draining",
     "bridge/tracebacks.py": "bridge/kept bridge/user_exceptions",
 }
 # What all of them are run against, besides: the quick features of the core.
@@ -101,7 +103,8 @@ CORE = (
     "bridge/nested_runs bridge/loop_ends bridge/lifecycle bridge/thread_policies bridge/overflow "
     "bridge/submit bridge/time_limits bridge/stream bridge/astream bridge/stream_pacing "
     "bridge/langgraph_arguments bridge/interrupts bridge/rollback bridge/pull rx/operators "
-    "bridge/observables_in_nodes bridge/looking_inside"
+    "bridge/observables_in_nodes bridge/looking_inside "
+    "bridge/draining"
 )
 # Those that take longest, and are run last.
 SLOW = ("bridge/langgraph_arguments", "bridge/handoff_entering", "bridge/fork")
