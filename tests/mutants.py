@@ -92,6 +92,8 @@ MODULES = {
     "bridge/run_info.py": "bridge/looking_inside",
     "bridge/draining.py": "bridge/draining",
     "bridge/drain_control.py": "bridge/draining",
+    "bridge/lanes.py": "bridge/lanes",
+    "bridge/fenced_saver.py": "bridge/lanes",
     "bridge/tracebacks.py": "bridge/kept bridge/user_exceptions",
 }
 # What all of them are run against, besides: the quick features of the core.
@@ -104,10 +106,10 @@ CORE = (
     "bridge/submit bridge/time_limits bridge/stream bridge/astream bridge/stream_pacing "
     "bridge/langgraph_arguments bridge/interrupts bridge/rollback bridge/pull rx/operators "
     "bridge/observables_in_nodes bridge/looking_inside "
-    "bridge/draining"
+    "bridge/draining bridge/lanes"
 )
 # Those that take longest, and are run last.
-SLOW = ("bridge/langgraph_arguments", "bridge/handoff_entering", "bridge/fork")
+SLOW = ("bridge/lanes", "bridge/langgraph_arguments", "bridge/handoff_entering", "bridge/fork")
 # The steps of these features. Those of the others are left out: what they import takes longer than
 # most mutants live.
 STEPS = ("bridge", "registry", "rx", "shared")
@@ -295,8 +297,8 @@ def serve(requests: Any) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, sys.stdout.fileno())
     os.dup2(nothing, sys.stderr.fileno())
-    options = ("--stop", "--format=pretty", "--no-color", "--no-skipped", "--tags=not (@explored or @long)")
-    runner = Runner(Configuration(list(options)))
+    options = ["--stop", "--format=pretty", "--no-color", "--no-skipped"]
+    runner = Runner(Configuration([*options, "--tags=not (@explored or @long)"]))
     with runner.path_manager, contextlib.suppress(EOFError):
         runner.setup_paths()
         runner.context = Context(runner)
