@@ -106,10 +106,10 @@ CORE = (
     "bridge/submit bridge/time_limits bridge/stream bridge/astream bridge/stream_pacing "
     "bridge/langgraph_arguments bridge/interrupts bridge/rollback bridge/pull rx/operators "
     "bridge/observables_in_nodes bridge/looking_inside "
-    "bridge/draining bridge/lanes"
+    "bridge/draining"
 )
 # Those that take longest, and are run last.
-SLOW = ("bridge/lanes", "bridge/langgraph_arguments", "bridge/handoff_entering", "bridge/fork")
+SLOW = ("bridge/langgraph_arguments", "bridge/handoff_entering", "bridge/fork")
 # The steps of these features. Those of the others are left out: what they import takes longer than
 # most mutants live.
 STEPS = ("bridge", "registry", "rx", "shared")
@@ -298,7 +298,9 @@ def serve(requests: Any) -> None:
     os.dup2(nothing, sys.stdout.fileno())
     os.dup2(nothing, sys.stderr.fileno())
     options = ["--stop", "--format=pretty", "--no-color", "--no-skipped"]
-    runner = Runner(Configuration([*options, "--tags=not (@explored or @long)"]))
+    runner = Runner(
+        Configuration([*options, "--tags=not (@explored or @long or @postgresql or @valkey)"])
+    )
     with runner.path_manager, contextlib.suppress(EOFError):
         runner.setup_paths()
         runner.context = Context(runner)
