@@ -210,16 +210,19 @@ class Subscription:
             if alone and self._awaited is not None:
                 self._awaited.changed()  # it may wait for room for ever
             has_room = self._engine.enter(run)
-        finally:
+        except BaseException:
             with self._lock:
                 self._entering.discard(run)
+            raise
         if not has_room:
             end = self._engine.reject if self._take(run, to_start=False) else self._engine.drop
             end(run)
         return has_room
 
     def _take(self, run: Run, *, to_start: bool = True) -> bool:
+        """Note ``run``, which has room, or will not get any; False if it was disposed of."""
         with self._lock:
+            self._entering.discard(run)
             if self._disposed or (self._source_ended and self._cut_off is not None):
                 return False
             self._indexes[run] = self._arrived
@@ -296,14 +299,20 @@ class Subscription:
             if self._advancing:
                 return
             self._advancing = True
-        while True:
-            with self._lock:
-                if not self._waiting or self._indexes[self._waiting[0]] >= self._head + look_ahead:
-                    self._advancing = False
-                    return
-                run = self._waiting.popleft()
-                run.withheld_by = None
+            run = self._next(look_ahead)
+        while run is not None:
             self._hand_over(run)
+            with self._lock:
+                run = self._next(look_ahead)
+
+    def _next(self, look_ahead: int) -> Run | None:
+        """The next run to be handed over; if there is none, the advance is over. Under the lock."""
+        if not self._waiting or self._indexes[self._waiting[0]] >= self._head + look_ahead:
+            self._advancing = False
+            return None
+        run = self._waiting.popleft()
+        run.withheld_by = None
+        return run
 
     def _behind(self, last: int) -> list[Run]:
         """The runs up to the index ``last`` that were handed over and have not ended."""
