@@ -50,3 +50,7 @@ Feature: The examples do what they say
       | drop_newest | a1 b1 c1             |
       | drop_oldest | a3 b2 a4             |
       | latest      | c1 b2 a4             |
+
+  Scenario: The example of tests in virtual time passes, and takes no time
+    When the example of tests in virtual time runs
+    Then each of its 3 tests has passed

@@ -30,9 +30,9 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from inspect import isawaitable
-from time import monotonic
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
+from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import contain
@@ -139,6 +139,7 @@ class TaskRegistry:
         *,
         lock: threading.RLock | None = None,
         inside: Callable[[], Trackable | None] = lambda: None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Make an empty, open registry.
 
@@ -146,6 +147,7 @@ class TaskRegistry:
             lock: Shared with other objects, one of which calls `_after_fork`; None makes one.
             inside: Returns the task that the calling code is part of, so that it cannot wait for
                 itself.
+            clock: By which ages are measured, and timeouts of blocking waits.
         """
         if lock is None:
             lock = fork_safe_rlock()
@@ -172,6 +174,8 @@ class TaskRegistry:
         self._last_id = 0
         self._on_done = self._left
         self._inside = inside
+        self._clock = clock
+        self._now = clock.now
 
     # -- tasks come and go ---------------------------------------------------------------------
 
@@ -218,7 +222,7 @@ class TaskRegistry:
         Raises:
             RegistryClosedError: After `close`.
         """
-        now = monotonic()
+        now = self._now()
         entries = self._entries
         with self._lock:
             if task in entries:
@@ -327,7 +331,7 @@ class TaskRegistry:
 
     def _infos(self, entries: dict[Trackable, Entry]) -> tuple[TaskInfo, ...]:
         """Make the infos of these entries, in their order. Any thread; without the lock."""
-        now = monotonic()
+        now = self._now()
         return tuple(info_of(task, entry, now) for task, entry in entries.items())
 
     def _tasks(self) -> list[Trackable]:
@@ -426,8 +430,7 @@ class TaskRegistry:
             BlockingCallError: Called on a loop that a tracked task needs; nothing was waited for.
             DeadlockError: Called in a run that is tracked; nothing was waited for.
         """
-        gate = threading.Lock()
-        gate.acquire()
+        gate = self._clock.gate()
         if not self._wait_begins(gate.release):
             return True
         try:

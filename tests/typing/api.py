@@ -33,6 +33,7 @@ from rxlanggraph.state import (
     open_state_threadsafe,
 )
 from rxlanggraph.state.transactions import Transaction
+from rxlanggraph.testing import VirtualBridge
 
 
 async def shout(content: str) -> str:
@@ -96,6 +97,15 @@ async def items(source: Observable[int]) -> int:
         async for item in each:
             last += item
     return last + each.dropped
+
+
+def in_virtual_time(source: Observable[int]) -> int:
+    with VirtualBridge(timeout=60.0, idle_threshold=0.1) as bridge:
+        awaited: int = bridge.run(items(source))
+        last: int = bridge.run(source)
+        result: StreamMessage = bridge.run(bridge.create_future_task(shout, "hello"))
+        bridge.scheduler.advance_by(result.duration)
+    return awaited + last + int(bridge.time())
 
 
 async def questions(bridge: RxPyLangGraphBridge, graph: object) -> StreamMessage | None:

@@ -87,7 +87,8 @@ def step_each_name_on_the_map_is_a_module_or_a_package(context: Context) -> None
     "other"
 )
 def step_registry_py_and_the_modules_of_concurrency_that_it(context: Context) -> None:
-    parts = ("registry", "concurrency.forking", "concurrency.threads", "concurrency.user_code")
+    concurrency = ("clock", "forking", "threads", "user_code")
+    parts = ("registry", *(f"concurrency.{name}" for name in concurrency))
     allowed = {*sys.stdlib_module_names, *(f"rxlanggraph.{name}" for name in (*parts, "errors"))}
     for part in parts:
         for name in imported_names(modules()[part]):

@@ -166,3 +166,19 @@ def step_the_overflow_example_runs_with_policy(context: Context, policy: Any) ->
 def step_it_has_evaluated_kept_and_rejected_all_others(context: Context, kept: str) -> None:
     assert context.evaluated == kept.split(), context.evaluated
     assert sorted(context.evaluated + context.rejected) == sorted(context.readings)
+
+
+@when("the example of tests in virtual time runs")
+def step_the_example_of_tests_in_virtual_time_runs(context: Context) -> None:
+    with (
+        example_of("test_pipeline") as example,
+        contextlib.redirect_stdout(io.StringIO()) as output,
+    ):
+        example.main()
+    context.printed = output.getvalue().splitlines()
+
+
+@then("each of its {count:d} tests has passed")
+def step_each_of_its_count_tests_has_passed(context: Context, count: int) -> None:
+    assert len(context.printed) == count, context.printed
+    assert all(line.endswith(": passed") for line in context.printed), context.printed

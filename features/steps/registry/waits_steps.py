@@ -9,7 +9,6 @@ from typing import Any
 from behave import then, when
 from behave.runner import Context
 
-from rxlanggraph import registry as registry_module
 from rxlanggraph.bridge.run_registry import RunRegistry
 from support.concurrency.patching import patch
 from support.concurrency.raising import error_of
@@ -41,7 +40,7 @@ class TimedLock:
 @when("a thread waits for it without a timeout")
 def step_a_thread_waits_for_it_without_a_timeout(context: Context) -> None:
     context.lock = TimedLock()
-    patch(context, registry_module, "threading", SimpleNamespace(Lock=lambda: context.lock))
+    patch(context, context.registry, "_clock", SimpleNamespace(gate=lambda: context.lock))
     assert context.registry.wait_idle()
 
 

@@ -229,7 +229,7 @@ foreign = {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_n
 foreign -= {"rxlanggraph", "__main__", "__mp_main__"}
 ours = {name for name in sys.modules if name.startswith("rxlanggraph.")}
 assert not foreign, foreign
-parts = ("forking", "threads", "user_code")
+parts = ("clock", "forking", "threads", "user_code")
 known = ("errors", "concurrency", *(f"concurrency.{part}" for part in parts), *sys.argv[2:])
 assert ours <= {"rxlanggraph." + name for name in known}, ours
 """

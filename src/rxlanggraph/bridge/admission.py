@@ -17,6 +17,7 @@ from rxlanggraph.bridge.overflow import Overflow, drop_order
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.concurrency import waiters
+from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock, Gate
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.errors import (
     BacklogFullError,
@@ -105,6 +106,7 @@ class AdmissionLimiter:
         lock: The lock of the bridge.
         overflow: What happens to a run for which there is no room.
         name: That of the bridge, for errors.
+        clock: That of the bridge.
     """
 
     def __init__(
@@ -113,10 +115,12 @@ class AdmissionLimiter:
         lock: threading.RLock,
         overflow: Overflow = "block",
         name: str = "",
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.bounded = limit is not None
         self.overflow = overflow
         self._name = name
+        self._clock = clock
         self._limit = limit or 0
         # Half of the room keeps the loop busy until the submitter has woken up.
         self._low = self._limit - max(1, self._limit // 2)
@@ -152,8 +156,7 @@ class AdmissionLimiter:
                 return True
             if not may_block:
                 return False
-            gate = threading.Lock()
-            gate.acquire()
+            gate = self._clock.gate()
             self._gates.append((gate, run))
         try:
             with lock_released(self._lock), waiting(current_run(), _RoomFor(self, gate, run)):
@@ -392,7 +395,7 @@ def _nearest_limit(run: _Holder) -> tuple[TimeLimit | None, float | None]:
     return None, None
 
 
-def _wait_at(gate: threading.Lock, run: _Holder) -> TimeLimit | None:
+def _wait_at(gate: Gate, run: _Holder) -> TimeLimit | None:
     """Wait until ``gate`` is open; return which limit of ``run`` was exceeded before, if any."""
     limit, seconds = _nearest_limit(run)
     timeout = -1 if seconds is None else min(max(seconds, 0), TIMEOUT_MAX)

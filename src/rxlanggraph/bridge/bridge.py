@@ -193,7 +193,7 @@ class RxPyLangGraphBridge:
         self.max_concurrency = max_concurrency
         self.timeout = timeout
         self.name = name or f"rxlanggraph-{next(_names)}"
-        self._engine = Engine(
+        self._engine = self._make_engine(
             loop,
             max_concurrency,
             max_pending,
@@ -211,6 +211,12 @@ class RxPyLangGraphBridge:
         self._recent: weakref.ref[RunOptions] | None = None
         # A bridge that is dropped unclosed ends its loop; at exit the engine shuts itself down.
         weakref.finalize(self, self._engine.abandon).atexit = False
+
+    def _make_engine(
+        self, loop: asyncio.AbstractEventLoop | None, *arguments: Any, **options: Any
+    ) -> Engine:
+        """Make the engine. A bridge whose time is virtual makes one with another clock."""
+        return Engine(loop, *arguments, **options)
 
     def __repr__(self) -> str:
         """Name, state and load."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -59,9 +58,10 @@ class NodeCallbacks(BaseCallbackHandler):
         tags = tags or ()
         if not any(tag.startswith("graph:step:") for tag in tags) or "langsmith:hidden" in tags:
             return
-        path = node_path(metadata)
-        if path is not None and run_scope.get() is self._scope:  # not of another run's graph
-            self._begun[run_id] = path, monotonic()
+        path, run = node_path(metadata), self._run()
+        here = run_scope.get() is self._scope  # it is not of another run's graph
+        if path is not None and run is not None and here:
+            self._begun[run_id] = path, run.place.clock.now()
 
     def on_chain_end(self, *_: Any, run_id: UUID, **__: Any) -> None:
         """Tell of the end of a node."""
@@ -73,11 +73,14 @@ class NodeCallbacks(BaseCallbackHandler):
             status = _status_by(error)
             self._end(run_id, status, None if status == "ok" else error)
 
+    def _run(self) -> Run | None:
+        return None if self._scope is None else self._scope.run
+
     def _end(self, run_id: UUID, status: NodeStatus, error: BaseException | None) -> None:
         begun = self._begun.pop(run_id, None)
-        run = None if self._scope is None else self._scope.run
+        run = self._run()
         if begun is not None and run is not None:
-            report_node(run, begun[0], status, error, monotonic() - begun[1])
+            report_node(run, begun[0], status, error, run.place.clock.now() - begun[1])
 
 
 def _status_by(error: BaseException) -> NodeStatus:

@@ -18,7 +18,6 @@ import os
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from functools import partial
-from time import monotonic
 from typing import Any
 
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
@@ -46,6 +45,7 @@ from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.scheduler import RunScheduler
 from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.bridge.tracebacks import without_machinery
+from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
 from rxlanggraph.concurrency.stacks import context_of, format_frames, format_task, tasks_where
 from rxlanggraph.concurrency.tasks import EagerTaskStarter, silence_pending_warning
@@ -90,6 +90,8 @@ class Engine:
         overflow: What happens to those beyond ``max_pending``.
         spare_threads: How many worker threads there may be in addition to one for each run.
         lanes: The lanes that are shared with other processes; None if there are none.
+        clock: By which the bridge measures time.
+        host_of: Makes the host of a loop of another kind; None for one that is owned or adopted.
     """
 
     def __init__(
@@ -103,21 +105,24 @@ class Engine:
         overflow: Overflow = "block",
         spare_threads: int = 0,
         lanes: ThreadLanes | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        host_of: Callable[[Engine], LoopHost] | None = None,
     ) -> None:
         # The one lock of a bridge, shared by all its parts: a leaf, held for a few assignments at a
         # time. There is only one, so that a waiting thread knows what to release (see
         # lock_released); it is an RLock by invariant 5. Guards _started here.
         self.lock = fork_safe_rlock()
         self.max_concurrency = max_concurrency
-        self.registry = RunRegistry(lock=self.lock, inside=current_run)
+        self.clock = clock
+        self._now = clock.now
+        self.registry = RunRegistry(lock=self.lock, inside=current_run, clock=clock)
         self.threads = RunExecutor(name, self.lock, spare_threads)
-        self.inbox = LoopInbox(self.registry, self._process, self.loop_stopped, self.lock)
+        self.inbox = LoopInbox(self.registry, self._process, self.loop_stopped, self.lock, clock)
         self.inbox.max_concurrency = max_concurrency
-        self.admission = AdmissionLimiter(max_pending, self.lock, overflow, name)
+        self.admission = AdmissionLimiter(max_pending, self.lock, overflow, name, clock)
         self._answers = UnnamedAnswers(self.lock)
-        self.host: LoopHost = (
-            OwnedLoop(name, self.threads, self) if loop is None else AdoptedLoop(loop, name, self)
-        )
+        self.name = name
+        self.host: LoopHost = (host_of or partial(_host_of, loop))(self)
         # Confined to the loop's thread.
         self._lanes = lanes
         if lanes is not None:
@@ -137,7 +142,6 @@ class Engine:
         self._started = False
         # Whether graphs were asked to stop. Only ever set, by any thread.
         self._draining = False
-        self._name = name
         self._pid = os.getpid()
         register_after_fork(self)
 
@@ -267,7 +271,7 @@ class Engine:
             if run.expired is not None:
                 return False
             raise BlockingCallError(
-                f"max_pending runs of the bridge {self._name} wait for their start, and waiting "
+                f"max_pending runs of the bridge {self.name} wait for their start, and waiting "
                 "for room on the loop's own thread would stop them; submit from another thread, or "
                 "make the bridge with max_pending=None"
             )
@@ -389,10 +393,10 @@ class Engine:
         """Make the error of what comes too late. Any thread; never blocks."""
         if self.registry.state == "open":
             return LoopUnavailableError(
-                f"the event loop of the bridge {self._name} has ended; make a new bridge"
+                f"the event loop of the bridge {self.name} has ended; make a new bridge"
             )
         return BridgeClosedError(
-            f"the bridge {self._name} is closed and takes no more messages; make a new one"
+            f"the bridge {self.name} is closed and takes no more messages; make a new one"
         )
 
     def drop(self, run: Run) -> None:
@@ -586,7 +590,7 @@ class Engine:
         asyncio.get_running_loop().call_soon(self._start_ready)
 
     def _start_run(self, run: Run, *, in_place: bool) -> None:
-        run.since = monotonic()
+        run.since = self._now()
         run.phase = Phase.RUNNING
         run.executor = self.threads
         if run.options.timed:
@@ -644,7 +648,7 @@ class Engine:
             status, error = await self._failed_by(run, caught)
         run.task = None
         if result is None:
-            result = run.unanswered(status, error, monotonic() - run.since)
+            result = run.unanswered(status, error, self._now() - run.since)
         if run.threaded and self._wait_for_threads(run, result):
             run.resolve(result)  # the future does not wait for a thread that cannot be stopped
         elif status == "cancelled" and not run.cancelled():
@@ -661,7 +665,7 @@ class Engine:
     def _answer(self, run: Run, content: Any) -> StreamMessage:
         if self._answers.waiting:
             self._answers.overtaken_by(run)
-        duration = monotonic() - run.since
+        duration = self._now() - run.since
         # Of a run that had to end, but swallowed the cancellation and continued:
         if run.interruption is not None:
             return run.unanswered("interrupted", run.interruption, duration)
@@ -890,9 +894,10 @@ class Engine:
 
     def _resolve_early(self, run: Run, status: Status, error: BaseException | None = None) -> None:
         assert run.task is not None
-        result = run.unanswered(status, error, monotonic() - run.since)
+        result = run.unanswered(status, error, self._now() - run.since)
         if run.observers is not None and not run.done():
             run.resolved_early = result
+        result = run.unanswered(status, error, self._now() - run.since)
         # Callbacks run in the context of the run, as at its end: in a copy, because the original
         # may be entered at the moment.
         context_of(run.task).copy().run(run.resolve, result)
@@ -1074,12 +1079,12 @@ class Engine:
         if not (self._started or self.host.begun):
             return
         error = wrong_process(
-            f"the bridge {self._name}", "make a new one here: RxPyLangGraphBridge()"
+            f"the bridge {self.name}", "make a new one here: RxPyLangGraphBridge()"
         )
         self._started = True
         atexit.unregister(self.exit)
         self.host = AbsentLoop(error)
-        self.threads = RunExecutor(self._name, self.lock, 0)
+        self.threads = RunExecutor(self.name, self.lock, 0)
         self.inbox.after_fork(error)
         self.admission.after_fork()
         self._answers = UnnamedAnswers(self.lock)
@@ -1139,3 +1144,9 @@ def _listened_to(run: Run, config: Config | None) -> Config:
     )
 
     return with_callbacks(config, [NodeCallbacks(run)])
+
+
+def _host_of(loop: asyncio.AbstractEventLoop | None, engine: Engine) -> LoopHost:
+    if loop is None:
+        return OwnedLoop(engine.name, engine.threads, engine)
+    return AdoptedLoop(loop, engine.name, engine)

@@ -35,6 +35,7 @@ from typing import Any, Literal, TypeAlias
 
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.run_registry import RunRegistry
+from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.tasks import close_left_behind
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 
@@ -55,6 +56,7 @@ class LoopInbox:
         lost: Called when the loop turns out to be closed, from the thread that noticed; calls
             `refuse`.
         lock: The lock of the bridge.
+        clock: That of the bridge, for its runs.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class LoopInbox:
         process: Callable[[Run], None],
         lost: Callable[[LoopUnavailableError], None],
         lock: threading.RLock,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self.clock = clock
         # The bridge's limit, for `deadlocks`. Written once, by the engine.
         self.max_concurrency = sys.maxsize
         # Set once, before the first run is submitted.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from time import monotonic
 
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.concurrency.user_code import raise_on_loop
@@ -54,7 +53,7 @@ def report_queued(run: Run, observers: Observers) -> None:
         KeyboardInterrupt, SystemExit: In the main thread, from a signal handler.
     """
     run.observers = observers
-    run.arrived = monotonic()
+    run.arrived = run.place.clock.now()
     if not observers.queued:
         return
     # A hook that waits for the run, which cannot begin meanwhile, is told so.
@@ -114,7 +113,7 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
     event = RunEnded(
         *_of(run),
         result,
-        monotonic() - run.since if run.begun else None,
+        run.place.clock.now() - run.since if run.begun else None,
         max(1, run.attempts) if run.begun else 0,
     )
     return _call_each(observers.ended, "on_ended", event)

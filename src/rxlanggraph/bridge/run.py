@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, 
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field, replace
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rxlanggraph.bridge.call_arguments import PerMessage, given
 from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait, waiting
 from rxlanggraph.bridge.time_limits import TimeLimit, TimeLimits, check_limits, overrun
+from rxlanggraph.concurrency.clock import Clock, Gate
 from rxlanggraph.concurrency.future import PENDING, SharedLockFuture
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import raise_on_loop
@@ -214,6 +214,8 @@ class _Crossing(Protocol):
 
     max_concurrency: int
 
+    clock: Clock
+
     def post(self, run: Run) -> bool: ...
 
 
@@ -243,7 +245,7 @@ class Run(SharedLockFuture[StreamMessage]):
     # Of a run that hooks listen to, those who do, until they were told of its end. Written by its
     # submitter, and then under the lock.
     observers: Observers | None = None
-    # Of such a run: when it arrived, by the monotonic clock. Written by its submitter.
+    # Of such a run: when it arrived, by the clock of the bridge. Written by its submitter.
     arrived = 0.0
     # The thread in which hooks are told of its arrival, meanwhile. Written by its submitter.
     announced_by: int | None = None
@@ -310,7 +312,8 @@ class Run(SharedLockFuture[StreamMessage]):
         self.timeout_error: BaseException | None = None  # its own, not that of a child run
         self.cut_off = False  # whether its loop ended it, by ending itself
         self.threaded = False  # whether it ever used a worker thread
-        self.since = monotonic() if options.timed else 0.0  # its making; from its start on, that
+        # Its making; from its start on, that.
+        self.since = crossing.clock.now() if options.timed else 0.0
 
     def cancel(self) -> bool:
         """Cancel the run, started or not.
@@ -385,6 +388,9 @@ class Run(SharedLockFuture[StreamMessage]):
             with lock_released(self._lock), waiting(run, self):
                 super()._wait(timeout)
 
+    def _new_gate(self) -> Gate:
+        return self._crossing.clock.gate()
+
     def get_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that the run executes on. Any thread; never blocks."""
         return self._crossing.loop
@@ -458,7 +464,7 @@ class Run(SharedLockFuture[StreamMessage]):
             ("start", self.options.limits.start),
             ("deadline", self.options.deadline),
         ]
-        waited = monotonic() - self.since
+        waited = self._crossing.clock.now() - self.since
         return [(limit, seconds - waited) for limit, seconds in limits if seconds is not None]
 
     def nearest_limit(self) -> tuple[TimeLimit | None, float | None]:

@@ -27,7 +27,7 @@ def info_of_run(
     Args:
         run: The run.
         entry: What the registry knows of it.
-        now: The time of the snapshot, of the monotonic clock.
+        now: The time of the snapshot, by the clock of the bridge.
         nodes: What `nodes_at_work` has found.
     """
     number, name, thread_id, admitted = entry

@@ -8,7 +8,6 @@ arriving run is cancelled at once. It notes what each run that leaves came to.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import monotonic
 from typing import Literal, overload
 
 from rxlanggraph.bridge.run import Run
@@ -145,7 +144,7 @@ class RunRegistry(TaskRegistry):
     def _infos(self, entries: dict[Trackable, Entry]) -> tuple[TaskInfo, ...]:
         # Read first: nodes that have ended meanwhile are less misleading than an age from before.
         nodes = nodes_at_work([task for task in entries if isinstance(task, Run)])
-        now = monotonic()
+        now = self._now()
         return tuple(
             info_of_run(task, entry, now, nodes)
             if isinstance(task, Run)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from time import monotonic
 from typing import TypeAlias
 
 from rxlanggraph.bridge.engine import Engine
@@ -83,7 +82,7 @@ Steps: TypeAlias = Generator[float | None, bool, CleanupReport]
 
 def cleanup_steps(engine: Engine, timeout: float | None) -> Steps:
     """Cancel all that is in flight or arrives until the registry is idle or the time is up."""
-    until = _deadline(timeout)
+    until = _deadline(engine, timeout)
     begun = engine.registry.begin_sweep()
     sweep = None
     try:
@@ -109,7 +108,7 @@ def close_steps(
     With ``drain_after``, graphs are asked that long after the beginning to stop.
     """
     engine.close_admission()
-    until, asking_at = _deadline(timeout), _deadline(drain_after)
+    until, asking_at = _deadline(engine, timeout), _deadline(engine, drain_after)
     begun = engine.registry.begin_sweep()
     try:
         idle = False
@@ -119,21 +118,22 @@ def close_steps(
         if not idle:
             yield from _until_idle(engine, until)
         if engine.registry.cancel_all():
-            yield from _until_idle(engine, _deadline(cancel_timeout))
+            yield from _until_idle(engine, _deadline(engine, cancel_timeout))
     finally:
         sweep = engine.registry.end_sweep(begun)
         engine.stop_loop()
     return _report(engine, sweep)
 
 
-def _deadline(timeout: float | None) -> float | None:
-    return None if timeout is None else monotonic() + timeout
+def _deadline(engine: Engine, timeout: float | None) -> float | None:
+    return None if timeout is None else engine.clock.now() + timeout
 
 
 def _until_idle(engine: Engine, until: float | None) -> Generator[float | None, bool, bool]:
     """Wait for an idle registry, but not for a paused loop: nothing can end on that one."""
     while True:
-        left, look_every = None if until is None else until - monotonic(), engine.host.look_every
+        left = None if until is None else until - engine.clock.now()
+        look_every = engine.host.look_every
         last = look_every is None or (left is not None and left <= look_every)
         idle = yield left if last else look_every
         if idle or last or engine.host.paused:

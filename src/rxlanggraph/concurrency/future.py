@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
+from rxlanggraph.concurrency.clock import Gate, closed_gate
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import contain, raise_on_loop
 from rxlanggraph.errors import UsageError
@@ -115,7 +116,7 @@ class SharedLockFuture(Future[_T]):
         self._exception: BaseException | None = None
         self._callbacks: list[Callable[[Any], object]] | None
         self._callbacks = None if on_done is None else [on_done]
-        self._gates: list[threading.Lock] | None = None
+        self._gates: list[Gate] | None = None
         self._waiting: _WaiterState | None = None
 
     def done(self) -> bool:
@@ -276,8 +277,7 @@ class SharedLockFuture(Future[_T]):
 
     def _wait(self, timeout: float | None) -> None:
         if self._progress is PENDING:
-            gate = threading.Lock()
-            gate.acquire()
+            gate = self._new_gate()
             with self._lock:
                 pending = self._progress is PENDING
                 if pending:
@@ -294,6 +294,9 @@ class SharedLockFuture(Future[_T]):
             raise TimeoutError
         if progress is not _FINISHED:
             raise CancelledError
+
+    def _new_gate(self) -> Gate:
+        return closed_gate()
 
     def _wake_and_call_back(self, *, call_back: bool = True) -> BaseException | None:
         with self._lock:

@@ -53,7 +53,8 @@ class Getter(Waiter):
         self.consumer = consumer
         self.run = run
         self.timeout = timeout
-        self.deadline = math.inf if timeout is None else monotonic() + timeout
+        # By the clock of its loop, as the timer that wakes it.
+        self.deadline = math.inf if timeout is None else self.loop.time() + timeout
 
 
 class Reservations(Generic[_T]):
@@ -186,14 +187,14 @@ class Reservations(Generic[_T]):
             )
         if getter in self._reserved:
             return self._pop(getter)
-        if monotonic() >= getter.deadline:
+        if getter.loop.time() >= getter.deadline:
             raise RunTimeoutError(f"there was no item for this consumer in {getter.timeout} s")
         return None
 
     def delay(self, getter: Getter) -> float | None:
         """Seconds after which ``getter`` has to check again, even without a wake-up."""
         now = monotonic()
-        delays = [getter.deadline - now]
+        delays = [getter.deadline - getter.loop.time()]
         turn = self._round_robin.delay(getter.consumer)
         if turn is not None:
             delays.append(turn)
