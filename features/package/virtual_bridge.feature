@@ -124,6 +124,8 @@ Feature: In virtual time pipelines are tested without waiting, and always happen
       | A stream without an end            | a stream without an end            | DeadlockError     | nothing is left      |
       | A worker thread that is stuck      | a worker thread that is stuck      | DeadlockError     | stuck.wait(          |
       | A run, on a running loop           | a run, on a running loop           | BlockingCallError | bridge.run(...)      |
+      | A stream, on a running loop        | a stream, on a running loop        | BlockingCallError | bridge.run(...)      |
+      | A coroutine, in a worker thread    | a coroutine, in a worker thread    | BlockingCallError | another thread       |
       | A coroutine, on a running loop     | a coroutine, on a running loop     | BlockingCallError | bridge.run(...)      |
       | A coroutine, once it is closed     | a coroutine, once it is closed     | BridgeClosedError | is closed            |
       | A scheduler that is none           | a scheduler that is none           | InvalidTypeError  | VirtualTimeScheduler |

@@ -271,6 +271,14 @@ def on_running_loop(wait: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
+async def stream_on_running_loop(bridge: Any) -> Any:
+    return await rx.of({"value": 1}).pipe(bridge.invoke(GRAPH))
+
+
+def coroutine_in_thread(bridge: Any) -> Any:
+    return bridge.create_future_task(lambda _: bridge.run(asyncio.sleep(0)), 0).result()
+
+
 def once_closed(bridge: Any) -> Any:
     bridge.close()
     return bridge.run(asyncio.sleep(0))
@@ -311,6 +319,8 @@ WAITS: dict[str, Callable[[Any], Any]] = {
     "a worker thread that is stuck": stuck_thread,
     "a run, on a running loop": on_running_loop(lambda bridge: run_for(bridge, 1).result()),
     "a coroutine, on a running loop": on_running_loop(lambda bridge: bridge.run(asyncio.sleep(0))),
+    "a stream, on a running loop": lambda bridge: asyncio.run(stream_on_running_loop(bridge)),
+    "a coroutine, in a worker thread": coroutine_in_thread,
     "a coroutine, once it is closed": once_closed,
     "a scheduler that is none": lambda _: VirtualBridge(rx),  # type: ignore[arg-type]
 }

@@ -17,6 +17,7 @@ from rxlanggraph.bridge.bridge import RxPyLangGraphBridge
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.executor import route_runs
 from rxlanggraph.bridge.overflow import Overflow
+from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.shutdown import CleanupReport
 from rxlanggraph.bridge.time_limits import Timeout
 from rxlanggraph.concurrency.tasks import silence_pending_warning
@@ -107,7 +108,7 @@ class VirtualBridge(RxPyLangGraphBridge):
         self, loop: asyncio.AbstractEventLoop | None, *arguments: Any, **options: Any
     ) -> Engine:
         virtual = VirtualTimeLoop(self._scheduler, *self._settings)
-        return Engine(
+        return _VirtualEngine(
             loop,
             *arguments,
             clock=VirtualClock(virtual),
@@ -134,17 +135,18 @@ class VirtualBridge(RxPyLangGraphBridge):
         Raises:
             BaseException: That of ``awaitable``.
             DeadlockError: Nothing is left that could happen, or a worker thread takes too long.
-            BlockingCallError: An event loop runs in this thread.
+            BlockingCallError: An event loop runs in this thread, or another thread lets time pass.
             BridgeClosedError: The bridge is closed.
         """
         try:
             refuse_on_loop()
             loop = self._engine.started_loop()
+            assert isinstance(loop, VirtualTimeLoop)
+            loop.check_free()
         except BaseException:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()  # it will not run
             raise
-        assert isinstance(loop, VirtualTimeLoop)
         if isinstance(awaitable, Observable):
             source: Observable[_T] = awaitable
             return self._run_stream(loop, source)
@@ -211,6 +213,14 @@ class VirtualBridge(RxPyLangGraphBridge):
             BlockingCallError: A run is in flight, and an event loop runs in this thread.
         """
         return self.close(timeout, cancel_timeout=cancel_timeout, drain_after=drain_after)
+
+
+class _VirtualEngine(Engine):
+    def new_run(self, *arguments: Any, **options: Any) -> Run:
+        # What is sent in real time, and awaited there, would be awaited for ever.
+        if not isinstance(asyncio._get_running_loop(), VirtualTimeLoop):
+            refuse_on_loop()
+        return super().new_run(*arguments, **options)
 
 
 class _OnLoop(AsyncIterable[_T]):

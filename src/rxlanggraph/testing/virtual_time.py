@@ -315,6 +315,19 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._driving.release()
         return True
 
+    def check_free(self) -> None:
+        """Check that no other thread runs the scheduler at the moment. Any thread; never blocks.
+
+        Raises:
+            BlockingCallError: One does.
+        """
+        if not self._driving.acquire(blocking=False):
+            raise BlockingCallError(
+                "another thread lets virtual time pass at the moment; wait for a run here, with "
+                "bridge.create_future_task(...).result()"
+            )
+        self._driving.release()
+
     def _go_on(self, done: Callable[[], bool]) -> bool:
         self._has_run = False
         self._request()
