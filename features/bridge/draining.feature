@@ -171,6 +171,18 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
     When a reader of astream is at the chunk of "first", and the bridge is drained
     Then RunDrainedError is raised at its end, behind the chunks of "first"
 
+  Scenario: aclose on the loop that the runs need drains them
+    Given an open bridge on an adopted loop
+    And stages with an InMemorySaver
+    When a run waits in "first", and aclose is awaited on that loop with drain_after=0
+    Then the run is drained, and the report names its checkpoint
+
+  Scenario: While 10,000 messages are turned away, the loop goes on
+    Given an open bridge on its own loop with max_concurrency=1
+    And stages with an InMemorySaver
+    When 10000 messages wait for their thread, and the run before them ends while they are turned away
+    Then it is drained before the last of them has an error
+
   Scenario: Two threads that close at once both name the run
     Given an open bridge on its own loop
     And stages with an InMemorySaver

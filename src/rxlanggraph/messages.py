@@ -248,8 +248,9 @@ class StreamMessage:
     def raise_for_status(self) -> StreamMessage:
         """Return the message itself if its run succeeded; otherwise raise the reason.
 
-        May be called from any thread; never blocks. An interrupted run succeeded: its graph waits
-        for an answer.
+        May be called from any thread; never blocks. An interrupted run succeeded if
+        its graph waits for an answer; one that was drained, or displaced on its thread, has an
+        error.
 
         Returns:
             The message, so that calls can be chained (after httpx's method of the same name).

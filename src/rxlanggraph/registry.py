@@ -275,8 +275,9 @@ class TaskRegistry:
             if entry is None:
                 return False
             self._ended[outcome] += 1
-            for sweep in tuple(self._sweeps) if self._sweeps else ():
-                sweep.note(task, entry, outcome)
+            if self._sweeps:
+                for sweep in tuple(self._sweeps):
+                    sweep.note(task, entry, outcome)
             if resolve is None and (self._entries or not self._idle_waiters):
                 return True
             self._leaving[task] = entry

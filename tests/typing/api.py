@@ -78,6 +78,9 @@ def pulled(bridge: RxPyLangGraphBridge) -> Observable[int]:
 def closing() -> tuple[StuckRun, ...]:
     with RxPyLangGraphBridge(max_concurrency=4, max_pending=8, timeout=5.0, name="b") as bridge:
         report: CleanupReport = bridge.cleanup_tasks(timeout=1.0)
+        for run in bridge.close(25.0, drain_after=0).runs:
+            checkpoint_id: str | None = run.checkpoint_id
+            print(run.outcome == "drained", checkpoint_id)
     return report.stuck
 
 

@@ -198,6 +198,15 @@ def step_a_run_waits_for_ever_and_the_bridge_is_drained_for_seconds(
     assert context.bridge.registry.wait_idle(LIMIT)
 
 
+@when('a run waits in "{node}", and aclose is awaited on that loop with {options}')
+def step_a_run_waits_and_aclose_is_awaited_on_that_loop(
+    context: Context, node: str, options: str
+) -> None:
+    _begin(context, f"{node}, which is told")
+    context.stages.gate.open()
+    context.report = context.lent.run(context.bridge.aclose(LIMIT, **arguments(options)))
+
+
 @when('a run waits in "{node}", and {count:d} threads drain the bridge')
 def step_a_run_waits_and_count_threads_drain_the_bridge(
     context: Context, node: str, count: int
@@ -339,6 +348,30 @@ def step_count_messages_wait_and_the_bridge_is_drained(
         for each in context.messages
     ]
     _drain_and_release(context)
+
+
+@when(
+    "{count:d} messages wait for their thread, and the run before them ends while they are turned "
+    "away"
+)
+def step_count_messages_wait_and_the_run_before_them_ends(context: Context, count: int) -> None:
+    _begin(context, "first")
+    context.ended = Log()
+    context.run.add_done_callback(lambda _: context.ended.add("the run"))
+    for number in range(count):
+        run = context.bridge.create_future_task(
+            context.graph, {"log": []}, thread_id="t", errors="emit"
+        )
+        if number == 0:
+            run.add_done_callback(lambda _: context.stages.gate.open())
+    run.add_done_callback(lambda _: context.ended.add("the last message"))
+    context.report = context.bridge.close(LIMIT, drain_after=0)
+
+
+@then("it is drained before the last of them has an error")
+def step_it_is_drained_before_the_last_of_them_has_an_error(context: Context) -> None:
+    assert list(context.ended) == ["the run", "the last message"], list(context.ended)
+    assert context.run.result(LIMIT).status == "interrupted"
 
 
 @then('each of the {count:d} is "{status}", and the error says that it has not begun')

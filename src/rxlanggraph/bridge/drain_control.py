@@ -66,7 +66,8 @@ def _would_go_on(asks: object) -> bool:
     """Whether a subgraph can go on where it is stopped.
 
     LangGraph does not tell its control which graph it asks for. With durability ``"exit"``, it
-    saves nothing of a subgraph that has not ended.
+    saves nothing of a subgraph that has not ended. Within a subgraph that saves nothing, another
+    one that does is stopped all the same, and begins again with that.
 
     Args:
         asks: LangGraph's loop over the subgraph; anything else that asks does not stop by itself.

@@ -15,6 +15,7 @@ import asyncio
 import atexit
 import contextlib
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from functools import partial
@@ -507,12 +508,23 @@ class Engine:
 
     def _drain(self) -> None:
         """Ask the runs that can go on later to stop; those that have not begun do not begin."""
+        waiting: deque[Run] = deque()
         for run in self._runs():
             if run.control is not None:
                 run.control.request_drain("the bridge drains")
-            elif run.phase is Phase.WAITING and not run.done() and self._may_drain(run):
+            elif run.phase is Phase.WAITING:
+                waiting.append(run)
+        self._turn_away_waiting(waiting)
+
+    def _turn_away_waiting(self, waiting: deque[Run]) -> None:
+        """End these runs, a burst of them per iteration of the loop: others go on meanwhile."""
+        for _ in range(min(_BURST, len(waiting))):
+            run = waiting.popleft()
+            if run.phase is Phase.WAITING and not run.done() and self._may_drain(run):
                 self._turn_away(run)  # the scheduler skips it
         self._start_ready()
+        if waiting:
+            asyncio.get_running_loop().call_soon(self._turn_away_waiting, waiting)
 
     def _turn_away(self, run: Run) -> None:
         """End ``run``, which has not begun: its message can be sent to another bridge."""
