@@ -221,7 +221,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
   Scenario: Waiting for room on the loop's own thread is refused with the remedy
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
     When a run sends messages until one is refused
-    Then BlockingCallError is raised, which says "submit from another thread, or make the bridge with max_pending=None"
+    Then BlockingCallError is raised, which says "use 'await bridge.submit(...)' or bridge.from_iterable(...) there, submit from another thread, or make the bridge with max_pending=None"
 
   # -- the interpreter's exit
 

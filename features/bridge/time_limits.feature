@@ -47,11 +47,40 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
       | a slot      | max_concurrency=1                |
       | room        | max_concurrency=1, max_pending=1 |
 
+  Scenario Outline: A message whose time is over when the loop sees it never begins: <options>
+    Given an open bridge on its own loop
+    When the loop is blocked for longer than a message with <options> may wait
+    Then it has timed out by "<limit>", with the words "<words>"
+    And it is not begun when everything may end
+
+    Examples:
+      | options                        | limit    | words                      |
+      | timeout=TimeLimits(start=0.05) | start    | did not begin within       |
+      | deadline=0.05                  | deadline | 0.05 s; it has not begun   |
+
+  Scenario: A message whose time is over when its slot is free never begins
+    Given an open bridge on its own loop with max_concurrency=1
+    When a run blocks the loop for longer than a message with timeout=TimeLimits(start=0.05) may wait
+    Then it has timed out by "start", with the words "did not begin within"
+    And it is not begun when everything may end
+
+  Scenario: A message that is too late does not interrupt its thread
+    Given an open bridge on its own loop
+    When a waiting run has the thread, and a message that would interrupt it is too late
+    Then it has timed out by "start", with the words "did not begin within"
+    And the run that was there is answered
+
+  Scenario: Messages that wait for look-ahead do not begin when their time is over
+    Given an open bridge on its own loop
+    When 8 runs of 0.1 s go through invoke in order, one at a time, with timeout=TimeLimits(start=0.05)
+    Then the first is answered, and no run has begun that waited for longer than 0.05 s
+
   Scenario Outline: Room that is awaited is limited too: <options>
     Given an open bridge on <home> loop with max_concurrency=1, max_pending=1
     When a run has all there is, and a message with <options> awaits room on <loop> loop
     Then it has timed out by "<limit>", with the words "<words>"
     And it is not begun when everything may end
+    And all 3 messages were counted, this one as failed
 
     Examples:
       | options                        | home       | loop        | limit    | words                      |

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import reactivex as rx
@@ -88,6 +91,98 @@ def step_a_run_has_all_there_is_and_a_message_waits(
     send(context, "an async function", [2], thread_id=thread_id, errors="emit", **chosen)
 
 
+@when("the loop is blocked for longer than a message with {options} may wait")
+def step_the_loop_is_blocked_for_longer_than_a_message_may_wait(
+    context: Context, options: str
+) -> None:
+    with _blocked_loop(context):
+        send(context, "an async function", [2], errors="emit", **arguments(options))
+
+
+@when("a run blocks the loop for longer than a message with {options} may wait")
+def step_a_run_blocks_the_loop_for_longer_than_a_message_may_wait(
+    context: Context, options: str
+) -> None:
+    blocking, go_on = Gate(), Gate()
+
+    async def block(_: object) -> None:
+        await asyncio.sleep(0)  # the message is in the scheduler by then
+        blocking.open()
+        go_on.wait()
+
+    with _blocked_loop(context):
+        first = context.bridge.create_future_task(block, 0)
+        send(context, "an async function", [2], errors="emit", **arguments(options))
+    blocking.wait()
+    time.sleep(0.1)
+    go_on.open()
+    first.result(LIMIT)
+
+
+@when("a waiting run has the thread, and a message that would interrupt it is too late")
+def step_a_waiting_run_has_the_thread_and_a_message_is_too_late(context: Context) -> None:
+    send(context, "a waiting graph", [0], thread_id="t")
+    context.work.began.wait_for(1)
+    with _blocked_loop(context):
+        send(
+            context,
+            "an async function",
+            [2],
+            thread_id="t",
+            multitask_strategy="interrupt",
+            timeout=TimeLimits(start=0.05),
+            errors="emit",
+        )
+
+
+@then("the run that was there is answered")
+def step_the_run_that_was_there_is_answered(context: Context) -> None:
+    context.work.release()
+    assert context.futures[0].result(LIMIT).status == "ok"
+
+
+@contextmanager
+def _blocked_loop(context: Context) -> Iterator[None]:
+    """Block the loop in the block, and then for longer than the limits of these scenarios."""
+    blocking, go_on = Gate(), Gate()
+
+    def block() -> None:
+        blocking.open()
+        go_on.wait()
+
+    send(context, "an async function", [0])
+    context.futures.pop().result(LIMIT)  # the loop runs
+    context.bridge._engine.host.loop.call_soon_threadsafe(block)
+    blocking.wait()
+    yield
+    time.sleep(0.1)
+    go_on.open()
+
+
+@when("{count:d} runs of 0.1 s go through invoke in order, one at a time, with {options}")
+def step_count_runs_go_through_invoke_in_order_one_at_a_time(
+    context: Context, count: int, options: str
+) -> None:
+    async def run(number: int) -> float:
+        await asyncio.sleep(0.1)
+        return number
+
+    context.subscriber = Subscriber()
+    context.subscriber.subscribe(
+        rx.from_iterable(range(count)).pipe(
+            context.bridge.invoke(
+                run, ordered=True, max_concurrency=1, errors="emit", **arguments(options)
+            )
+        )
+    )
+
+
+@then("the first is answered, and no run has begun that waited for longer than 0.05 s")
+def step_the_first_is_answered_and_no_run_has_begun(context: Context) -> None:
+    results = context.subscriber.wait_for_end().items
+    assert [result.status for result in results] == ["ok", *["timed_out"] * (len(results) - 1)]
+
+
 @when("a run has all there is, and a message with {options} awaits room on {which} loop")
 def step_a_run_has_all_there_is_and_a_message_awaits_room(
     context: Context, options: str, which: str
@@ -113,6 +208,13 @@ def step_it_is_not_begun_when_everything_may_end(context: Context) -> None:
     context.work.release()
     assert context.bridge.registry.wait_idle(LIMIT)
     assert 2 not in list(context.work.began)
+
+
+@then("all {count:d} messages were counted, this one as failed")
+def step_all_count_messages_were_counted(context: Context, count: int) -> None:
+    statistics = context.bridge.statistics()
+    assert (statistics.submitted, statistics.failed) == (count, 1), statistics
+    assert statistics.dropped == 0, statistics
 
 
 @when("a run with {options} runs for longer than that")

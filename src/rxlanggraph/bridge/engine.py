@@ -273,8 +273,9 @@ class Engine:
                 return False
             raise BlockingCallError(
                 f"max_pending runs of the bridge {self.name} wait for their start, and waiting "
-                "for room on the loop's own thread would stop them; submit from another thread, or "
-                "make the bridge with max_pending=None"
+                "for room on the loop's own thread would stop them; use 'await "
+                "bridge.submit(...)' or bridge.from_iterable(...) there, submit from another "
+                "thread, or make the bridge with max_pending=None"
             )
         return True
 
@@ -282,9 +283,10 @@ class Engine:
         """Resolve ``run``, which got no room, or not in time. Any thread; calls its callbacks."""
         self._let_go(run)
         if run.expired is not None:
+            self.registry.count_unadmitted("failed")
             self._reject_with(run, run.unanswered("timed_out"))
             return
-        self.registry.count_dropped()
+        self.registry.count_unadmitted("dropped")
         self._reject_with(run, run.unanswered("rejected", self.admission.rejection()))
 
     def _reject_with(self, run: Run, result: StreamMessage) -> None:
@@ -479,6 +481,10 @@ class Engine:
             self._turn_away(run)
             return
         if run.options.timed:
+            late = run.too_late()
+            if late is not None:  # it neither begins nor interrupts another one
+                self._end_unstarted(run, late)
+                return
             self._limit_wait(run)
         if run.options.multitask_strategy == "enqueue" and self._multitasking.limit is None:
             self._enqueue(run)
@@ -602,6 +608,8 @@ class Engine:
         asyncio.get_running_loop().call_soon(self._start_ready)
 
     def _start_run(self, run: Run, *, in_place: bool) -> None:
+        # Its timer is due as well then, but the loop has not come to it.
+        late = run.too_late() if run.options.timed else None
         run.since = self._now()
         run.phase = Phase.RUNNING
         run.executor = self.threads
@@ -612,9 +620,10 @@ class Engine:
             return
         name, context = run.options.name, run.context
         del run.context  # it has a variable that refers to the run: a cycle for each message
-        if run.message.status != "ok":
-            # It was queued all the same, so as not to overtake earlier runs of its thread.
-            context.run(self._pass_on, run)
+        # A result was queued all the same, so as not to overtake earlier runs of its thread.
+        ready = late if run.message.status == "ok" else run.message
+        if ready is not None:
+            context.run(self._pass_on, run, ready)
             return
         coroutine = self._execute(run)
         try:
@@ -628,9 +637,9 @@ class Engine:
             if run.task is None and not task.done():  # its first step is still to come
                 task.add_done_callback(partial(self._never_began, run))
 
-    def _pass_on(self, run: Run) -> None:
+    def _pass_on(self, run: Run, result: StreamMessage) -> None:
         self._enter_scope(run)  # its callbacks are downstream of this run, as of any other
-        self._finish(run, run.message)
+        self._finish(run, result)
 
     def _enter_scope(self, run: Run) -> None:
         scope = run.scope = RunScope()

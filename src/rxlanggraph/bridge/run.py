@@ -471,6 +471,17 @@ class Run(SharedLockFuture[StreamMessage]):
         """The first of `waiting_limits` to be exceeded; None, and None, if there is none."""
         return min(self.waiting_limits(), key=lambda each: each[1], default=(None, None))
 
+    def too_late(self) -> StreamMessage | None:
+        """Make its result if the time for its start is over; what executes nothing is never late.
+
+        On the loop, before its start.
+        """
+        limit, seconds = self.nearest_limit()
+        if seconds is None or seconds > 0 or self.done() or self.message.status != "ok":
+            return None
+        self.expired = limit
+        return self.unanswered("timed_out")
+
     def resolve(self, result: StreamMessage, *, call_back: bool = True) -> None:
         """Resolve the future, once: later calls change nothing. Calls its callbacks.
 

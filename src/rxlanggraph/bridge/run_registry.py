@@ -160,10 +160,14 @@ class RunRegistry(TaskRegistry):
                 return "open"
             return "closing" if self._entries or self._leaving else "closed"
 
-    def count_dropped(self) -> None:
-        """Count a run that was dropped instead of admitted. Any thread; never blocks."""
+    def count_unadmitted(self, outcome: Literal["dropped", "failed"]) -> None:
+        """Count a run that has a result, and was not admitted. Any thread; never blocks.
+
+        Args:
+            outcome: ``"dropped"``, or ``"failed"`` if its time was over while it waited for room.
+        """
         with self._lock:
-            self._ended["dropped"] += 1
+            self._ended[outcome] += 1
 
     def begin_sweep(self) -> OpenSweep:
         """From now until `end_sweep`, every task that is admitted is to be cancelled at once.

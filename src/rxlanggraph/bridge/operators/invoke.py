@@ -330,7 +330,7 @@ class Subscription:
                 return
             if future.rejection is not None and future in self._waiting:
                 self._waiting.remove(future)
-                self._engine.registry.count_dropped()  # it was never registered
+                self._engine.registry.count_unadmitted("dropped")  # it was never registered
             # Each result is emitted in the context of its own run, whichever run's end released it.
             ended = (result, copy_context())
             due = (ended,) if self._look_ahead is None else self._due(index, ended)
