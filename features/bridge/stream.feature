@@ -62,6 +62,7 @@ Feature: stream emits every chunk of every run, and its result behind them
       | astream(graph, {}, errors='skip')               | InvalidArgumentError | errors must be 'raise' or 'emit'             |
       | astream(graph, {}, thread_id=7)                 | InvalidTypeError     | thread_id must be a string                   |
       | join_stream('none')                             | ChunksLostError      | no run on message none is in flight          |
+      | join_stream(7)                                  | InvalidTypeError     | message must be a StreamMessage or the id of one |
       | join_stream('none', last_sequence=-1)           | InvalidArgumentError | last_sequence must be a whole number from 0  |
       | join_stream('none', errors='skip')              | InvalidArgumentError | errors must be 'raise' or 'emit'             |
 

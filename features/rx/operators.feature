@@ -53,4 +53,18 @@ Feature: Rx's flattening operators over graphs mean what they mean in RxPY
       | what                  | call                                          | words                                          |
       | No bridge             | operators.switch_map(print, bridge)           | the first argument must be the bridge          |
       | No bridge             | operators.flat_map(None, print)               | the first argument must be the bridge          |
-      | An unknown argument   | operators.exhaust_map(bridge, print, retries=1) | has no argument 'retries'; it has            |
+      | An unknown argument   | operators.exhaust_map(bridge, print, retries=1) | exhaust_map() has no argument 'retries'; it has |
+      | An unknown argument   | operators.flat_map(bridge, print, max_concurrency=2) | flat_map() has no argument 'max_concurrency' |
+      | An unknown argument   | operators.concat_map(bridge, print, ordered=False) | concat_map() has no argument 'ordered'       |
+      | An unknown argument   | operators.concat_map_eager(bridge, print, ordered=False) | concat_map_eager() has no argument 'ordered' |
+
+  Scenario Outline: <what> of an operator is refused
+    Given an open bridge on its own loop
+    When the code under test calls "<call>"
+    Then InvalidArgumentError is raised, which says "<words>"
+
+    Examples:
+      | what            | call                                                                | words                                       |
+      | No concurrency  | operators.flat_map(bridge, print, max_concurrent=0)                 | max_concurrent must be a whole number from 1 |
+      | Another policy  | operators.switch_map(bridge, print, multitask_strategy="enqueue")   | must be 'interrupt' or 'rollback', not 'enqueue' |
+      | Another policy  | operators.exhaust_map(bridge, print, multitask_strategy="interrupt") | must be 'reject', not 'interrupt'           |

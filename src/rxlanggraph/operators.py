@@ -25,7 +25,7 @@ Where a coroutine takes items from a stream, the node of a graph for example:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar, Unpack
 
 from reactivex import Observable
@@ -34,6 +34,7 @@ from rxlanggraph.bridge.adapters import Graph
 from rxlanggraph.bridge.bridge import (
     OperatorArguments,
     RxPyLangGraphBridge,
+    check_known,
     single_lane_operator,
 )
 from rxlanggraph.bridge.operators.async_iterable import (
@@ -43,8 +44,9 @@ from rxlanggraph.bridge.operators.async_iterable import (
     last_item,
 )
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector
-from rxlanggraph.errors import InvalidTypeError
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage
+from rxlanggraph.validation import check_whole
 
 __all__ = [
     "concat_map",
@@ -57,6 +59,8 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+# What these operators do when a message arrives is their name.
+_STRATEGIES = {"switch_map": ("interrupt", "rollback"), "exhaust_map": ("reject",)}
 
 Operator: TypeAlias = Callable[[Observable[Any]], Observable[StreamMessage]]
 
@@ -87,7 +91,7 @@ def flat_map(
     Raises:
         InvalidTypeError, InvalidArgumentError: As for `RxPyLangGraphBridge.invoke`.
     """
-    return _of(bridge).invoke(
+    return _checked("flat_map", bridge, options, max_concurrent).invoke(
         graph, max_concurrency=max_concurrent, thread_id=thread_id, errors=errors, **options
     )
 
@@ -112,7 +116,7 @@ def concat_map(
     Raises:
         InvalidTypeError, InvalidArgumentError: As in `flat_map`.
     """
-    return _of(bridge).invoke(
+    return _checked("concat_map", bridge, options).invoke(
         graph, max_concurrency=1, ordered=True, thread_id=thread_id, errors=errors, **options
     )
 
@@ -140,7 +144,7 @@ def concat_map_eager(
     Raises:
         InvalidTypeError, InvalidArgumentError: As in `flat_map`.
     """
-    return _of(bridge).invoke(
+    return _checked("concat_map_eager", bridge, options, max_concurrent).invoke(
         graph,
         max_concurrency=max_concurrent,
         ordered=True,
@@ -168,14 +172,15 @@ def switch_map(
         graph: As in `flat_map`.
         thread_id: As in `flat_map`.
         errors: As in `flat_map`.
-        options: As in `flat_map`; ``multitask_strategy`` may be ``"rollback"``, to undo what the
-            cancelled run has saved.
+        options: As in `flat_map`; ``multitask_strategy`` may only be ``"rollback"``, to undo what
+            the cancelled run has saved.
 
     Raises:
         InvalidTypeError, InvalidArgumentError: As in `flat_map`.
     """
+    checked = _checked("switch_map", bridge, options)
     options = {"multitask_strategy": "interrupt", **options}
-    return single_lane_operator(_of(bridge), graph, thread_id=thread_id, errors=errors, **options)
+    return single_lane_operator(checked, graph, thread_id=thread_id, errors=errors, **options)
 
 
 def exhaust_map(
@@ -201,8 +206,9 @@ def exhaust_map(
     Raises:
         InvalidTypeError, InvalidArgumentError: As in `flat_map`.
     """
+    checked = _checked("exhaust_map", bridge, options)
     options = {"multitask_strategy": "reject", **options}
-    return single_lane_operator(_of(bridge), graph, thread_id=thread_id, errors=errors, **options)
+    return single_lane_operator(checked, graph, thread_id=thread_id, errors=errors, **options)
 
 
 def to_async_iterable(
@@ -251,9 +257,26 @@ def to_future() -> Callable[[Observable[_T]], asyncio.Future[_T]]:
     return last_item
 
 
-def _of(bridge: object) -> RxPyLangGraphBridge:
+def _checked(
+    operator: str,
+    bridge: object,
+    options: Mapping[str, Any],
+    max_concurrent: int | None = None,
+) -> RxPyLangGraphBridge:
+    # Here and not where they are passed on to, so that the errors have this operator's names.
     if not isinstance(bridge, RxPyLangGraphBridge):
         raise InvalidTypeError(
             f"the first argument must be the bridge that executes the runs, not {bridge!r}"
+        )
+    check_known(operator, options, OperatorArguments)
+    if max_concurrent is not None:
+        check_whole("max_concurrent", max_concurrent, least=1)
+    strategy = options.get("multitask_strategy")
+    allowed = _STRATEGIES.get(operator)
+    if allowed is not None and strategy is not None and strategy not in allowed:
+        known = " or ".join(map(repr, allowed))
+        raise InvalidArgumentError(
+            f"the multitask_strategy of {operator}() must be {known}, not {strategy!r}; use "
+            "another operator"
         )
     return bridge

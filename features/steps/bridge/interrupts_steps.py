@@ -794,6 +794,7 @@ def step_a_list_is_refused_for_a_graph_without_a_checkpointer_a_thread(
     closed.close()
     calls = [
         (context.bridge.pending_interrupts(ASKING["one node"](None)), InvalidArgumentError),
+        (context.bridge.pending_interrupts(None), InvalidArgumentError),
         (context.bridge.pending_interrupts(context.graph, 7), InvalidTypeError),
         (context.bridge.expire_interrupts(context.graph, -1), InvalidArgumentError),
         (closed.pending_interrupts(context.graph), BridgeClosedError),

@@ -80,7 +80,7 @@ def saver_of(graph: Any) -> Any:
 
     For a sequence, that of its first step: None for an input reaches no other.
     """
-    *_, innermost = layers_of(graph)
+    *_, innermost = None, *layers_of(graph)  # None has no layers
     saver = getattr(innermost, "checkpointer", None)
     return saver if hasattr(saver, "aget_tuple") else None
 

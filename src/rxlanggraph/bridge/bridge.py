@@ -394,7 +394,7 @@ class RxPyLangGraphBridge:
             DeadlockError: Awaited in a run that the room depends on.
             InvalidTypeError, InvalidArgumentError: As for `create_future_task`.
         """
-        _check_known("submit", options, RunArguments)
+        check_known("submit", options, RunArguments)
         thread_id = options.pop("thread_id", None)
         checked = self._recent() if not options and self._recent is not None else None
         if checked is None or checked.graph is not graph:
@@ -1086,7 +1086,6 @@ def single_lane_operator(
     Raises:
         InvalidTypeError, InvalidArgumentError: As there.
     """
-    _check_known("invoke", options, OperatorArguments)
     checked = bridge._run_options(graph, errors="emit", **options)
     _check_operator(checked, None, thread_id)
     return invoke(
@@ -1134,7 +1133,12 @@ def request_drain(bridge: RxPyLangGraphBridge) -> None:
     bridge._engine.request_drain()
 
 
-def _check_known(method: str, options: Mapping[str, Any], arguments: type[Any]) -> None:
+def check_known(method: str, options: Mapping[str, Any], arguments: type[Any]) -> None:
+    """Check that ``arguments``, a typed dictionary, has the keyword arguments. Any thread.
+
+    Raises:
+        InvalidTypeError: It lacks one.
+    """
     known = arguments.__annotations__
     unknown = options.keys() - known.keys()
     if unknown:

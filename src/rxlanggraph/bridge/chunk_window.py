@@ -16,7 +16,7 @@ from rxlanggraph.bridge.deadlocks import begin_wait, end_wait
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.waiters import Waiter
-from rxlanggraph.errors import ChunksLostError, WrongProcessError
+from rxlanggraph.errors import ChunksLostError, InvalidTypeError, WrongProcessError
 from rxlanggraph.messages import StreamMessage, failure_of
 
 __all__ = ["ChunkReader", "ChunkWindow", "joinable_run"]
@@ -256,10 +256,13 @@ def joinable_run(tasks: Iterable[object], message: StreamMessage | str) -> tuple
         message: The message, a chunk or result of it, or its id.
 
     Raises:
+        InvalidTypeError: ``message`` is neither a message nor an id.
         ChunksLostError: None of them works on it, or its chunks are not kept.
     """
     if isinstance(message, StreamMessage):
         message = message.id if message.source is None else message.source.id
+    elif not isinstance(message, str):
+        raise InvalidTypeError(f"message must be a StreamMessage or the id of one, not {message!r}")
     for run in tasks:
         if isinstance(run, Run) and run.message.id == message:
             window = getattr(run.sink, "window", None)
