@@ -183,6 +183,23 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
     When 10000 messages wait for their thread, and the run before them ends while they are turned away
     Then it is drained before the last of them has an error
 
+  Scenario Outline: Wherever a run is when it is asked, each of its nodes runs exactly once: <saver>
+    Given an open bridge on an adopted loop
+    And stages with an <saver>
+    When runs are drained after 0 to <steps> steps of the loop, and go on in another bridge
+    Then each node of each run has run exactly once, and some runs were drained
+
+    Examples:
+      | saver            | steps |
+      | InMemorySaver    | 80    |
+      | AsyncSqliteSaver | 200   |
+
+  Scenario: Wherever the run of an answer is when it is asked to stop, the answer is taken exactly once
+    Given an open bridge on an adopted loop
+    And stages with an InMemorySaver
+    When runs of answers are drained after 0 to 60 steps of the loop, and go on in another bridge
+    Then each answer was taken exactly once, and some runs were drained
+
   Scenario: Two threads that close at once both name the run
     Given an open bridge on its own loop
     And stages with an InMemorySaver

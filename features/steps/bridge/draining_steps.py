@@ -21,6 +21,7 @@ from rxlanggraph.errors import BridgeClosedError, RunDrainedError
 from support.bridge.bridges import arguments, on_loop
 from support.bridge.drained import Stages
 from support.bridge.graphs import State
+from support.bridge.savers import open_saver
 from support.bridge.streams import Subscriber
 from support.concurrency.patching import patch
 from support.concurrency.raising import error_of
@@ -70,9 +71,9 @@ def _stages(context: Context, saver: Any, subgraph: Any = None) -> Stages:
     return context.stages
 
 
-@given("stages with an InMemorySaver")
-def step_stages_with_an_inmemorysaver(context: Context) -> None:
-    _stages(context, InMemorySaver())
+@given("stages with an {saver:w}")
+def step_stages_with_an_saver(context: Context, saver: str) -> None:
+    _stages(context, open_saver(context, saver))
 
 
 @given("stages without a saver")
@@ -254,6 +255,64 @@ def _send_to_another(context: Context, messages: list[StreamMessage]) -> list[St
     with RxPyLangGraphBridge() as another:
         runs = [another.create_future_task(context.graph, each) for each in messages]
         return [run.result(LIMIT) for run in runs]
+
+
+async def _run_in_two_bridges(context: Context, message: StreamMessage, steps: int) -> str:
+    """Drain the run of ``message`` after so many steps of the loop, and let it go on."""
+    first, second = (RxPyLangGraphBridge(context.lent.loop) for _ in range(2))
+    run = first.create_future_task(context.graph, message, errors="emit")
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    report = await first.aclose(LIMIT, drain_after=0)
+    ended = report.runs[0] if report.runs else None  # otherwise it ended before
+    outcome = "completed" if ended is None else ended.outcome
+    if ended is not None and outcome != "completed":
+        again = message.replace(content=None) if ended.begun else message
+        assert (await second.create_future_task(context.graph, again)).status == "ok"
+    assert run.done()
+    await second.aclose(LIMIT)
+    return outcome
+
+
+@when("runs are drained after 0 to {steps:d} steps of the loop, and go on in another bridge")
+def step_runs_are_drained_after_0_to_steps_steps_of_the_loop(context: Context, steps: int) -> None:
+    context.outcomes = []
+    for count in range(steps):
+        before, message = len(context.stages.ran), StreamMessage({"log": []}, str(count))
+        outcome = context.lent.run(_run_in_two_bridges(context, message, count))
+        context.outcomes.append((outcome, list(context.stages.ran)[before:]))
+
+
+@when(
+    "runs of answers are drained after 0 to {steps:d} steps of the loop, and go on in another "
+    "bridge"
+)
+def step_runs_of_answers_are_drained_after_0_to_steps_steps(context: Context, steps: int) -> None:
+    context.outcomes = []
+    for count in range(steps):
+        thread_id, before = str(count), len(context.stages.ran)
+        asking = context.bridge.create_future_task(
+            context.graph, {"hold": "early question"}, thread_id=thread_id
+        )
+        (question,) = asking.result(LIMIT).interrupts
+        message = StreamMessage(Command(resume={question.id: "yes"}), thread_id)
+        outcome = context.lent.run(_run_in_two_bridges(context, message, count))
+        context.outcomes.append((outcome, list(context.stages.ran)[before:]))
+
+
+@then("each answer was taken exactly once, and some runs were drained")
+def step_each_answer_was_taken_exactly_once(context: Context) -> None:
+    expected = sorted([*_NODES, "yes"])
+    wrong = [each for each in context.outcomes if sorted(each[1]) != expected]
+    assert not wrong, wrong
+    assert "drained" in {outcome for outcome, _ in context.outcomes}, context.outcomes
+
+
+@then("each node of each run has run exactly once, and some runs were drained")
+def step_each_node_of_each_run_has_run_exactly_once(context: Context) -> None:
+    wrong = [each for each in context.outcomes if sorted(each[1]) != _NODES]
+    assert not wrong, wrong
+    assert "drained" in {outcome for outcome, _ in context.outcomes}, context.outcomes
 
 
 # -- what has become of them -----------------------------------------------------------------------

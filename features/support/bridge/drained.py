@@ -60,6 +60,8 @@ class Stages:
         return await self._run(state, "first")
 
     async def _inner(self, state: State) -> State:
+        if state.get("hold") == "early question":
+            self.ran.add(interrupt("go on?"))
         return await self._run(state, "inner")
 
     async def _after(self, state: State) -> State:
