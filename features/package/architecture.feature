@@ -39,7 +39,7 @@ Feature: The package keeps to its map
     Then the public names of RxPyLangGraphBridge are
       """
       aclose add_hooks astream cleanup_tasks cleanup_tasks_async close create_future_task expire_interrupts
-      from_iterable invoke join_stream pending_interrupts registry statistics stream submit
+      from_iterable invoke join_stream loop_lag pending_interrupts registry statistics stream submit
       """
     And those of an open bridge are these, and what it was made with: max_concurrency name timeout
 
@@ -90,7 +90,7 @@ Feature: The package keeps to its map
   Scenario: The parameters of the bridge's methods are those of the contract
     Then the signatures of the bridge are
       """
-      __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, lanes, lane_ttl, name
+      __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, lanes, lane_ttl, blocked_after, name
       create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
       submit: graph, message, options
       from_iterable: iterable

@@ -24,6 +24,7 @@ __all__ = [
     "ChunkEmitted",
     "Hooks",
     "Listener",
+    "LoopBlocked",
     "NodeEnded",
     "NodeStatus",
     "Observers",
@@ -127,6 +128,26 @@ class RunEnded(RunEvent):
         return self.result.error
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LoopBlocked:
+    """A callback blocks the loop of a bridge, and so all of its runs.
+
+    Attributes:
+        bridge: The name of the bridge.
+        time: Seconds since the epoch.
+        where: The function that blocks, with its file and line: the first one that is called from
+            the loop and does not only pass calls on.
+        seconds: For how long, so far.
+        stack: That of the loop's thread, in the format of a traceback.
+    """
+
+    bridge: str
+    time: float
+    where: str
+    seconds: float
+    stack: str
+
+
 class Hooks:
     """What a program wants to know of the runs of a bridge: override what you need.
 
@@ -164,8 +185,15 @@ class Hooks:
         the message that takes its room if it is dropped; in any if the loop is gone.
         """
 
+    def on_blocked(self, event: LoopBlocked) -> None:
+        """A callback blocks the loop. Once for each, in a thread of the bridge's that watches.
 
-_METHODS = ("on_queued", "on_started", "on_chunk", "on_node", "on_ended")
+        Overriding it has the loop watched from then on, until the bridge is closed: see
+        ``blocked_after`` of `RxPyLangGraphBridge`.
+        """
+
+
+_METHODS = ("on_queued", "on_started", "on_chunk", "on_node", "on_ended", "on_blocked")
 
 
 class Listener:
@@ -205,7 +233,7 @@ class Listener:
         own = getattr(self._hooks, method)
         return getattr(own, "__func__", own) is not getattr(Hooks, method)
 
-    def call(self, method: str, event: RunEvent) -> BaseException | None:
+    def call(self, method: str, event: RunEvent | LoopBlocked) -> BaseException | None:
         """Call one hook, and contain what it raises. Any thread; without any lock.
 
         Returns:
@@ -233,10 +261,10 @@ class Observers:
         listeners: All of them.
     """
 
-    __slots__ = ("_by_event", "chunk", "ended", "listeners", "node", "queued", "started")
+    __slots__ = ("blocked", "chunk", "ended", "listeners", "node", "queued", "started")
 
     def __init__(self, listeners: tuple[Listener, ...]) -> None:
         self.listeners = listeners
-        self.queued, self.started, self.chunk, self.node, self.ended = (
+        self.queued, self.started, self.chunk, self.node, self.ended, self.blocked = (
             tuple(each for each in listeners if each.hears(method)) for method in _METHODS
         )

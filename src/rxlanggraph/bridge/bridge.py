@@ -58,7 +58,7 @@ from rxlanggraph.errors import (
 from rxlanggraph.hooks import Hooks
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
-from rxlanggraph.validation import check_seconds, check_whole
+from rxlanggraph.validation import check_duration, check_seconds, check_whole
 
 if TYPE_CHECKING:
     from rxlanggraph.state import State
@@ -154,6 +154,10 @@ class RxPyLangGraphBridge:
             may have another loop than the bridge, and is closed after it. None: the bridge shares
             its threads with no other.
         lane_ttl: Seconds until the thread of a process that died is free.
+        blocked_after: Seconds after which the loop counts as blocked. While there are runs, a
+            thread measures its `loop_lag`, and logs once of each callback that blocks it, or up to
+            a quarter longer, a warning with its stack. None: the loop is not watched, unless hooks
+            override ``on_blocked``; then it is half a second.
         name: Prefix of the threads' names.
 
     Raises:
@@ -173,6 +177,7 @@ class RxPyLangGraphBridge:
         timeout: Timeout | None = None,
         lanes: State | None = None,
         lane_ttl: float = 30.0,
+        blocked_after: float | None = None,
         name: str | None = None,
     ) -> None:
         if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
@@ -189,6 +194,8 @@ class RxPyLangGraphBridge:
         if timeout is not None:
             check_limits("timeout", timeout, chunks=True)
         shared_lanes = make_lanes(lanes, lane_ttl)
+        if blocked_after is not None:
+            check_duration("blocked_after", blocked_after)
         # All set here and never again; the mutable state is inside, each part with its own owner.
         self.max_concurrency = max_concurrency
         self.timeout = timeout
@@ -204,6 +211,8 @@ class RxPyLangGraphBridge:
             lanes=shared_lanes,
         )
         self._fence = None if shared_lanes is None else fenced
+        if blocked_after is not None:
+            self._engine.watch_loop(blocked_after)
         # The options of the last plain call, reused by the next call with the same graph: a mapper
         # makes the same call for every message. Held weakly: they live as long as a run that has
         # them, so an idle bridge keeps no graph alive. One reference, replaced whole, by any
@@ -885,6 +894,14 @@ class RxPyLangGraphBridge:
 
     # -- looking inside ------------------------------------------------------------------------
 
+    @property
+    def loop_lag(self) -> float | None:
+        """Seconds that a callback waits for the loop at present. Any thread; never blocks.
+
+        None unless the loop is watched: see ``blocked_after``. The last value while nothing runs.
+        """
+        return self._engine.loop_lag
+
     def add_hooks(self, hooks: Hooks) -> abc.DisposableBase:
         """Call the methods of ``hooks`` at what happens to runs: for metrics and traces.
 
@@ -1017,7 +1034,7 @@ class RxPyLangGraphBridge:
             )
         steps = close_steps(engine, timeout, cancel_timeout, drain_after)
         report = await run_steps_async(steps, engine.registry)
-        await asyncio.wait([asyncio.wrap_future(engine.host.stopped)], timeout=cancel_timeout)
+        await asyncio.wait(map(asyncio.wrap_future, engine.stopped()), timeout=cancel_timeout)
         engine.threads.shutdown(wait=not report.stuck)
         return report
 

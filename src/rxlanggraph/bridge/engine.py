@@ -17,6 +17,7 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextvars import Context
 from functools import partial
 from typing import Any
@@ -39,7 +40,7 @@ from rxlanggraph.bridge.leftovers import end_of_leftovers
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
 from rxlanggraph.bridge.multitasking import Multitasking
 from rxlanggraph.bridge.overflow import Overflow
-from rxlanggraph.bridge.reports import report_end, report_queued, report_started
+from rxlanggraph.bridge.reports import report_blocked, report_end, report_queued, report_started
 from rxlanggraph.bridge.rollback import Undo, remember_thread
 from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run, run_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
@@ -48,6 +49,7 @@ from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.bridge.tracebacks import without_machinery
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
+from rxlanggraph.concurrency.loop_watch import LoopWatch
 from rxlanggraph.concurrency.stacks import context_of, format_frames, format_task, tasks_where
 from rxlanggraph.concurrency.tasks import EagerTaskStarter, silence_pending_warning
 from rxlanggraph.concurrency.threads import lock_released
@@ -69,6 +71,9 @@ __all__ = ["Engine"]
 
 # Runs started before other callbacks of the loop get a chance. A guess, as is the inbox's batch.
 _BURST = 64
+# Seconds after which a loop counts as blocked, where hooks alone ask for it. A guess: long before a
+# person notices, and longer than a burst of starts takes.
+_BLOCKED_AFTER = 0.5
 # Exceptions with which a callback ends an asyncio loop.
 _ENDING_LOOPS = (KeyboardInterrupt, SystemExit)
 # Seconds that runs, and then the loop, get to end when the interpreter exits. A guess: about as
@@ -139,8 +144,10 @@ class Engine:
         self._tasks = EagerTaskStarter()
         # Guarded by the lock; read without it: one reference, replaced as a whole.
         self._observers: Observers | None = None
+        self._watch: LoopWatch | None = None  # likewise; only ever set
         self._starting = False  # whether _start_ready is at work
         self._started = False
+        self._stopped = False  # whether the loop was asked to end
         # Whether graphs were asked to stop. Only ever set, by any thread.
         self._draining = False
         self._pid = os.getpid()
@@ -445,7 +452,40 @@ class Engine:
         with self.lock:
             others = () if self._observers is None else self._observers.listeners
             self._observers = Observers((*others, listener))
+        if listener.hears("on_blocked"):
+            self.watch_loop(_BLOCKED_AFTER)
         return listener
+
+    def watch_loop(self, blocked_after: float) -> None:
+        """Measure the lag of the loop while there are runs, and name what blocks it. Any thread.
+
+        It has no effect if that is done already.
+
+        Args:
+            blocked_after: Seconds after which the loop counts as blocked.
+        """
+        watch = LoopWatch(
+            f"{self._name}-lag",
+            blocked_after,
+            loop=lambda: self.inbox.loop,
+            thread_id=lambda: self.host.thread_id,
+            is_busy=lambda: not self.registry.is_idle(),
+            on_blocked=lambda blockage: report_blocked(self._name, self._observers, blockage),
+        )
+        with self.lock:
+            if self._watch is not None:
+                return
+            self._watch = watch
+        if self._stopped:
+            watch.stop()
+        elif self.inbox.loop is not None:
+            watch.wake()
+
+    @property
+    def loop_lag(self) -> float | None:
+        """See `RxPyLangGraphBridge.loop_lag`."""
+        watch = self._watch
+        return None if watch is None else watch.lag
 
     def stop_listening(self, listener: Listener) -> None:
         """Tell the hooks of ``listener`` nothing more, once. Any thread; never blocks."""
@@ -458,6 +498,8 @@ class Engine:
     # -- on the loop ---------------------------------------------------------------------------
 
     def _process(self, run: Run) -> None:
+        if self._watch is not None:
+            self._watch.wake()
         if run.phase is Phase.NEW and not run.done():
             self._admit(run)
         elif run.done():  # cancelled, dropped, or given up while the loop was paused
@@ -997,6 +1039,8 @@ class Engine:
 
     def loop_stopped(self, error: LoopUnavailableError) -> None:
         """In any thread: nothing runs on the loop any more. Resolve everything (invariant 1)."""
+        if self._watch is not None:
+            self._watch.stop()
         self.inbox.refuse(error)
         self.admission.close()
         self.inbox.discard_pending()
@@ -1064,6 +1108,9 @@ class Engine:
         """Ask the loop to end, or give it back. Any thread; never blocks."""
         with self.lock:
             self._started = True  # nothing starts it after this
+            self._stopped, watch = True, self._watch
+        if watch is not None:
+            watch.stop()
         self.host.stop()
         atexit.unregister(self.exit)
 
@@ -1088,6 +1135,15 @@ class Engine:
         """Wait until the loop has ended or was given back, at most ``timeout`` seconds."""
         with lock_released(self.lock), contextlib.suppress(TimeoutError):
             self.host.stopped.result(timeout)
+        if self._watch is not None:
+            self._watch.join(timeout)
+
+    def stopped(self) -> list[Future[None]]:
+        """What is done when the loop has ended, or was given back. Any thread; never blocks."""
+        watch = self._watch
+        if watch is None or watch.is_inside():  # one of its hooks waits
+            return [self.host.stopped]
+        return [self.host.stopped, watch.ended]
 
     def _after_fork(self) -> None:
         """In a forked child: become a bridge without its loop; unstarted, stay as good as new.
@@ -1103,6 +1159,7 @@ class Engine:
             f"the bridge {self.name}", "make a new one here: RxPyLangGraphBridge()"
         )
         self._started = True
+        self._watch = None
         atexit.unregister(self.exit)
         self.host = AbsentLoop(error)
         self.threads = RunExecutor(self.name, self.lock, 0)

@@ -6,14 +6,17 @@ does. From its end on, a run has no observers: so its end is told of once, and n
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
 from rxlanggraph.bridge.run import Run
+from rxlanggraph.concurrency.loop_watch import Blockage
 from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.hooks import (
     ChunkEmitted,
     Listener,
+    LoopBlocked,
     NodeEnded,
     NodeStatus,
     Observers,
@@ -24,11 +27,20 @@ from rxlanggraph.hooks import (
 )
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["report_chunk", "report_end", "report_node", "report_queued", "report_started"]
+__all__ = [
+    "report_blocked",
+    "report_chunk",
+    "report_end",
+    "report_node",
+    "report_queued",
+    "report_started",
+]
+
+_log = logging.getLogger("rxlanggraph")
 
 
 def _call_each(
-    listeners: tuple[Listener, ...], method: str, event: RunEvent
+    listeners: tuple[Listener, ...], method: str, event: RunEvent | LoopBlocked
 ) -> BaseException | None:
     interrupt = None
     for listener in listeners:
@@ -117,3 +129,19 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
         max(1, run.attempts) if run.begun else 0,
     )
     return _call_each(observers.ended, "on_ended", event)
+
+
+def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -> None:
+    """Log what blocks the loop of the bridge ``name``, and tell of it. In the watch's thread."""
+    _log.warning(
+        "the event loop of the bridge %s has been blocked for %.3g s by %s, and all of its runs "
+        "with it; have that return sooner, or move it to a thread (asyncio.to_thread in a node, "
+        "observe_on before a subscriber)\n%s",
+        name,
+        blockage.seconds,
+        blockage.where,
+        blockage.stack,
+    )
+    if observers is not None and observers.blocked:
+        event = LoopBlocked(name, time.time(), *blockage)
+        _call_each(observers.blocked, "on_blocked", event)

@@ -160,6 +160,11 @@ class RunRegistry(TaskRegistry):
                 return "open"
             return "closing" if self._entries or self._leaving else "closed"
 
+    def is_idle(self) -> bool:
+        """Whether nothing is in flight, and no future is being resolved. Any thread."""
+        with self._lock:
+            return not self._entries and not self._leaving
+
     def count_unadmitted(self, outcome: Literal["dropped", "failed"]) -> None:
         """Count a run that has a result, and was not admitted. Any thread; never blocks.
 
