@@ -465,12 +465,12 @@ class Engine:
             blocked_after: Seconds after which the loop counts as blocked.
         """
         watch = LoopWatch(
-            f"{self._name}-lag",
+            f"{self.name}-lag",
             blocked_after,
             loop=lambda: self.inbox.loop,
             thread_id=lambda: self.host.thread_id,
             is_busy=lambda: not self.registry.is_idle(),
-            on_blocked=lambda blockage: report_blocked(self._name, self._observers, blockage),
+            on_blocked=lambda blockage: report_blocked(self.name, self._observers, blockage),
         )
         with self.lock:
             if self._watch is not None:
