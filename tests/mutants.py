@@ -274,6 +274,8 @@ class Harness:
             finally:
                 os._exit(1)
         theirs.close()
+        with contextlib.suppress(EOFError):  # it cannot be imported
+            self._requests.recv()  # until then it reads the source
 
     def failure(self, *places: str) -> str | None:
         """Run scenarios until the first that fails; return its place, or None if all pass."""
@@ -306,6 +308,7 @@ def serve(requests: Any) -> None:
         runner.context = Context(runner)
         runner.load_hooks()
         runner.load_step_definitions()
+        requests.send("ready")
         while True:
             places = requests.recv()
             with tempfile.TemporaryFile("w+", errors="replace") as output:
