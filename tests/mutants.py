@@ -104,12 +104,12 @@ CORE = (
     "bridge/stages bridge/awaiting bridge/kept bridge/threads bridge/run_arguments "
     "bridge/nested_runs bridge/loop_ends bridge/lifecycle bridge/thread_policies bridge/overflow "
     "bridge/submit bridge/time_limits bridge/stream bridge/astream bridge/stream_pacing "
-    "bridge/langgraph_arguments bridge/interrupts bridge/rollback bridge/pull rx/operators "
+    "bridge/interrupts bridge/rollback bridge/pull rx/operators "
     "bridge/observables_in_nodes bridge/looking_inside "
-    "bridge/draining"
+    "bridge/draining bridge/langgraph_arguments"
 )
 # Those that take longest, and are run last.
-SLOW = ("bridge/langgraph_arguments", "bridge/handoff_entering", "bridge/fork")
+SLOW = ("bridge/handoff_entering", "bridge/fork")
 # The steps of these features. Those of the others are left out: what they import takes longer than
 # most mutants live.
 STEPS = ("bridge", "registry", "rx", "shared")
