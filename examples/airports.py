@@ -6,9 +6,9 @@ Run it over the file, from the folder of this example:
 
 Every message is one row. The graph keeps in its checkpoints how many airports of the thread's
 state it has seen, the sum of their latitudes, and the northernmost so far; whenever an airport
-lies further north than all before it, the graph takes a detour and notes that record. So each
-result depends on every message before it on its thread, and on their order: run two of one state
-at the same time, and the result is wrong. The command never does.
+lies further north than all before it, the graph takes a detour and notes that record. Each result
+therefore depends on every earlier message of its thread, and on their order. If two rows of one
+state were processed at the same time, the result would be wrong; the command never does that.
 
 `survey` computes the same from the same rows in plain Python.
 """
@@ -36,7 +36,7 @@ class Row(TypedDict):
 
 
 class Survey(TypedDict):
-    """What the answer to a message says: the state as surveyed up to this airport."""
+    """The content of a result: the thread's state as surveyed up to this airport."""
 
     iata: str
     state: str
@@ -95,7 +95,7 @@ graph = build()
 
 
 def survey(rows: Iterable[Mapping[str, str]]) -> Iterator[Survey]:
-    """Yield what the graph must answer to each row, computed without it."""
+    """Yield the result that the graph must return for each row, computed without it."""
     latitudes: dict[str, list[float]] = {}
     records: dict[str, list[str]] = {}
     for row in rows:

@@ -6,7 +6,7 @@ Each refund is a thread. Small ones are paid at once; for the others the graph a
 and its run ends with status "interrupted". The stream of these questions is joined with the stream
 of approvals: where an approval names the refund of a question, `reply` makes the answer to that
 very question, and the answer goes back into the pipeline like any other message. While a person
-thinks about one refund, all others go on; nothing waits in memory but what the checkpointer has.
+considers one refund, all others continue; no run is active for a refund that waits.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def refunds(
         bridge: Runs the graph.
         amounts: The amount of each refund, by its name.
         decide: Whether to grant the refund of a question. Called in a thread of its own, which
-            stands for the person: it may take any time.
+            stands in for the person: it may take any time.
     """
     orders = [StreamMessage({"amount": amount}, name) for name, amount in amounts.items()]
     answers: Subject[StreamMessage] = Subject()

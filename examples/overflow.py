@@ -2,9 +2,9 @@
 
     python overflow.py
 
-Three sensors report while the graph is busy, and the bridge has room for three messages that wait.
-With "block" the source waits, so nothing is lost and nothing is current. "error" and "drop_newest"
-keep what came first, "drop_oldest" keeps what came last, and "latest" the last of each sensor.
+Three sensors report while the graph is busy, and the bridge lets three messages wait. With "block"
+the source waits, so nothing is lost and nothing is current. "error" and "drop_newest" keep what
+came first, "drop_oldest" keeps what came last, and "latest" the last of each sensor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.bridge.overflow import OVERFLOW_POLICIES, Overflow
 
 READINGS = ["a1", "b1", "c1", "a2", "a3", "b2", "a4"]
-"""Sensor and number, in the order in which they come."""
+"""Sensor and number, in the order in which they arrive."""
 
 
 def evaluated(overflow: Overflow) -> tuple[list[str], list[str]]:

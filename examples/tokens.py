@@ -2,10 +2,10 @@
 
     python tokens.py
 
-A chat model's graph goes through `stream` in LangGraph's mode "messages". Each token says which
-message it belongs to, so the tokens of both answers, which arrive alternately, are put together by
-conversation; the last item of each is the result, with the whole answer. A fake model stands for a
-real one, so that the example runs offline.
+`bridge.stream` runs the graph of a chat model in LangGraph's mode "messages". Each token names its
+message, so the interleaved tokens of both answers can be grouped by conversation. The last item of
+each is the result, with the whole answer. A fake model stands in for a real one, so that the
+example runs offline.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANSWERS = {
 
 
 async def answer(state: MessagesState) -> dict[str, Any]:
-    """Answer the last message; the model streams by itself where somebody reads its tokens."""
+    """Answer the last message; the model streams its tokens if they are read."""
     city = str(state["messages"][-1].content)
     model = GenericFakeChatModel(messages=iter([AIMessage(ANSWERS[city])]))
     return {"messages": [await model.ainvoke(state["messages"])]}
@@ -37,7 +37,7 @@ graph = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "an
 
 
 def told(items: rx.Observable[StreamMessage]) -> rx.Observable[tuple[str, str, bool]]:
-    """Return of each item the conversation, the text so far, and whether that is the result."""
+    """Return, for each item, the conversation, the text so far, and whether that is the result."""
 
     def add(shown: tuple[str, str, bool], item: StreamMessage) -> tuple[str, str, bool]:
         if item.sequence is None:

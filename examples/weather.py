@@ -2,10 +2,10 @@
 
     python weather.py
 
-Rows go in as a stream, `bridge.invoke` runs a LangGraph graph over them, and the results go on as a
-stream: grouped by month, the last of each taken, and printed. The graph keeps in its checkpoints
-how much it has rained in the month so far, and the longest dry spell; so the days of a month must
-run in order and one at a time, while the 48 months are independent of each other.
+Rows arrive as a stream, `bridge.invoke` runs a LangGraph graph over them, and the results continue
+as a stream, of which the last one of each month is printed. The graph keeps in its checkpoints how
+much it has rained in the month so far, and the longest dry spell. The days of a month must
+therefore run in order and one at a time, while the 48 months are independent of each other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DATA = Path(__file__).parent / "data" / "seattle-weather.csv"
 
 
 class Day(TypedDict):
-    """The content of a message: what of a row the graph looks at."""
+    """The content of a message: the columns of a row that the graph uses."""
 
     date: str
     precipitation: float
