@@ -17,6 +17,11 @@ Feature: A callback that blocks the loop is named, and what that costs is measur
       | A done-callback           | a done-callback           | its own    |
       | A hook                    | a hook                    | its own    |
 
+  Scenario: What blocks an adopted loop is named when it is the first that the bridge does there
+    Given an open bridge on an adopted loop with blocked_after=0.05
+    When a message is sent on the loop itself, and its function blocks the loop at once
+    Then 1 warning names the function "blocker", with its stack and a remedy
+
   Scenario: Of several that block the loop each is named
     Given an open bridge on its own loop with blocked_after=0.05
     When two subscribers block the loop until that is noticed, one after the other

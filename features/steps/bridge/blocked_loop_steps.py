@@ -137,6 +137,20 @@ def step_what_blocks_the_loop_until_that_is_noticed(
     assert len(context.lags) == times, context.lags
 
 
+@when("a message is sent on the loop itself, and its function blocks the loop at once")
+def step_a_message_is_sent_on_the_loop_itself_and_its_function_blocks(context: Context) -> None:
+    context.log = listen(context, "rxlanggraph")
+
+    async def blocker(content: Any) -> Any:
+        _wait_until(lambda: context.log)
+        return content
+
+    async def send_there() -> None:
+        await context.bridge.create_future_task(blocker, {"value": 0})
+
+    context.lent.run(send_there())
+
+
 @then('1 warning names the function "blocker", with its stack and a remedy')
 def step_1_warning_names_the_function_with_its_stack_and_a_remedy(context: Context) -> None:
     (record,) = context.log

@@ -245,6 +245,8 @@ class AdoptedLoop:
             LoopUnavailableError: The loop is closed or not running.
         """
         self.check()
+        if asyncio._get_running_loop() is self._loop:
+            self._note_thread()  # the first run may block the loop before the guard begins
         guard = self._guard()
         if self._claim.setdefault("guard", guard) is not guard:
             guard.close()  # a signal handler during this call was first
