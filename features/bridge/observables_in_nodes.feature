@@ -69,6 +69,26 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
     When a node awaits the answers to 10000 messages through its own bridge
     Then the node has answered 10000
 
+  Scenario Outline: Results are not more than max_buffered ahead of a node that reads them <how>
+    Given an open bridge on <home> loop with max_concurrency=8
+    When <who> reads the answers to 1000 messages <how>, with max_buffered=4
+    Then it has read all 1000, and no more than <most> runs were ever ahead of it
+
+    Examples: with one more, which it has in hand
+      | who         | how                   | home       | most |
+      | a node      | in any order          | its own    | 5    |
+      | a node      | in their order        | its own    | 5    |
+      | a node      | in any order          | an adopted | 5    |
+      | a node      | of two stages         | its own    | 9    |
+      | a coroutine | in any order          | its own    | 5    |
+      | a coroutine | in their order        | its own    | 5    |
+
+  Scenario: Messages that wait for a node's own thread do not hide behind those that are withheld
+    Given an open bridge on its own loop with max_concurrency=8
+    When a node iterates over 20 answers on its own thread, and then 20 on others
+    Then DeadlockError is raised, which says "to other threads"
+    And the bridge goes on as if nothing had been
+
   # -- a node emits into a stream
 
   Scenario Outline: <Kind> nodes that emit into the stream that feeds them are all accounted for with <options>

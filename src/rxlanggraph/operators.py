@@ -221,6 +221,11 @@ def to_async_iterable(
     The subscription ends with the stream, and when the iterator is closed, dropped or left; threads
     that are blocked then go on.
 
+    Results of a bridge come on its loop, which is not blocked: `RxPyLangGraphBridge.invoke` starts
+    no more runs than there is room for their results, so a stream has at most ``max_buffered`` runs
+    at once. Operators in between that make several items of one can still exceed it. For chunks,
+    iterate over `RxPyLangGraphBridge.astream`, which paces its run.
+
     A node may iterate over a stream of its own bridge. If none of the runs that are left can begin
     and end before the node has, since they need its slot or its thread, `DeadlockError` is raised
     instead of waiting.
@@ -228,10 +233,10 @@ def to_async_iterable(
     Args:
         max_buffered: How many items may wait to be read.
         overflow: What happens to one more. ``"block"``: the thread that emits it waits; where that
-            is the thread of an event loop, as for results of a bridge, the iteration ends with a
-            `BlockingCallError` after what is buffered. ``"error"``: it ends with a
-            `BacklogFullError`. ``"drop_newest"``: that item is dropped; ``"drop_oldest"``: the one
-            that has waited longest. ``dropped`` of the iterator counts them.
+            is the thread of an event loop, the iteration ends with a `BlockingCallError` after what
+            is buffered. ``"error"``: it ends with a `BacklogFullError`. ``"drop_newest"``: that
+            item is dropped; ``"drop_oldest"``: the one that has waited longest. ``dropped`` of the
+            iterator counts them.
 
     Raises:
         InvalidArgumentError: ``max_buffered`` is not a whole number above 0, or ``overflow`` is

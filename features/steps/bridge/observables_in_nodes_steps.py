@@ -126,6 +126,61 @@ def step_a_node_awaits_the_answers_to_count_messages(context: Context, count: in
     context.content = run.result(LIMIT).content
 
 
+@when("a node iterates over {mine:d} answers on its own thread, and then {others:d} on others")
+def step_a_node_iterates_over_answers_on_its_own_thread(
+    context: Context, mine: int, others: int
+) -> None:
+    async def node(_: Any) -> Any:
+        on_mine = [StreamMessage(number, "mine") for number in range(mine)]
+        elsewhere = [StreamMessage(number) for number in range(others)]
+        stream = rx.from_iterable(on_mine + elsewhere).pipe(context.bridge.invoke(double))
+        return await by_to_async_iterable(stream)
+
+    run = context.bridge.create_future_task(node, 0, thread_id="mine")
+    context.error = run.exception(LIMIT)
+
+
+@when("{who} reads the answers to {count:d} messages {how}, with max_buffered={bound:d}")
+def step_who_reads_the_answers_to_count_messages(
+    context: Context, who: str, count: int, how: str, bound: int
+) -> None:
+    begun, read = [0], list[Any]()
+    context.ahead = []
+
+    async def answer(content: Any) -> Any:
+        begun[0] += 1
+        context.ahead.append(begun[0] - len(read))
+        return content
+
+    async def plain(content: Any) -> Any:
+        return content
+
+    bridge = context.bridge
+    stages = [bridge.invoke(answer, ordered=how == "in their order")]
+    if how == "of two stages":
+        stages.append(bridge.invoke(plain))
+
+    async def reader(_: Any) -> None:
+        stream = rx.from_iterable(range(count)).pipe(*stages)
+        async for item in stream.pipe(to_async_iterable(max_buffered=bound)):
+            read.append(item.content)
+            await asyncio.sleep(0)
+
+    if who == "a node":
+        bridge.create_future_task(reader, 0).result(LIMIT)
+    else:
+        asyncio.run(asyncio.wait_for(reader(0), LIMIT))
+    context.read = read
+
+
+@then("it has read all {count:d}, and no more than {most:d} runs were ever ahead of it")
+def step_it_has_read_all_and_no_more_than_most_runs(
+    context: Context, count: int, most: int
+) -> None:
+    assert sorted(context.read) == list(range(count)), len(context.read)
+    assert max(context.ahead) <= most, max(context.ahead)
+
+
 @then("the node has answered {content}")
 def step_the_node_has_answered_content(context: Context, content: str) -> None:
     assert context.content == eval(content), context.content

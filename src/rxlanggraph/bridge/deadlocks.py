@@ -24,13 +24,23 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import DeadlockError
 
-__all__ = ["Room", "Waiter", "begin_wait", "blocked_here", "end_wait", "review", "waiting"]
+__all__ = [
+    "AnyOf",
+    "Room",
+    "Target",
+    "Waiter",
+    "begin_wait",
+    "blocked_here",
+    "end_wait",
+    "is_waiting",
+    "review",
+    "waiting",
+]
 
 
 class _Place(Protocol):
@@ -78,23 +88,35 @@ class Waiter(Protocol):
         """Whether its future is resolved."""
 
 
-class Room(Protocol):
-    """What is waited for when it is no single run: enough out of many runs have to end.
-
-    A place among those that have not begun, or the next result of a stream.
-    """
+class _Refusable(Protocol):
+    """What is waited for when it is no single run."""
 
     remedy: str
     """What is waited for, and what to do, in messages for people: after "would wait forever: "."""
 
+    def refuse(self, error: DeadlockError) -> None:
+        """Make the wait for it raise ``error``, unless it has succeeded. Never blocks."""
+
+
+class AnyOf(_Refusable, Protocol):
+    """Any one of some runs: the next result of a stream."""
+
+    def any_of(self) -> Iterable[Waiter] | None:
+        """The runs, one of which has to end; None if the wait may succeed anyway."""
+
+
+class Room(_Refusable, Protocol):
+    """A limited number of places for runs that have not begun, one of which is waited for."""
+
     def crowd(self) -> tuple[list[Waiter], int]:
         """The runs that have a place, or get one earlier, and how many of them may keep it.
 
-        If more than that many cannot begin, or end, the wait may never succeed.
+        If more than that many cannot begin, the awaited place may never become free.
         """
 
-    def refuse(self, error: DeadlockError) -> None:
-        """Make the wait for the place raise ``error``, unless it has succeeded. Never blocks."""
+
+Target: TypeAlias = "Waiter | Room | AnyOf"
+"""What a run waits for."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +151,12 @@ class _StandingLoop:
 # _waits and _dispensable.
 _lock = fork_safe_rlock()
 # What each run waits for; several entries if several of its nodes wait.
-_waits: dict[Waiter, list[Waiter | Room]] = {}
+_waits: dict[Waiter, list[Target]] = {}
 # What runs wait for and can do without, and how they are told that they have to.
-_dispensable: dict[Waiter, tuple[Waiter | Room, Callable[[], object]]] = {}
+_dispensable: dict[Waiter, tuple[Target, Callable[[], object]]] = {}
 
 
-def begin_wait(
-    run: Waiter, target: Waiter | Room, go_on: Callable[[], object] | None = None
-) -> None:
+def begin_wait(run: Waiter, target: Target, go_on: Callable[[], object] | None = None) -> None:
     """Record that ``run`` is about to wait for ``target``, until `end_wait`. Any thread.
 
     Args:
@@ -170,7 +190,7 @@ def begin_wait(
     raise DeadlockError(reason)
 
 
-def end_wait(run: Waiter, target: Waiter | Room) -> None:
+def end_wait(run: Waiter, target: Target) -> None:
     """Record that ``run`` no longer waits for ``target``. Any thread; never blocks."""
     with _lock:
         targets = _waits.get(run, [])
@@ -182,10 +202,16 @@ def end_wait(run: Waiter, target: Waiter | Room) -> None:
             del _dispensable[run]
 
 
-def review() -> None:
-    """Refuse the waits for room that can no longer succeed. Any thread; never blocks.
+def is_waiting(run: Waiter) -> bool:
+    """Whether ``run`` waits for anything at the moment. Any thread; never blocks."""
+    return run in _waits
 
-    Called when a run took room without waiting: the waits began when they could still succeed.
+
+def review() -> None:
+    """Refuse the waits for room, or a stream, that can no longer succeed. Any thread; never blocks.
+
+    Called when a run took room without waiting, or when a stream that is awaited has one run less:
+    the waits began when they could still succeed.
     """
     while _waits:
         with _lock:
@@ -194,7 +220,7 @@ def review() -> None:
                 (run, target)
                 for run in stuck
                 for target in _waits[run]
-                if hasattr(target, "crowd") and not _comes(target, stuck)
+                if hasattr(target, "refuse") and not _comes(target, stuck)
             )
             lost = next(rooms, None)
             if lost is None:
@@ -203,11 +229,11 @@ def review() -> None:
             reason = _reason(run, room, stuck)
             for each in [each for each in _waits if room in _waits[each]]:
                 end_wait(each, room)
-        room.refuse(DeadlockError(reason))  # type: ignore[union-attr]  # it has a crowd
+        room.refuse(DeadlockError(reason))
 
 
 @contextmanager
-def waiting(run: Waiter | None, target: Waiter | Room) -> Iterator[None]:
+def waiting(run: Waiter | None, target: Target) -> Iterator[None]:
     """A block in which ``run``, if there is one, blocks its thread to wait for ``target``.
 
     Raises:
@@ -248,15 +274,15 @@ def _goes_on(run: Waiter, stuck: set[Waiter]) -> bool:
     return all(_comes(target, stuck) for target in _waits[run])
 
 
-def _comes(target: Waiter | Room, stuck: set[Waiter]) -> bool:
+def _comes(target: Target, stuck: set[Waiter]) -> bool:
     """Whether the target is reached if all runs but those in ``stuck`` end."""
+    if hasattr(target, "any_of"):
+        runs = target.any_of()
+        return runs is None or any(_ends(each, stuck) for each in runs)
     if not hasattr(target, "crowd"):
         return _ends(target, stuck)
-    crowd, may_stay = target.crowd()
-    needed = len(crowd) - may_stay
-    # Stops at the last one that is needed: a stream may have any number of runs.
-    ending = islice((each for each in crowd if _ends(each, stuck)), max(needed, 0))
-    return sum(1 for _ in ending) >= needed
+    crowd, may_stay = target.crowd()  # type: ignore[union-attr]  # it has one
+    return sum(not _ends(each, stuck) for each in crowd) <= may_stay
 
 
 def _ends(run: Waiter, stuck: set[Waiter]) -> bool:
@@ -290,10 +316,10 @@ def _slots_are_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
     return group is not None and sum(each.group is group for each in stuck) >= group.limit
 
 
-def _reason(run: Waiter, target: Waiter | Room, stuck: set[Waiter]) -> str:
+def _reason(run: Waiter, target: Target, stuck: set[Waiter]) -> str:
     would, what = f"{run.label} would wait forever", getattr(target, "label", "")
-    if hasattr(target, "crowd"):
-        return f"{would}: {target.remedy}"  # type: ignore[union-attr]  # it has a crowd
+    if hasattr(target, "remedy"):
+        return f"{would}: {target.remedy}"
     if _loop_is_stuck(target, stuck) or isinstance(run, _StandingLoop):
         return (
             f"{would}: for {what}, which ends only when an event loop continues whose thread is "

@@ -191,6 +191,11 @@ class _Buffer(abc.ObserverBase[_T]):
         finally:
             del error  # its traceback refers to this frame
 
+    def unread(self) -> int:
+        """How many items are there, those included whose threads are blocked. Any thread."""
+        with self._lock:
+            return len(self._items) + len(self._blocked)
+
     async def wait(self) -> None:
         """Wait until there is something to `take`. Any loop; can be cancelled."""
         waiter = Waiter()
@@ -228,9 +233,10 @@ class ObservableIterator(AsyncClosingContext, AsyncIterator[_T], Generic[_T]):
     """
 
     def __init__(self, source: Observable[_T], max_buffered: int, overflow: BufferOverflow) -> None:
-        self._listener = Listener(throughout=False)
-        self._buffer: _Buffer[_T] = _Buffer(max_buffered, overflow, self._listener.run)
+        self._buffer: _Buffer[_T] = _Buffer(max_buffered, overflow, current_run())
         buffer = self._buffer
+        bound = max_buffered if overflow in ("block", "error") else None
+        self._listener = Listener(throughout=False, unread=buffer.unread, bound=bound)
         buffer.subscribing = threading.get_ident()
         try:
             with self._listener.subscribing():
@@ -260,6 +266,7 @@ class ObservableIterator(AsyncClosingContext, AsyncIterator[_T], Generic[_T]):
         while (found := self._buffer.take()) is None:
             with self._listener.waiting():
                 await self._buffer.wait()
+        self._listener.has_read()
         return found[0]
 
     async def aclose(self) -> None:

@@ -21,12 +21,23 @@ from typing import Any
 
 from reactivex import abc
 
-from rxlanggraph.bridge.deadlocks import Waiter, begin_wait, blocked_here, end_wait, review
+from rxlanggraph.bridge.deadlocks import (
+    Waiter,
+    begin_wait,
+    blocked_here,
+    end_wait,
+    is_waiting,
+    review,
+)
 from rxlanggraph.bridge.operators.on_loop import loop_behind
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.errors import DeadlockError
 
-__all__ = ["AwaitedStream", "Listener", "waiters_for"]
+__all__ = ["AwaitedStream", "Listener", "reader_here", "waiters_for"]
+
+
+# A guess: a few of the oldest runs of a stream, of which one is mostly at work.
+_FEW = 4
 
 
 class Listener:
@@ -35,13 +46,34 @@ class Listener:
     Args:
         throughout: Whether it waits from the subscription until the end of the stream, instead of
             in blocks of `waiting`.
+        unread: Returns how many items it has and has not read. Takes no lock but its own.
+        bound: How many of those there may be, if more are to be withheld.
     """
 
-    def __init__(self, *, throughout: bool) -> None:
+    def __init__(
+        self,
+        *,
+        throughout: bool,
+        unread: Callable[[], int] = int,
+        bound: int | None = None,
+    ) -> None:
         self.run = current_run()
         self.throughout = throughout
+        self.unread = unread
+        self.bound = bound
+        # Called when it has read an item. Written and read as the streams are.
+        self.go_on: list[Callable[[], object]] = []
         # Written while it subscribes, in that thread; read by the same run.
         self.streams: list[AwaitedStream] = []
+
+    def has_room(self, due: int) -> bool:
+        """Whether one more may come after ``due`` that will. Any thread; never blocks."""
+        return self.bound is None or self.unread() + due < self.bound
+
+    def has_read(self) -> None:
+        """Have the streams start what they withhold for lack of room. Without a lock."""
+        for go_on in self.go_on:
+            go_on()
 
     @contextmanager
     def subscribing(self) -> Iterator[None]:
@@ -97,14 +129,16 @@ class _NextRun:
 
 
 class AwaitedStream:
-    """One subscription that a run awaits, or the thread of an event loop: a `deadlocks.Room`.
+    """One subscription that a run awaits, or the thread of an event loop: a `deadlocks.AnyOf`.
 
     Args:
         place: The inbox of its bridge.
         group: The concurrency group of the subscription.
-        pending: Returns its unfinished runs, and whether more may come. Takes the bridge's lock.
+        pending: Returns its unfinished runs, so many of them or all, and whether more may come.
+            Takes the bridge's lock.
         fail: Ends the subscription with an error.
         waiters: What waits until it is over.
+        listener: What waits for its next item, if that is another thing.
     """
 
     remedy = (
@@ -118,34 +152,45 @@ class AwaitedStream:
         self,
         place: Any,
         group: Any,
-        pending: Callable[[], tuple[list[Run], bool]],
+        pending: Callable[[int | None], tuple[list[Run], bool]],
         fail: Callable[[BaseException], object],
         waiters: Iterable[Waiter],
+        *,
+        listener: Listener | None,
     ) -> None:
         self._next_run = _NextRun(place, group)
         self._pending = pending
         self._fail = fail
         self._waiters = tuple(waiters)
+        self._unread = int if listener is None else listener.unread
         for waiter in self._waiters:
             begin_wait(waiter, self)
 
-    def crowd(self) -> tuple[list[Waiter], int]:
-        """See `deadlocks.Room`."""
-        runs, goes_on = self._pending()
-        crowd: list[Waiter] = [*runs]
-        if not crowd:
-            return [], 0  # nothing is known yet
+    def any_of(self) -> Iterable[Waiter] | None:
+        """See `deadlocks.AnyOf`."""
+        # Mostly one of the first will do, of any number.
+        first, _ = self._pending(_FEW)
+        if not first or self._unread():
+            return None  # nothing is known yet; or there is something already
+        return self._each(first)
+
+    def _each(self, first: list[Run]) -> Iterator[Waiter]:
+        yield from first
+        runs, goes_on = self._pending(None)
+        yield from runs
         if goes_on:
-            crowd.append(self._next_run)
-        return crowd, len(crowd) - 1
+            yield self._next_run
 
     def refuse(self, error: DeadlockError) -> None:
-        """See `deadlocks.Room`. Calls the observer's ``on_error``."""
+        """See `deadlocks.AnyOf`. Calls the observer's ``on_error``."""
         self._fail(error)
 
     def changed(self) -> None:
         """Look whether it may still be waited for. Any thread, without a lock."""
-        review()
+        oldest, _ = self._pending(1)
+        # With none there is nothing to refuse; one that is at work will end, and be looked at then.
+        if oldest and (not oldest[0].running() or is_waiting(oldest[0])):
+            review()
 
     def end(self) -> None:
         """Note that it is over. Any thread; never blocks."""
@@ -159,8 +204,8 @@ def waiters_for(scheduler: abc.SchedulerBase | None) -> tuple[list[Waiter], List
     Args:
         scheduler: That of the subscription, by which RxPY's own ways to wait are recognized.
     """
-    run, listener = current_run(), _listener.get()
-    if listener is not None and listener.run is run:
+    run, listener = current_run(), _listener_here()
+    if listener is not None:
         if run is None:
             return None
         return ([run], None) if listener.throughout else ([], listener)
@@ -170,6 +215,17 @@ def waiters_for(scheduler: abc.SchedulerBase | None) -> tuple[list[Waiter], List
         here = blocked_here(run)
         return (here, None) if here else None
     return None
+
+
+def reader_here() -> Listener | None:
+    """Return what reads, with a bound, the stream that is being subscribed to; None if nothing."""
+    listener = _listener_here()
+    return None if listener is None or listener.bound is None else listener
+
+
+def _listener_here() -> Listener | None:
+    listener = _listener.get()
+    return None if listener is None or listener.run is not current_run() else listener
 
 
 def _scheduler_of_run() -> object:

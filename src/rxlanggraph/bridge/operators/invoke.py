@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any, Literal, TypeAlias
 
 from reactivex import Observable, abc
@@ -16,7 +17,12 @@ from reactivex.disposable import Disposable, SingleAssignmentDisposable
 
 from rxlanggraph.bridge.deadlocks import Waiter
 from rxlanggraph.bridge.engine import Engine
-from rxlanggraph.bridge.operators.awaited import AwaitedStream, Listener, waiters_for
+from rxlanggraph.bridge.operators.awaited import (
+    AwaitedStream,
+    Listener,
+    reader_here,
+    waiters_for,
+)
 from rxlanggraph.bridge.operators.on_loop import OnLoop, loop_behind
 from rxlanggraph.bridge.run import ConcurrencyGroup, Run, RunOptions
 from rxlanggraph.concurrency.user_code import is_interrupt
@@ -96,6 +102,9 @@ def invoke(
             awaited = waiters_for(scheduler)
             if awaited is not None:
                 runs.await_by(*awaited)
+            reader = reader_here()
+            if reader is not None:
+                runs.read_by(reader)
             return runs.to(source, scheduler)
 
         return Observable(subscribe)
@@ -109,6 +118,7 @@ class Subscription:
     # In the class, so that other subscriptions do without. Written once, before the source can
     # emit.
     _awaited: AwaitedStream | None = None
+    _reader: Listener | None = None
 
     def __init__(
         self,
@@ -157,14 +167,31 @@ class Subscription:
     def await_by(self, waiters: Iterable[Waiter], listener: Listener | None) -> None:
         """Be waited for by ``waiters``, or by ``listener`` when that waits. Before `to`."""
         awaited = self._awaited = AwaitedStream(
-            self._engine.inbox, self._options.group, self._pending, self._on_error, waiters
+            self._engine.inbox,
+            self._options.group,
+            self._pending,
+            self._on_error,
+            waiters,
+            listener=listener,
         )
         if listener is not None:
             listener.streams.append(awaited)
 
-    def _pending(self) -> tuple[list[Run], bool]:
+    def read_by(self, reader: Listener) -> None:
+        """Start no more runs than ``reader`` has room for results. Before `to`.
+
+        What breaks without it: results come on a loop, whose thread cannot be blocked. A reader
+        that is on that loop itself gets a turn only after a burst of them.
+        """
+        self._reader = reader
+        reader.go_on.append(self._advance)
+
+    def _pending(self, most: int | None) -> tuple[list[Run], bool]:
         with self._lock:
-            return [*self._indexes, *self._entering], not (self._source_ended or self._disposed)
+            if self._emitter.is_busy():
+                return [], True  # a result is on its way
+            runs = [*islice(chain(self._indexes, self._entering), most)]
+            return runs, not (self._source_ended or self._disposed)
 
     # -- from the source, in any thread --------------------------------------------------------
 
@@ -176,10 +203,10 @@ class Subscription:
                 return
             if not self._take(run):
                 self._engine.drop(run)
-            elif self._look_ahead is None:
+            elif self._look_ahead is None and self._reader is None:
                 self._hand_over(run)
             else:
-                self._advance(self._look_ahead)
+                self._advance()
             if self._awaited is not None and len(self._indexes) == 1:
                 self._awaited.changed()
         except BridgeClosedError as error:
@@ -227,7 +254,7 @@ class Subscription:
                 return False
             self._indexes[run] = self._arrived
             self._arrived += 1
-            if to_start and self._look_ahead is not None:
+            if to_start and (self._look_ahead is not None or self._reader is not None):
                 self._waiting.append(run)
             if to_start and self._engine.admission.may_drop:
                 self._engine.admission.expose(run)
@@ -241,7 +268,9 @@ class Subscription:
             check_plain("thread_id", chosen)
         message, options = self._options.bind(item, chosen)
         run = self._engine.new_run(message, options, self._owner, self._ended)
-        if self._look_ahead is not None:
+        if self._reader is not None:
+            run.withheld_by = self._unread
+        elif self._look_ahead is not None:
             run.withheld_by = partial(self._behind, self._arrived - self._look_ahead)
         return run
 
@@ -292,27 +321,44 @@ class Subscription:
         if self._awaited is not None:
             self._awaited.changed()
 
-    def _advance(self, look_ahead: int) -> None:
+    def _advance(self) -> None:
         # One thread at a time, so that a run that ends at once inside hand_over, and makes room for
         # the next, does not nest the calls as deep as there are messages.
         with self._lock:
             if self._advancing:
                 return
             self._advancing = True
-            run = self._next(look_ahead)
+            run = self._next()
         while run is not None:
             self._hand_over(run)
             with self._lock:
-                run = self._next(look_ahead)
+                run = self._next()
 
-    def _next(self, look_ahead: int) -> Run | None:
+    def _next(self) -> Run | None:
         """The next run to be handed over; if there is none, the advance is over. Under the lock."""
-        if not self._waiting or self._indexes[self._waiting[0]] >= self._head + look_ahead:
+        if not self._waiting or self._is_withheld(self._waiting[0]):
             self._advancing = False
             return None
         run = self._waiting.popleft()
         run.withheld_by = None
         return run
+
+    def _is_withheld(self, run: Run) -> bool:
+        look_ahead, reader = self._look_ahead, self._reader
+        if look_ahead is not None and self._indexes[run] >= self._head + look_ahead:
+            return True
+        due = len(self._indexes) - len(self._waiting) + len(self._early)
+        return reader is not None and not reader.has_room(due)
+
+    def _unread(self) -> list[Run]:
+        """The runs that have to end, or be read on in, before more are handed over."""
+        with self._lock:
+            if not self._waiting or not self._is_withheld(self._waiting[0]):
+                return []  # it is about to be
+            runs = self._behind(self._arrived)
+        reader = self._reader
+        reads_on = reader is not None and reader.run is not None and reader.unread() > 0
+        return [*runs, reader.run] if reads_on else runs  # type: ignore[union-attr,list-item]
 
     def _behind(self, last: int) -> list[Run]:
         """The runs up to the index ``last`` that were handed over and have not ended."""
@@ -347,8 +393,8 @@ class Subscription:
     def _go_on(self) -> None:
         if self._failed:
             self._release()
-        elif self._look_ahead is not None:
-            self._advance(self._look_ahead)
+        elif self._look_ahead is not None or self._reader is not None:
+            self._advance()
         if self._awaited is not None:
             self._awaited.changed()
 
