@@ -120,7 +120,7 @@ class RxPyLangGraphBridge:
     at once if an exception leaves the block.
 
     Args:
-        loop: A running loop to adopt; several bridges may adopt the same one. It may pause:
+        loop: A running loop to adopt; several bridges may adopt the same one. The loop may pause:
             messages are refused meanwhile, and runs in flight are given up if the pause takes long.
             Sync code of runs goes to threads of their bridge; the loop's default executor is left
             alone. None: the bridge owns a loop, in a daemon thread of its own that starts with the
@@ -133,23 +133,23 @@ class RxPyLangGraphBridge:
             run can have 32, the maximum of asyncio's own default executor.
         max_pending: How many messages may wait to start; None for no limit. A message waits from
             its submission until the loop has started its run, so a burst counts as a whole.
-        max_pending_per_thread: How many of them may wait on one thread, behind the one that runs
-            there; None for no limit. Others are refused with a `ThreadBusyError`.
+        max_pending_per_thread: How many of them may wait on one thread, besides the active one;
+            None for no limit. Further ones are refused with a `ThreadBusyError`.
         overflow: What happens to a message when ``max_pending`` others wait. ``"block"``: its
             submitter waits for room. ``"error"``: the submission raises `BacklogFullError`; a
-            stream has a result with status ``"rejected"``, treated as its ``errors`` says. The
+            stream has a result with status ``"rejected"``, to which its ``errors`` applies. The
             others drop a message, whose result has the status ``"rejected"`` and a
-            `RunDroppedError`: ``"drop_newest"`` this one; ``"drop_oldest"`` the one that has waited
-            longest; ``"latest"`` one that a newer message of its thread has superseded, and without
-            any the one that has waited longest. A stream emits the result of a dropped message with
-            ``errors="emit"``, and otherwise leaves it out. What results of the bridge lead to is
-            never dropped.
-        timeout: Of each run, unless its call has another one; None for no limit. See
+            `RunDroppedError`: ``"drop_newest"`` the new one; ``"drop_oldest"`` the one that has
+            waited longest; ``"latest"`` one that a newer message of its thread has superseded, or
+            if there is none, the one that has waited longest. A stream emits the result of a
+            dropped message only with ``errors="emit"``. Messages that follow from a result of the
+            bridge, in a later stage, are never dropped.
+        timeout: The default for runs whose call has none; None for no limit. See
             `create_future_task`.
         lanes: A `State` that the bridges of several processes share: of the runs on a thread, one
-            is active in all of them together. It begins when its bridge has the thread's lease,
-            which is renewed until it has really ended; a run whose lease is lost is cancelled, with
-            a `LaneLostError`, and its graph saves nothing more. With ``"reject"`` and
+            is active in all of them together. A run begins when its bridge has the thread's lease,
+            which is renewed until the run has really ended; a run whose lease is lost is cancelled,
+            with a `LaneLostError`, and its graph saves nothing more. With ``"reject"`` and
             ``"rollback"``, a message is rejected while another process has its thread. The state
             may have another loop than the bridge, and is closed after it. None: the bridge shares
             its threads with no other.
@@ -158,7 +158,7 @@ class RxPyLangGraphBridge:
             thread measures its `loop_lag`, and logs once of each callback that blocks it, or up to
             a quarter longer, a warning with its stack. None: the loop is not watched, unless hooks
             override ``on_blocked``; then it is half a second.
-        name: Prefix of the threads' names.
+        name: Prefix of the names of the bridge's threads.
 
     Raises:
         InvalidArgumentError: A number is out of range, or a policy is unknown.
@@ -268,9 +268,9 @@ class RxPyLangGraphBridge:
         May be called from any thread, the loop's own included; never blocks on the loop (with
         ``max_pending`` it waits for room, which is refused on the loop's own thread). The run is
         registered before this returns, sees the caller's contextvars, and starts when the scheduler
-        admits it. A message sent by a node is not part of that node's graph: LangChain's config is
-        not handed down to it. ``functools.partial(bridge.create_future_task, graph)`` is a mapper
-        for ``flat_map``.
+        admits it. A message sent by a node is not part of that node's graph: it does not inherit
+        LangChain's config. ``functools.partial(bridge.create_future_task, graph)`` is a mapper for
+        ``flat_map``.
 
         Cancelling the future cancels the run, started or not. The future is resolved at once, while
         the coroutine's own cleanup continues.
@@ -282,27 +282,26 @@ class RxPyLangGraphBridge:
                 None, it is passed the `StreamMessage`, LangGraph's config of the run as a
                 dictionary, or the ``context``.
             message: A `StreamMessage`, or its content. A result whose status is not ``"ok"`` runs
-                nothing: in its order, the future resolves with that same result.
-            thread_id: The thread to run on, instead of the message's own; None keeps that. It may
-                also be named in LangGraph's way, by ``config`` or the graph's ``with_config``.
-                Either way it is the run's one thread: the key of its lane, the
+                nothing: when it is due, the future resolves with that same result.
+            thread_id: The thread to run on, instead of the message's own; None keeps that.
+                LangGraph's own ways, ``config`` or the graph's ``with_config``, may name it too. In
+                each case it is the run's one thread: the key of its lane, the
                 ``configurable.thread_id`` that the checkpointer sees, and the result's thread.
-            multitask_strategy: What happens if the thread has a run already; without a thread,
-                nothing does. ``"enqueue"``: the message waits until every earlier one has ended.
+            multitask_strategy: What happens if the thread already has a run; without a thread it
+                has no effect. ``"enqueue"``: the message waits until every earlier one has ended.
                 ``"reject"``: it is refused, with status ``"rejected"`` and a `ThreadBusyError`.
-                ``"interrupt"``: the one that runs is cancelled and those that wait are dropped,
-                with status ``"interrupted"`` and a `RunInterruptedError`; the message begins once
-                the cancelled one has really ended. What that one has saved is kept.
-                ``"rollback"``: as ``"interrupt"``, but the graph's thread is then as it was before
-                the run that is cancelled, which has to have been sent with ``"rollback"`` too. For
-                threads in an InMemorySaver, AsyncSqliteSaver or AsyncPostgresSaver; stores are not
-                rolled back.
+                ``"interrupt"``: the active run is cancelled and waiting ones are dropped, with
+                status ``"interrupted"`` and a `RunInterruptedError`; the message begins once the
+                cancelled run has really ended. What that run has saved is kept. ``"rollback"``: as
+                ``"interrupt"``, but the graph's thread is restored to before the cancelled run,
+                which must have been sent with ``"rollback"`` too. For threads in an InMemorySaver,
+                AsyncSqliteSaver or AsyncPostgresSaver; stores are not rolled back.
             timeout: Seconds for each attempt, or `TimeLimits` for its parts and all of it; or a
-                function of the message that returns either. None takes the bridge's. When a limit
-                is exceeded, the future is resolved and the run is cancelled; the run keeps its slot
+                function of the message that returns either. None uses the bridge's. When a limit is
+                exceeded, the future is resolved and the run is cancelled; the run keeps its slot
                 until it has ended.
-            deadline: Seconds from this call until the future is resolved, whatever the message
-                waits for meanwhile: room, its thread, a slot, or its own run.
+            deadline: Seconds from this call until the future is resolved, wherever the message is
+                by then: waiting for room, its thread or a slot, or running.
             retry: How often to retry after an exception, with random exponential waits; or a
                 tenacity ``AsyncRetrying`` of your own. With a checkpointer, an attempt resumes from
                 what the failed one has saved. No attempt begins once the run is cancelled or the
@@ -312,17 +311,17 @@ class RxPyLangGraphBridge:
             config: LangGraph's config for the run, or a function of the message that returns it.
                 The message's ``metadata`` is merged over the config's, except for a ``run_id``:
                 LangGraph would take that for an earlier run that reconnects.
-            context: What LangGraph's ``Runtime.context`` is in the run's nodes, or a function of
-                the message that returns it.
+            context: LangGraph's ``Runtime.context`` for the run's nodes, or a function of the
+                message that returns it.
             durability: When LangGraph saves checkpoints: ``"sync"``, ``"async"`` or ``"exit"``.
             interrupt_before: Nodes before which the run is to stop, or ``"*"`` for all.
             interrupt_after: Nodes after which the run is to stop, or ``"*"`` for all.
-            output_keys: The key of the state, or the keys, that the result is to consist of.
+            output_keys: The key or keys of the state that make up the result.
             on_pending: What happens to new input on a thread whose graph waits for an answer.
                 ``"reject"``: the run is refused, with a `PendingInterruptError` that names the
                 question; looking for one costs a read of the thread's latest checkpoint.
-                ``"discard"``: as LangGraph does by itself, the question is dropped.
-            name: Shown in snapshots and reports; None takes the graph's.
+                ``"discard"``: the question is dropped, as by plain LangGraph.
+            name: Shown in snapshots and reports; None uses the graph's.
 
         Returns:
             A ``concurrent.futures.Future`` of the result, a `StreamMessage`. It can also be
@@ -378,15 +377,15 @@ class RxPyLangGraphBridge:
         return self._engine.submit(*options.bind(message, thread_id), self)
 
     async def submit(self, graph: Graph, message: Any, **options: Unpack[RunArguments]) -> Run:
-        """Do what `create_future_task` does, but await room instead of blocking the thread.
+        """As `create_future_task`, but await room instead of blocking the thread.
 
-        For async producers, on any asyncio loop: the bridge's own, where `create_future_task` is
-        refused when there is no room, and any other, which that would block. Threads and coroutines
-        that wait for room are served in order of arrival. Without ``max_pending``, and with an
+        For async producers, on any asyncio loop. On the bridge's own, `create_future_task` is
+        refused when there is no room; any other loop it would block. Threads and coroutines that
+        wait for room are served in order of arrival. Without ``max_pending``, and with an
         ``overflow`` other than ``"block"``, there is nothing to wait for.
 
-        Cancelling it gives the place up; nothing was submitted then. It does not wait for the run:
-        ``run = await bridge.submit(graph, message)``, then ``result = await run``.
+        Cancelling it gives up the place in the queue, and nothing is submitted. It does not wait
+        for the run: ``run = await bridge.submit(graph, message)``, then ``result = await run``.
 
         Args:
             graph: As in `create_future_task`.
@@ -417,11 +416,11 @@ class RxPyLangGraphBridge:
         """Return a source that takes an item from ``iterable`` when the bridge has room for it.
 
         As ``reactivex.from_iterable``, but pulled: ``bridge.from_iterable(items).pipe(
-        bridge.invoke(graph))`` takes one item more than ``max_pending`` and ``max_concurrency`` let
-        in, so that an endless iterable fills no memory. Each item has its room when it is emitted;
-        an operator that passes it to another thread (``observe_on``) gives that room up. Operators
-        that make several messages of an item have room for all of them. Nothing is dropped at the
-        entrance, whatever ``overflow`` says.
+        bridge.invoke(graph))`` takes one item more than ``max_pending`` and ``max_concurrency``
+        admit, so an endless iterable fills no memory. Each item has its room when it is emitted; an
+        operator that passes it to another thread (``observe_on``) gives that room up. Operators
+        that make several messages of one item have room for all of them. Its items are never
+        dropped on arrival, whatever ``overflow`` is.
 
         An async iterable is iterated over on the loop that runs where it is subscribed, or else on
         the bridge's; any other in a daemon thread of its own, where it may block. Disposing ends
@@ -539,11 +538,11 @@ class RxPyLangGraphBridge:
         """Return an Rx operator that runs ``graph`` on every message and emits every result.
 
         The source may emit from any thread; ``on_next`` calls may even overlap, against the Rx
-        grammar. Runs begin in order of arrival, except for those that wait for their lane. Results
-        are emitted as runs end, one at a time, mostly on the loop's thread: a subscriber that
-        blocks belongs behind ``observe_on``. Disposing cancels the subscription's runs. An item
-        that is a result with a status other than ``"ok"`` runs nothing and passes through
-        unchanged, as ``errors`` says: a later stage does not act on a missing answer. Where the
+        grammar. Runs begin in order of arrival, except those that wait for an earlier run on their
+        thread. Results are emitted as runs end, one at a time, mostly on the loop's thread: put
+        ``observe_on`` before a subscriber that blocks. Disposing cancels the subscription's runs.
+        An item that is a result with a status other than ``"ok"`` runs nothing and passes through
+        unchanged, under ``errors``: a later stage does not act on a missing answer. Where the
         stream is awaited, ``await source.pipe(...)``, results arrive on the awaiting loop.
 
         Args:
@@ -552,11 +551,11 @@ class RxPyLangGraphBridge:
                 only the bridge's limit.
             ordered: Emit in input order, looking ahead at most twice ``max_concurrency``.
             thread_id: The thread of every message, or a function of the item that returns it;
-                None takes the message's own.
+                None uses the message's own.
             multitask_strategy: As in `create_future_task`. ``"enqueue"``, ``"reject"`` and
                 ``"interrupt"`` are Rx's ``concat_map``, ``exhaust_map`` and ``switch_map`` on every
-                thread. As there, a message that is refused or interrupted does not end the stream;
-                its result is left out, but for ``errors="emit"``.
+                thread. As with these operators, a message that is refused or interrupted does not
+                end the stream; its result is emitted only with ``errors="emit"``.
             timeout: As in `create_future_task`.
             deadline: As in `create_future_task`, from the arrival of each message.
             retry: As in `create_future_task`.
@@ -628,14 +627,14 @@ class RxPyLangGraphBridge:
     ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
         """Return an Rx operator that emits every chunk of every run, and then the run's result.
 
-        As `invoke`, which says what happens to messages; the results are the same. A chunk is a
-        `StreamMessage` with the chunk as ``content``, the message as ``source``, and its ``mode``,
-        ``namespace`` and ``sequence`` number; a result has no ``sequence``. The chunks of a run are
-        in order, and its result is behind them; chunks of several runs alternate.
+        Messages are handled as by `invoke`; the results are the same. A chunk is a `StreamMessage`
+        with the chunk as ``content``, the message as ``source``, and its ``mode``, ``namespace``
+        and ``sequence`` number; a result has no ``sequence``. The chunks of a run are in order and
+        precede its result; chunks of several runs alternate.
 
         A run takes its next chunk when ``on_next`` has returned from the last one, so a slow
         observer slows the runs down instead of filling a buffer. After a failed attempt (``retry``)
-        the numbers go on: its chunks were emitted.
+        the numbers continue, as its chunks were emitted.
 
         Args:
             graph: As in `create_future_task`. A Runnable that is not a graph emits the chunks of
@@ -649,7 +648,7 @@ class RxPyLangGraphBridge:
             thread_id: As in `invoke`.
             multitask_strategy: As in `invoke`.
             timeout: As in `create_future_task`. The time that a run waits for its observer counts,
-                but for ``TimeLimits.idle``.
+                except in ``TimeLimits.idle``.
             deadline: As in `create_future_task`, from the arrival of each message.
             retry: As in `create_future_task`.
             errors: As in `invoke`.
@@ -666,7 +665,7 @@ class RxPyLangGraphBridge:
 
         Raises:
             InvalidTypeError, InvalidArgumentError: As in `create_future_task`; or a mode is
-                unknown, or asked of what is not a graph.
+                unknown, or was passed for a target that is not a graph.
         """
         options = self._stream_options(
             graph,
@@ -724,10 +723,10 @@ class RxPyLangGraphBridge:
     ) -> ChunkReader:
         """Run ``graph`` on ``message``; return its chunks, and then its result, for ``async for``.
 
-        As `create_future_task`, which says what happens to the message: the run is registered
-        before this returns. May be iterated over on any loop. The run waits while 16 chunks, or
-        ``resumable`` ones if that is more, have not been taken. It holds its slot meanwhile.
-        Leaving the loop ends the run: when the returned object is closed, or dropped.
+        The message is handled as by `create_future_task`: the run is registered before this
+        returns. May be iterated over on any loop. The run waits while 16 chunks, or ``resumable``
+        ones if that is more, are unread; it holds its slot meanwhile. Closing or dropping the
+        returned object cancels the run.
 
         Args:
             graph: As in `stream`.
@@ -739,8 +738,8 @@ class RxPyLangGraphBridge:
             timeout: As in `stream`.
             deadline: As in `create_future_task`, for the result.
             retry: As in `stream`.
-            errors: What follows the chunks of a run that did not succeed: ``"raise"``, its
-                exception; ``"emit"``, its result, with its ``status`` and ``error``.
+            errors: What follows the chunks of a run that did not succeed: its exception
+                (``"raise"``), or its result with a ``status`` and an ``error`` (``"emit"``).
             config: As in `create_future_task`.
             context: As in `create_future_task`.
             durability: As in `create_future_task`.
@@ -798,18 +797,18 @@ class RxPyLangGraphBridge:
 
         For a run of `stream` or `astream` with ``resumable``, which keeps its latest chunks. Any
         thread; never blocks; may be iterated over on any loop. The run does not wait for this
-        reader, and goes on when it is closed.
+        reader, and continues when the reader is closed.
 
         Args:
             message: The message that the run works on, a chunk of the run, or the message's id.
             last_sequence: The number of the last chunk that the caller has; None begins with the
-                first one, or behind ``message`` if that is a chunk.
+                first one, or after ``message`` if that is a chunk.
             errors: As in `astream`.
 
         Raises:
-            ChunksLostError: The chunk behind that one is not kept any more; or there is no
-                resumable run on that message in flight. When reading, too: the reader is so slow
-                that its next chunk has left the window.
+            ChunksLostError: The next chunk is no longer kept; or there is no resumable run on that
+                message in flight. When reading, too: the reader is so slow that its next chunk has
+                left the window.
             InvalidArgumentError: ``last_sequence`` is not a whole number, or ``errors`` unknown.
         """
         _check_errors(errors)
@@ -827,7 +826,7 @@ class RxPyLangGraphBridge:
     async def pending_interrupts(
         self, graph: Graph, thread_id: str | None = None
     ) -> tuple[PendingInterrupt, ...]:
-        """Return the questions of ``graph`` that wait for an answer, those of earlier runs as well.
+        """Return the questions of ``graph`` that wait for an answer, also of earlier runs.
 
         Any loop; cancelling it ends the reading. They are read from the graph's checkpointer, on
         the loop of the bridge, as a run: it counts for ``max_concurrency``, but waits for no room.
@@ -835,8 +834,8 @@ class RxPyLangGraphBridge:
 
         Args:
             graph: A graph with a checkpointer. The questions of all graphs that share it are found.
-            thread_id: The thread to look at. None: all threads, the oldest question first, for
-                which every checkpoint is read that the checkpointer has.
+            thread_id: The thread to look at. None: all threads, the oldest question first; this
+                reads every checkpoint of the checkpointer.
 
         Raises:
             InvalidArgumentError: The graph has no checkpointer.
@@ -856,12 +855,13 @@ class RxPyLangGraphBridge:
         """Drop the questions of ``graph`` that are older than ``older_than``; return them.
 
         Any loop. Each thread is handled in its lane, once its earlier runs have ended. An answer
-        that comes later is refused with a `StaleResumeError`; new input is welcome again. If
-        cancelled, it may have dropped some.
+        that arrives later is refused with a `StaleResumeError`; new input is accepted again. If
+        cancelled, it may have dropped some of them.
 
         Args:
             graph: As in `pending_interrupts`; the questions of other graphs are left alone.
-            older_than: Seconds since the step began that asks; 0 drops all.
+            older_than: Seconds since the beginning of the step that called ``interrupt()``; 0 drops
+                all.
             thread_id: As in `pending_interrupts`.
 
         Raises:
@@ -903,19 +903,19 @@ class RxPyLangGraphBridge:
         return self._engine.loop_lag
 
     def add_hooks(self, hooks: Hooks) -> abc.DisposableBase:
-        """Call the methods of ``hooks`` at what happens to runs: for metrics and traces.
+        """Call the methods of ``hooks`` when something happens to a run, for metrics and traces.
 
-        From now on, for the messages that arrive from now on; each of them completely, from
+        They are called for messages that arrive after this, and for each of these from
         ``on_queued`` to ``on_ended``. Any thread; never blocks. Hooks that were added twice are
         called twice. A bridge keeps its hooks alive, so hooks that refer to the bridge keep it from
         being collected until they are disposed of, or the bridge is closed.
 
         Args:
-            hooks: An instance of a subclass of `rxlanggraph.hooks.Hooks`, which says what is
+            hooks: An instance of a subclass of `rxlanggraph.hooks.Hooks`, which describes what is
                 called, and in which thread.
 
         Returns:
-            Disposing it ends the calls.
+            A disposable; disposing it ends the calls.
 
         Raises:
             InvalidTypeError: It is not one, has an async hook, or one with an unknown name.
@@ -927,9 +927,9 @@ class RxPyLangGraphBridge:
     def cleanup_tasks(self, timeout: float | None = 5.0) -> CleanupReport:
         """Cancel everything in flight, and wait until it has ended; the bridge stays usable.
 
-        What arrives meanwhile is cancelled too. When this returns, nothing that was admitted before
-        is still running, unless the report names it. Any thread but the loop's own, also from a
-        signal handler; blocks.
+        Runs that arrive meanwhile are cancelled too. When this returns, no run that was admitted
+        before is still active, unless the report names it. Any thread but the loop's own, also from
+        a signal handler; blocks.
 
         Args:
             timeout: Seconds to wait; None for no limit, 0 does not wait.
@@ -945,7 +945,7 @@ class RxPyLangGraphBridge:
         """Async form of `cleanup_tasks`. Any loop.
 
         Cancelling it stops only the waiting; runs that were cancelled stay cancelled. A run that
-        awaits it on its own bridge is cancelled like all others.
+        awaits it on its own bridge is cancelled like the others.
 
         Args:
             timeout: Seconds to wait; None for no limit.
@@ -964,28 +964,29 @@ class RxPyLangGraphBridge:
         Any thread but the loop's own, also from a signal handler or a finalizer; blocks. Calling it
         again waits again and changes nothing else.
 
-        With ``drain_after``, graphs that save checkpoints are asked to stop. Each does before its
+        With ``drain_after``, graphs that save checkpoints are asked to stop. Each stops before its
         next superstep, or that of a subgraph that saves too. Its result has status
         ``"interrupted"`` and a `RunDrainedError`; a message with None as content, on the same
-        thread, continues it, in another process as well. Of a graph like that, a message that has
-        not begun does not begin: status ``"rejected"``, with the same error. All other runs go on:
-        graphs without a checkpointer, functions, agents, and what a node has sent and may wait for.
+        thread, continues it, in another process as well. A message to such a graph that has not
+        begun does not begin: its status is ``"rejected"``, with the same error. All other runs
+        continue: graphs without a checkpointer, functions, agents, and messages that a node has
+        sent and may wait for.
 
         Args:
             timeout: Seconds for runs in flight to end by themselves; None for no limit.
             cancel_timeout: Seconds after that for cancelled runs to end.
-            drain_after: Seconds, of those of ``timeout``, after which graphs are asked to stop: 0
-                asks at once. None does not ask.
+            drain_after: Seconds from the call, within ``timeout``, after which graphs are asked to
+                stop: 0 asks at once. None does not ask.
 
         Returns:
-            What each run came to. The thread and the checkpoint of those that were drained say
-            where they can go on.
+            The outcome of each run. Drained runs can be continued from the thread and the
+            checkpoint that it names.
 
         Raises:
             InvalidArgumentError: ``drain_after`` is negative, or not a number.
             BlockingCallError: Called on the loop's own thread with something to wait for; nothing
                 was closed. With both timeouts 0 it may be called from anywhere.
-            DeadlockError: Called in a run of the bridge, likewise.
+            DeadlockError: Called in a run of the bridge; nothing was closed.
         """
         if drain_after is not None:
             check_seconds("drain_after", drain_after)
@@ -1018,7 +1019,7 @@ class RxPyLangGraphBridge:
             drain_after: As in `close`.
 
         Returns:
-            What each run came to.
+            The outcome of each run.
 
         Raises:
             InvalidArgumentError: As for `close`.
