@@ -156,7 +156,7 @@ class LeaseLostError(StateError):
 
 
 class StaleTokenError(LeaseLostError):
-    """A write came with a fencing token that is older than one already seen for its key."""
+    """A write had a fencing token older than one already seen for its key."""
 
 
 class LockTimeoutError(StateError, TimeoutError):
@@ -189,7 +189,7 @@ class AgentBusyError(AgentError, RuntimeError):
 
 
 class AgentInterruptedError(AgentError):
-    """The graph of an agent asks, and waits for an answer.
+    """The graph of an agent has called ``interrupt()``, and waits for an answer.
 
     Attributes:
         interrupts: LangGraph's ``Interrupt`` objects, each with a ``value`` and an ``id``.
@@ -217,7 +217,7 @@ class OutputEndedError(AgentError, RuntimeError):
 
 
 class ChunksLostError(RxLangGraphError, LookupError):
-    """Chunks of a run were asked for that are not kept: not any more, or not at all."""
+    """The requested chunks of a run are not kept, or no longer."""
 
 
 class RunError(RxLangGraphError):
@@ -225,15 +225,15 @@ class RunError(RxLangGraphError):
 
 
 class LaneLostError(RunError):
-    """A bridge with ``lanes`` has lost the lease of the thread that the run was at work on."""
+    """A bridge with ``lanes`` has lost the lease of the run's thread."""
 
 
 class RunTimeoutError(RunError, TimeoutError):
-    """A run did not end, or did not get on, in time.
+    """A run did not end, or made no progress, in time.
 
     Attributes:
-        limit: Which limit it exceeded: one of the `TimeLimits`, or ``"deadline"``. None if the run
-            was another one, of whose result only the status is known.
+        limit: Which limit it exceeded: one of the `TimeLimits`, or ``"deadline"``. None if the
+            error was made from a result of which only the status is known.
     """
 
     def __init__(self, message: str, *, limit: str | None = None) -> None:
@@ -246,7 +246,7 @@ class RunCancelledError(RunError):
 
 
 class RunDrainedError(RunError):
-    """A run stopped before its graph was through, because it was asked to: nothing is lost.
+    """A run stopped before its graph had finished, because it was asked to: nothing is lost.
 
     Attributes:
         begun: Whether it had begun. If so, its graph has stopped between two supersteps: a message
@@ -272,7 +272,7 @@ class RunDrainedError(RunError):
 
 
 class RunInterruptedError(RunError):
-    """Another message came on the run's thread, and its policy was to take the thread over."""
+    """A message with the policy to interrupt arrived on the run's thread."""
 
 
 class RunRejectedError(RunError):
@@ -284,7 +284,7 @@ class ThreadBusyError(RunRejectedError):
 
 
 class PendingInterruptError(RunRejectedError):
-    """New input came to a thread whose graph waits for an answer.
+    """New input arrived on a thread whose graph waits for an answer.
 
     Attributes:
         interrupts: LangGraph's ``Interrupt`` objects that wait for an answer.
@@ -296,7 +296,7 @@ class PendingInterruptError(RunRejectedError):
 
 
 class StaleResumeError(RunRejectedError):
-    """An answer came to a thread on which its question is not pending, or not any more.
+    """An answer arrived on a thread on which its question is not pending, or no longer.
 
     Attributes:
         interrupts: LangGraph's ``Interrupt`` objects that wait for an answer instead.

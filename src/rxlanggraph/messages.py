@@ -1,4 +1,4 @@
-"""StreamMessage: what flows in, and what flows out."""
+"""StreamMessage: the messages that go into a stream of runs, and their results."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ class StreamMessage:
     def source(self) -> StreamMessage | None:
         """In a result, the message that it answers.
 
-        If that is a result too, then without a source of its own, so that results that are fed back
-        do not keep all earlier ones alive.
+        If that message is a result too, its own source is removed, so that results that are fed
+        back do not keep all earlier ones alive.
         """
         return self._source
 
@@ -150,7 +150,7 @@ class StreamMessage:
 
     @property
     def duration(self) -> float | None:
-        """Seconds that the run took, from its start, not counting its wait to start."""
+        """Seconds from the start of the run to its end, without its wait to start."""
         return self._duration
 
     @property
@@ -173,7 +173,7 @@ class StreamMessage:
 
     @property
     def interrupts(self) -> tuple[Any, ...]:
-        """In the result of a graph that asks, its questions; otherwise empty.
+        """In the result of a graph that called ``interrupt()``, its questions; otherwise empty.
 
         LangGraph's own ``Interrupt`` objects, each with a ``value`` and an ``id``. Empty, too, in
         the result of a graph that stopped at a breakpoint, which asks nothing.
@@ -187,7 +187,7 @@ class StreamMessage:
         answers that question alone, never one that is asked later.
 
         Args:
-            value: What ``interrupt()`` is to return in the node that asks.
+            value: What ``interrupt()`` returns in the node that asks.
             interrupt_id: Which of the ``interrupts`` it answers; None if there is only one.
 
         Raises:
@@ -365,7 +365,7 @@ def as_message(item: Any, thread_id: str | None = None) -> StreamMessage:
     May be called from any thread; never blocks.
 
     Args:
-        item: A StreamMessage, taken as it is, or anything else, wrapped as ``content``.
+        item: A StreamMessage, used as it is, or anything else, wrapped as ``content``.
         thread_id: The thread to put it on; None keeps the message's own.
 
     Raises:
@@ -442,7 +442,7 @@ def chunk_of(
 def failure_of(message: StreamMessage) -> BaseException | None:
     """Return why the run that ``message`` reports did not succeed; None if it did.
 
-    May be called from any thread; never blocks. A message whose status says it failed is a failure
+    May be called from any thread; never blocks. A message whose status reports a failure is one
     even without an exception: then one is made.
     """
     if message.error is not None or message.status == "ok":
@@ -455,7 +455,7 @@ def failure_of(message: StreamMessage) -> BaseException | None:
 
 
 def passes_through(item: Any) -> TypeGuard[StreamMessage]:
-    """Whether ``item`` is a result without an answer, which no later stage is to process.
+    """Whether ``item`` is a result without an answer, which later stages must not process.
 
     May be called from any thread; never blocks. An interrupted result is one: its content is what
     the graph had when it asked, and acting on that would preempt the answer.
