@@ -2,9 +2,9 @@
 
 Each message is mapped to a run of a graph.
 
-In Rx a flattening operator maps each item to an inner stream and says which of them may run at a
-time. Here the inner stream is a run with its one result. The names and the meanings are Rx's; what
-RxPY lacks is named as in RxJava.
+In Rx a flattening operator maps each item to an inner stream and decides which of these are active
+at a time. Here the inner stream is a run with its one result. The names and meanings are Rx's;
+those that RxPY lacks are RxJava's.
 
     flat_map           all at once, results as they come; at most ``max_concurrent``
     concat_map         one after another, in order
@@ -12,11 +12,11 @@ RxPY lacks is named as in RxJava.
     switch_map         the latest: a new message cancels the run before it
     exhaust_map        the first: messages are refused while a run is active
 
-`switch_map` and `exhaust_map` look at each thread by itself, as everywhere on a bridge, and at all
-messages of a subscription that have no ``thread_id`` together. So without threads these are RxPY's
-operators. They are thin: everything that `RxPyLangGraphBridge.invoke` says holds for them too.
+`switch_map` and `exhaust_map` treat each thread separately, and all messages of a subscription
+without a ``thread_id`` as one thread. Without threads they are therefore RxPY's operators. All are
+thin: everything in `RxPyLangGraphBridge.invoke` holds for them too.
 
-Where a coroutine takes items from a stream, the node of a graph for example:
+For coroutines that consume a stream, such as the nodes of a graph:
 
     to_async_iterable  ``async for item in source.pipe(to_async_iterable())``, with a bound
     to_future          ``await source.pipe(to_future())``: the last item, from any thread
@@ -74,10 +74,10 @@ def flat_map(
     errors: ErrorPolicy = "raise",
     **options: Unpack[OperatorArguments],
 ) -> Operator:
-    """Run ``graph`` on every message, and emit the results as they come.
+    """Run ``graph`` on every message, and emit the results as they arrive.
 
-    May be called from any thread; never blocks. What the operator does is said for
-    `RxPyLangGraphBridge.invoke`, the arguments that are not listed included.
+    May be called from any thread; never blocks. `RxPyLangGraphBridge.invoke` describes the
+    operator, and the arguments that are not listed here.
 
     Args:
         bridge: Executes the runs.
@@ -162,10 +162,11 @@ def switch_map(
     errors: ErrorPolicy = "raise",
     **options: Unpack[OperatorArguments],
 ) -> Operator:
-    """Run ``graph`` on the latest message: the run before it is cancelled, and has ended, first.
+    """Run ``graph`` on the latest message, after the run before it is cancelled and has ended.
 
-    Unlike RxPY's operator, which begins the next one beside the cleanup of the last. A cancelled
-    run emits nothing, but for ``errors="emit"``: its status is ``"interrupted"`` then.
+    RxPY's operator, in contrast, begins the next one during the cleanup of the last. A cancelled
+    run emits nothing, except with ``errors="emit"``: then a result with the status
+    ``"interrupted"``.
 
     Args:
         bridge: As in `flat_map`.
@@ -194,7 +195,7 @@ def exhaust_map(
     """Run ``graph`` on a message unless a run is active: then the message is refused.
 
     RxPY has this for streams of streams only, as ``exclusive``. A refused message emits nothing,
-    but for ``errors="emit"``: its status is ``"rejected"`` then.
+    except with ``errors="emit"``: then a result with the status ``"rejected"``.
 
     Args:
         bridge: As in `flat_map`.
@@ -216,18 +217,18 @@ def to_async_iterable(
 ) -> Callable[[Observable[_T]], ObservableIterator[_T]]:
     """Iterate over a stream: ``async for item in source.pipe(to_async_iterable())``.
 
-    In a coroutine, of a node or elsewhere, on any loop. It subscribes at once, without a scheduler.
-    The source may emit in any thread. An error of the stream is raised after the items before it.
-    The subscription ends with the stream, and when the iterator is closed, dropped or left; threads
-    that are blocked then go on.
+    Call it in a coroutine, of a node or elsewhere, on any loop. It subscribes at once, without a
+    scheduler. The source may emit in any thread. An error of the stream is raised after the items
+    before it. The subscription ends with the stream, and when the iterator is closed, dropped or
+    left; threads that are blocked then continue.
 
     Results of a bridge come on its loop, which is not blocked: `RxPyLangGraphBridge.invoke` starts
     no more runs than there is room for their results, so a stream has at most ``max_buffered`` runs
     at once. Operators in between that make several items of one can still exceed it. For chunks,
     iterate over `RxPyLangGraphBridge.astream`, which paces its run.
 
-    A node may iterate over a stream of its own bridge. If none of the runs that are left can begin
-    and end before the node has, since they need its slot or its thread, `DeadlockError` is raised
+    A node may iterate over a stream of its own bridge. If none of the remaining runs can begin and
+    end before the node ends, because they need its slot or its thread, `DeadlockError` is raised
     instead of waiting.
 
     Args:
@@ -240,7 +241,7 @@ def to_async_iterable(
 
     Raises:
         InvalidArgumentError: ``max_buffered`` is not a whole number above 0, or ``overflow`` is
-            unknown. Like the others raised when it is applied to a stream.
+            unknown. As the errors below, raised when the operator is applied to a stream.
         InvalidTypeError: It is applied to something else than an Observable.
         RuntimeError: No loop is running.
     """
@@ -250,8 +251,8 @@ def to_async_iterable(
 def to_future() -> Callable[[Observable[_T]], asyncio.Future[_T]]:
     """Await the last item of a stream: ``await source.pipe(to_future())``.
 
-    RxPY's operator of this name, for sources that emit in any thread: the running loop is woken. In
-    a coroutine. It subscribes at once, without a scheduler. The first item is
+    As RxPY's operator of this name, but the source may emit in any thread: the running loop is
+    woken. Call it in a coroutine. It subscribes at once, without a scheduler. The first item is
     ``source.pipe(ops.first(), to_future())``. Cancelling the future ends the subscription. In a
     node, a stream of its own bridge is awaited as with `to_async_iterable`.
 

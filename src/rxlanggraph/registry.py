@@ -67,18 +67,18 @@ class TaskInfo:
 
     Attributes:
         id: Counts admissions to this registry from 1; never reused.
-        name: As given to ``add``.
-        thread_id: As given to ``add``: the conversation that the task works on.
+        name: The ``name`` passed to ``add``.
+        thread_id: The ``thread_id`` passed to ``add``: the conversation that the task works on.
         age: Seconds since it was admitted.
-        state: ``pending`` (not started, or not known to have), ``running``, ``cancelling`` (asked
-            to stop, not ended yet) or ``finished`` (about to leave). In the place of ``pending``, a
-            run of a bridge is ``waiting_for_thread``, behind an earlier run on its thread, or else
+        state: ``pending`` (not started as far as is known), ``running``, ``cancelling`` (asked to
+            stop, not ended yet) or ``finished`` (about to leave). Instead of ``pending``, a run of
+            a bridge is ``waiting_for_thread``, for an earlier run on its thread, or otherwise
             ``queued``.
-        message_id: Of a run, the id of its message. This and what follows is None for other tasks.
-        waiting: Seconds that the run has waited for its start, or did wait.
-        attempt: Which attempt at its message is at work, from 1; 0 before its start.
-        node: The node of its graph that is at work, as ``outer|inner`` in a subgraph; several nodes
-            with commas between them. None between two nodes, and for what has no nodes.
+        message_id: The id of the message of a run. This and the following are None for other tasks.
+        waiting: Seconds that the run has waited to start, so far or until it did.
+        attempt: Which attempt at its message is active, from 1; 0 before its start.
+        node: The active node of its graph, as ``outer|inner`` in a subgraph; several nodes are
+            separated by commas. None between two nodes, and for targets without nodes.
     """
 
     id: int
@@ -197,7 +197,7 @@ class TaskRegistry:
         Raises:
             RegistryClosedError: After `close`. The task is neither tracked nor touched.
             InvalidTypeError: ``task`` is not a future.
-            WrongThreadError: An asyncio task of a loop that runs in another thread.
+            WrongThreadError: ``task`` is an asyncio task of a loop that runs in another thread.
         """
         if not isinstance(task, Future):
             _check_asyncio(task)
@@ -386,14 +386,14 @@ class TaskRegistry:
         return _cancel_each(self._tasks())
 
     def cancel(self, predicate: Callable[[TaskInfo], object]) -> int:
-        """Ask those tasks in flight to cancel whose info ``predicate`` accepts.
+        """Ask each task in flight to cancel whose info ``predicate`` accepts.
 
         Any thread; blocks as long as ``predicate`` does, which is called with one info after
         another, without the lock, before any task is cancelled. As for `cancel_all`, cancelled is
         not ended.
 
         Args:
-            predicate: Returns something true for what is to be cancelled, as in
+            predicate: Returns a true value for each task to cancel, as in
                 ``lambda info: info.age > 60``.
 
         Returns:

@@ -30,8 +30,8 @@ class StuckRun:
     """A run that was asked to stop and had not ended when the time was up.
 
     Attributes:
-        name: That of the graph or function, or as given to ``create_future_task``.
-        thread_id: The conversation that it works on, whose lane stays occupied.
+        name: The name of the graph or function, or the one passed to ``create_future_task``.
+        thread_id: The conversation that it works on; its lane stays occupied.
         age: Seconds since it was admitted.
         stack: Where it was at that moment, in the format of a traceback; empty if it had not
             started.
@@ -45,16 +45,16 @@ class StuckRun:
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    """What became of everything that was in flight, or arrived, during a cleanup.
+    """The outcome of every run that was in flight, or arrived, during a cleanup.
 
     Attributes:
         cancelled: Runs that ended cancelled, their own cleanup included.
         completed: Runs that ended with a result before the cancellation reached them.
         failed: Runs that ended with an exception.
-        stuck: Runs that are still going: they swallow the cancellation, or are in blocking code.
+        stuck: Runs that have not ended: they swallow the cancellation, or are in blocking code.
         drained: Runs that stopped between two supersteps, because they were asked to.
-        runs: Each of them, in the order of admission. Bounded: of more than 10,000 that were
-            drained, or 10,000 others that ended, the first ones; those that are stuck, all.
+        runs: A report of each run, in the order of admission: of all stuck ones, and of at most the
+            first 10,000 that were drained and 10,000 others that ended.
     """
 
     cancelled: int

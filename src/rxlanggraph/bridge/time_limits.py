@@ -17,19 +17,19 @@ class TimeLimits:
 
     A run that exceeds one ends with status ``"timed_out"``, and a `RunTimeoutError` whose ``limit``
     says which it was. Like all timeouts they cancel, so code that blocks the loop, or a thread,
-    goes on; its run keeps its slot until then.
+    continues; its run keeps its slot until that code ends.
 
     Attributes:
         start: From the submission until the run begins, room and lane included.
-        attempt: For each attempt; with ``retry``, the next one follows. What a plain number of
-            seconds for ``timeout=`` limits.
+        attempt: For each attempt; with ``retry``, the next one follows. A plain number for
+            ``timeout=`` is this limit.
         run: From the beginning of the run to its end, over all attempts and the pauses in between.
         first_chunk: For streams: from the beginning of an attempt until its first chunk.
         idle: For streams: from one chunk to the next, without the time that the run waits for its
             consumer. Like ``first_chunk``, it ends the attempt.
 
     Raises:
-        InvalidArgumentError: One is not a number above 0.
+        InvalidArgumentError: A limit is not a number above 0.
     """
 
     start: float | None = None
