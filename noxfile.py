@@ -34,6 +34,8 @@ TOLERATED = [
 LONG_FEATURES = [
     "fork",
     "durable_run",
+    "thread_policies",
+    "langgraph_arguments",
     "conformance",
     "sql",
     "handoff_entering",

@@ -110,6 +110,7 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
       | assistant | done    |       |         |
     Then it shows "call 2", "to 2" and "done"
 
+  @once
   Scenario: A bounded memory keeps its rules for any messages in any order
     Then for 300 random conversations, it shows what it promises at every step
 

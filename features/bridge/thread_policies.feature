@@ -128,6 +128,7 @@ Feature: Thread policies: what a message does if its thread has a run already
 
   # -- the model -------------------------------------------------------------------------------
 
+  @once
   Scenario Outline: In every sequence of 5 steps the policies do what the model of a thread says<limited>
     Given an open bridge on an adopted loop with <options>
     When 5 steps of sending, ending and cancelling are made on a thread, in each of 3125 sequences
@@ -146,6 +147,7 @@ Feature: Thread policies: what a message does if its thread has a run already
     Then the 99 are answered before 300 of the 10000
 
   @long
+  @once
   Scenario: 100000 threads leave nothing behind
     Given an open bridge on its own loop with max_concurrency=2
     When 100000 messages have run, each on a thread of its own, under every policy

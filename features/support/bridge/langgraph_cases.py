@@ -246,7 +246,7 @@ def with_node_retries() -> Any:
             raise error
         return {"log": ["second attempt"]}
 
-    policy = RetryPolicy(initial_interval=0.001, retry_on=ConnectionError)
+    policy = RetryPolicy(initial_interval=0.001, jitter=False, retry_on=ConnectionError)
     builder = StateGraph(State).add_node("unsteady", unsteady, retry_policy=policy)
     return builder.add_edge(START, "unsteady").compile()
 
