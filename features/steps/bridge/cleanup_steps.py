@@ -230,7 +230,7 @@ def step_a_run_is_cancelled_between_its_start_and_its_first_step(context: Contex
 
     def make_and_cancel(loop: Any, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
-        if coroutine.__name__ == "_execute" and len(victims) == 0:
+        if coroutine.__name__ == "execute" and len(victims) == 0:
             victims.add(task)
             task.cancel()
         return task

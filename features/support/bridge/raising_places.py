@@ -108,7 +108,7 @@ def once_for_a_run(raising: Raise) -> Callable[..., Any]:
     """A task factory that raises for the next run, and then never again."""
 
     def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        if coroutine.__name__ != "_execute":
+        if coroutine.__name__ != "execute":
             return asyncio.Task(coroutine, loop=loop, **options)
         loop.set_task_factory(None)
         return raising()

@@ -31,7 +31,8 @@ A map; each imports only from those above it.
     multitasking         what a message does if its thread has a run already
     executor             the worker threads of sync code
     loops                the loop: owned, or adopted
-    engine               a run from its start to its end
+    execution            a run from its first step to its end: attempts, limits of time
+    engine               a run from its submission to its end, and the loop's end
     shutdown             cancelling, draining, and the report
     operators            on_next in, on_next out
     bridge               the public class

@@ -16,37 +16,35 @@ import atexit
 import contextlib
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import Context
 from functools import partial
-from typing import Any
 
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
-from rxlanggraph.bridge.attempts import retried
-from rxlanggraph.bridge.configs import Config, configurable_of, context_of_its_own
-from rxlanggraph.bridge.draining import drained, new_control, not_begun
+from rxlanggraph.bridge.configs import context_of_its_own
+from rxlanggraph.bridge.draining import not_begun
+from rxlanggraph.bridge.execution import Execution
 from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.interrupts import (
-    INTERRUPT,
-    Refusal,
     UnnamedAnswers,
-    asked,
-    overtaken_answer,
 )
 from rxlanggraph.bridge.lanes import ThreadLanes, ThreadLease
-from rxlanggraph.bridge.leftovers import end_of_leftovers
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
 from rxlanggraph.bridge.multitasking import Multitasking
 from rxlanggraph.bridge.overflow import Overflow
-from rxlanggraph.bridge.reports import report_blocked, report_end, report_queued, report_started
-from rxlanggraph.bridge.rollback import Undo, remember_thread
-from rxlanggraph.bridge.run import Phase, Run, RunOptions, RunScope, current_run, run_scope
+from rxlanggraph.bridge.reports import report_blocked, report_end, report_queued
+from rxlanggraph.bridge.run import (
+    Phase,
+    Run,
+    RunOptions,
+    current_run,
+    enter_scope,
+    run_scope,
+)
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.scheduler import RunScheduler
-from rxlanggraph.bridge.time_limits import TimeLimit
-from rxlanggraph.bridge.tracebacks import without_machinery
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
 from rxlanggraph.concurrency.loop_watch import LoopWatch
@@ -60,11 +58,10 @@ from rxlanggraph.errors import (
     LaneLostError,
     LoopUnavailableError,
     RegistryClosedError,
-    RunError,
     ThreadBusyError,
 )
 from rxlanggraph.hooks import Hooks, Listener, Observers
-from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
+from rxlanggraph.messages import Status, StreamMessage
 from rxlanggraph.registry import Outcome, Trackable
 
 __all__ = ["Engine"]
@@ -148,8 +145,7 @@ class Engine:
         self._starting = False  # whether _start_ready is at work
         self._started = False
         self._stopped = False  # whether the loop was asked to end
-        # Whether graphs were asked to stop. Only ever set, by any thread.
-        self._draining = False
+        self._execution = self._new_execution()
         self._pid = os.getpid()
         register_after_fork(self)
 
@@ -519,7 +515,7 @@ class Engine:
             self._remove(run)
 
     def _admit(self, run: Run) -> None:
-        if self._draining and self._may_drain(run):
+        if self._execution.draining and self._execution.may_drain(run):
             self._turn_away(run)
             return
         if run.options.timed:
@@ -527,7 +523,7 @@ class Engine:
             if late is not None:  # it neither begins nor interrupts another one
                 self._end_unstarted(run, late)
                 return
-            self._limit_wait(run)
+            self._execution.limit_wait(run)
         if run.options.multitask_strategy == "enqueue" and self._multitasking.limit is None:
             self._enqueue(run)
         else:
@@ -543,17 +539,6 @@ class Engine:
         elif self._scheduler.free:
             self._start_ready()
 
-    def _may_drain(self, run: Run) -> bool:
-        """Whether ``run`` can stop, and go on later, or can be sent again.
-
-        A run that a node waits for cannot: its graph would fail.
-        """
-        return (
-            run.options.drains
-            and run.message.status == "ok"
-            and (run.parent is None or run.parent.done())
-        )
-
     def _drain(self) -> None:
         """Ask the runs that can go on later to stop; those that have not begun do not begin."""
         waiting: deque[Run] = deque()
@@ -568,7 +553,7 @@ class Engine:
         """End these runs, a burst of them per iteration of the loop: others go on meanwhile."""
         for _ in range(min(_BURST, len(waiting))):
             run = waiting.popleft()
-            if run.phase is Phase.WAITING and not run.done() and self._may_drain(run):
+            if run.phase is Phase.WAITING and not run.done() and self._execution.may_drain(run):
                 self._turn_away(run)  # the scheduler skips it
         self._start_ready()
         if waiting:
@@ -584,7 +569,7 @@ class Engine:
         """Cancel ``run``, which has been interrupted, and resolve it."""
         if run.task is not None:  # otherwise its first step, still to come, sees it
             run.task.cancel()
-            self._resolve_early(run, "interrupted", run.interruption)
+            self.resolve_early(run, "interrupted", run.interruption)
 
     def _end_unstarted(self, run: Run, result: StreamMessage) -> None:
         run.phase = Phase.ENDED
@@ -595,7 +580,7 @@ class Engine:
         context.run(self._retire_in_scope, run, result)
 
     def _retire_in_scope(self, run: Run, result: StreamMessage) -> None:
-        self._enter_scope(run)  # as in _pass_on
+        enter_scope(run)  # as in _pass_on
         self._retire(run, result)
 
     # -- shared lanes, on the loop ---------------------------------------------------------------
@@ -620,7 +605,7 @@ class Engine:
         elif not run.done() and run.interruption is None:
             run.lane_lost = error
             run.task.cancel()
-            self._resolve_early(run, "error", error)
+            self.resolve_early(run, "error", error)
 
     def lane_taken_over(self, thread_id: str, message_id: str) -> None:
         """Interrupt what is on a thread for a message in another process."""
@@ -656,7 +641,7 @@ class Engine:
         run.phase = Phase.RUNNING
         run.executor = self.threads
         if run.options.timed:
-            self._limit_run(run)
+            self._execution.limit_run(run)
         if self.admission.bounded and not self.admission.release(run):
             self._finish(run, run.unanswered("rejected", run.rejection))
             return
@@ -667,7 +652,7 @@ class Engine:
         if ready is not None:
             context.run(self._pass_on, run, ready)
             return
-        coroutine = self._execute(run)
+        coroutine = self._execution.execute(run)
         try:
             task = self._tasks.start(coroutine, name=name, context=context, in_place=in_place)
         except BaseException as error:  # from the loop's own task factory
@@ -680,290 +665,44 @@ class Engine:
                 task.add_done_callback(partial(self._never_began, run))
 
     def _pass_on(self, run: Run, result: StreamMessage) -> None:
-        self._enter_scope(run)  # its callbacks are downstream of this run, as of any other
+        enter_scope(run)  # its callbacks are downstream of this run, as of any other
         self._finish(run, result)
 
-    def _enter_scope(self, run: Run) -> None:
-        scope = run.scope = RunScope()
-        scope.place, scope.run = self.inbox, run
-        run_scope.set(scope)
-
     def _never_began(self, run: Run, task: asyncio.Task[None]) -> None:
-        # _execute lets no cancellation out; so the task was cancelled before its first step.
+        # execute() lets no cancellation out; so the task was cancelled before its first step.
         if task.cancelled():
             self._finish(run, run.unanswered("cancelled"))
 
-    async def _execute(self, run: Run) -> None:
-        self._enter_scope(run)
-        run.task = asyncio.current_task()
-        result: StreamMessage | None = None
-        error: BaseException | None = None
-        status: Status = "ok"
-        try:
-            result = self._answer(run, await self._attempts(run))
-        except asyncio.CancelledError as caught:
-            status, error = self._cancelled_by(run, caught)
-            with contextlib.suppress(asyncio.CancelledError):  # the loop is ending
-                await end_of_leftovers(run.scope)
-        except BaseException as caught:
-            if asyncio._get_running_loop() is None:
-                raise  # GeneratorExit, from a loop closed while this ran: see loop_stopped()
-            status, error = await self._failed_by(run, caught)
-        run.task = None
-        if result is None:
-            result = run.unanswered(status, error, self._now() - run.since)
+    def resolve_early(self, run: Run, status: Status, error: BaseException | None = None) -> None:
+        """See `Execution`: resolve the future of ``run``, which goes on to its real end."""
+        assert run.task is not None
+        result = run.unanswered(status, error, self._now() - run.since)
+        if run.observers is not None and not run.done():
+            run.resolved_early = result
+        # Callbacks run in the context of the run, as at its end: in a copy, because the original
+        # may be entered at the moment.
+        context_of(run.task).copy().run(run.resolve, result)
+
+    def _new_execution(self) -> Execution:
+        now = self._now
+        return Execution(self.threads, self.registry, self._answers, now, ends=self)
+
+    def ended(self, run: Run, result: StreamMessage, error: BaseException | None) -> None:
+        """See `Execution`: the coroutine of ``run`` has come to its end."""
         if run.threaded and self._wait_for_threads(run, result):
             run.resolve(result)  # the future does not wait for a thread that cannot be stopped
-        elif status == "cancelled" and not run.cancelled():
+        elif result.status == "cancelled" and not run.cancelled():
             # From outside: most likely the loop is ending. Its guard has to be told first.
             asyncio.get_running_loop().call_soon(self._finish, run, result)
         else:
             self._finish(run, result)
         if error is not None and not self.host.owned and isinstance(error, _ENDING_LOOPS):
             raise_on_loop(error)  # as asyncio does; user code must not end a loop of ours
-        # The error's traceback refers to this frame and its callers' frames, and those to the
-        # error.
-        del run, error, result
 
-    def _answer(self, run: Run, content: Any) -> StreamMessage:
-        if self._answers.waiting:
-            self._answers.overtaken_by(run)
-        duration = self._now() - run.since
-        # Of a run that had to end, but swallowed the cancellation and continued:
-        if run.interruption is not None:
-            return run.unanswered("interrupted", run.interruption, duration)
-        if run.expired and run.options.retry is None:
-            return run.unanswered("timed_out", None, duration)
-        if run.lease is not None and (error := _error_of_lane(run)) is not None:
-            return run.unanswered("error", error, duration)
-        if type(content) is dict and INTERRUPT in content:
-            return interrupted_answer(run.message, content, asked(content), duration)
-        status: Status = "interrupted" if run.at_breakpoint else "ok"
-        return answer_to(run.message, status, content, None, duration)
-
-    def _cancelled_by(
-        self, run: Run, caught: asyncio.CancelledError
-    ) -> tuple[Status, BaseException | None]:
-        """Determine what a ``CancelledError`` that leaves a run says about it."""
-        if self._answers.waiting:
-            self._answers.overtaken_by(run)
-        if run.cancelled():
-            return "cancelled", None
-        if run.interruption is not None:
-            return "interrupted", run.interruption
-        if run.expired:
-            return "timed_out", None
-        if run.lane_lost is not None:
-            return "error", run.lane_lost
-        task = asyncio.current_task()
-        if not run.child_cancelled or (task is not None and task.cancelling()):
-            return "cancelled", None  # from outside, or by the graph itself
-        error = RunError(f"the run of message {run.message.id} waited for a run that was cancelled")
-        error.__cause__ = caught
-        return "error", error
-
-    async def _failed_by(
-        self, run: Run, caught: BaseException
-    ) -> tuple[Status, BaseException | None]:
-        """Determine what any other exception that leaves a run says about it."""
-        if isinstance(caught, Refusal):
-            return "rejected", caught.error
-        if self._answers.waiting:
-            self._answers.overtaken_by(run)
-        if run.control is not None and run.control.has_stopped(caught):
-            return await self._drained_by(run)
-        status: Status = "timed_out" if caught is run.timeout_error else "error"
-        return status, without_machinery(caught)
-
-    async def _drained_by(self, run: Run) -> tuple[Status, BaseException | None]:
-        """Determine where a run whose graph has stopped can go on."""
-        if run.interruption is None:
-            try:
-                error = await drained(run)
-            except asyncio.CancelledError as caught:
-                return self._cancelled_by(run, caught)
-            if run.interruption is None:  # no message has taken its thread over meanwhile
-                run.interruption = error
-            run.cut_off = True
-        return "interrupted", run.interruption
-
-    def _attempts(self, run: Run) -> Awaitable[Any]:
-        # Between its start and this, its first step, or in a pause of the loop.
-        if run.done() or run.interruption is not None:
-            raise asyncio.CancelledError
-        if run.overtaken:
-            raise overtaken_answer(run.message)
-        if run.observers is not None:
-            report_started(run, run.observers)
-        if run.obstacle is not None:
-            raise run.obstacle
-        if run.options.saver is not None and run.message.thread_id is not None:
-            return self._undoable(run)
-        return self._insistent(run)
-
-    def _insistent(self, run: Run) -> Awaitable[Any]:
-        message, options = run.message, run.options
-        config, arguments = options.config, options.arguments
-        if run.observers is not None and run.observers.node:
-            config = _listened_to(run, config)
-        if options.drains and self._may_drain(run):
-            if self._draining:  # since its start
-                run.cut_off = True
-                run.interruption = not_begun(run)
-                raise Refusal(run.interruption)
-            run.control = new_control(run)
-            arguments = {**arguments, "control": run.control}
-        if options.retry is not None:
-            attempt = options.adapter.attempts(message, config, arguments, self.threads)
-            return retried(
-                options.retry,
-                partial(self._timed_attempt, run, attempt),
-                partial(self._may_retry, run),
-            )
-        if options.limits.attempt is None and not options.timed:
-            return options.adapter.call(message, config, arguments, self.threads)
-        attempt = partial(options.adapter.call, message, config, arguments, self.threads)
-        return self._timed_attempt(run, attempt)
-
-    async def _undoable(self, run: Run) -> Any:
-        options, thread_id = run.options, run.message.thread_id
-        assert thread_id is not None
-        checkpoint_id = configurable_of(options.graph, options.config or {}).get("checkpoint_id")
-        undo = await remember_thread(options.saver, thread_id, checkpoint_id)
-        try:
-            return await self._insistent(run)
-        finally:
-            if run.rolled_back_for is not None and asyncio._get_running_loop() is not None:
-                await self._roll_back(run, undo)
-            del run  # the exception refers to this frame
-
-    async def _roll_back(self, run: Run, undo: Undo) -> None:
-        try:
-            await end_of_leftovers(run.scope)
-            await self._threads_ended(run)
-            if run.lease is not None:
-                run.lease.check()
-            await undo()
-        except (Exception, asyncio.CancelledError) as error:
-            successor = run.rolled_back_for  # read now: a later one may have taken its place
-            assert successor is not None
-            successor.obstacle = RunError(
-                f"{run.label} was interrupted and could not be rolled back, so {successor.label} "
-                "was not begun; send it again to continue from what has been saved"
-            )
-            successor.obstacle.__cause__ = error
-
-    def _may_retry(self, run: Run) -> bool:
-        task = asyncio.current_task()
-        assert task is not None
-        if run.control is not None and run.control.asked:
-            return False
-        if run.lease is not None and run.lease.lost:
-            return False
-        # Also if an attempt turned its cancellation into an exception of its own.
-        return not (run.done() or task.cancelling() or self.registry.state != "open")
-
-    async def _timed_attempt(self, run: Run, attempt: Callable[[], Awaitable[Any]]) -> Any:
-        options = run.options
-        loop = asyncio.get_running_loop()
-        run.begin_attempt()
-        seconds = options.limits.attempt
-        if seconds is not None:
-            # In a context of its own: a handle keeps its context until it is due, even if
-            # cancelled.
-            run.timer = loop.call_later(seconds, self._expire, run, "attempt", context=Context())
-        try:
-            return await attempt()
-        except asyncio.CancelledError:
-            only_expired = run.expired and not run.cancelled() and run.interruption is None
-            if not only_expired or options.retry is None:
-                raise
-            asyncio.current_task(loop).uncancel()  # type: ignore[union-attr]
-            await end_of_leftovers(run.scope)
-            await self._threads_ended(run)
-            run.timeout_error = run.unanswered("timed_out").error
-            assert run.timeout_error is not None
-            raise run.timeout_error from None
-        finally:
-            if run.timer is not None:
-                run.timer.cancel()
-            del run, attempt  # the exception refers to this frame
-
-    async def _threads_ended(self, run: Run) -> None:
-        # The next attempt must not overlap with a thread that the last one left running.
-        loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
-
-        def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits there
-                loop.call_soon_threadsafe(ended.set)
-
-        if self.threads.on_idle(run, wake):
-            await ended.wait()
-
-    def _expire(self, run: Run, limit: TimeLimit) -> None:
-        """End the attempt of ``run``, which has exceeded ``limit``."""
-        if run.task is None:
-            return
-        if not run.expired:
-            run.expired = limit
-            run.task.cancel()
-            if run.options.retry is None:
-                self._resolve_early(run, "timed_out")
-            else:
-                # A stuck attempt cannot be followed by another; after the same time again, give up.
-                loop = asyncio.get_running_loop()
-                seconds = getattr(run.options.limits, limit)
-                run.timer = loop.call_later(seconds, self._give_up, run, context=Context())
-
-    def _limit_wait(self, run: Run) -> None:
-        """Have ``run`` end if it waits too long."""
-        run.timers = {}
-        for limit, seconds in run.waiting_limits():
-            self._set_timer(run, limit, seconds)
-
-    def _limit_run(self, run: Run) -> None:
-        """Have ``run``, which begins, end if it takes too long."""
-        assert run.timers is not None
-        if "start" in run.timers:
-            run.timers.pop("start").cancel()
-        if run.options.limits.run is not None:
-            self._set_timer(run, "run", run.options.limits.run)
-        run.overran = self._expire
-
-    def _set_timer(self, run: Run, limit: TimeLimit, seconds: float) -> None:
-        assert run.timers is not None
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(seconds, self._run_out, run, limit, context=Context())
-        run.timers[limit] = timer
-
-    def _run_out(self, run: Run, limit: TimeLimit) -> None:
-        """End ``run``, which has exceeded ``limit``, whether it has begun or not."""
-        if run.done():
-            return
-        run.expired = limit
-        if run.phase is not Phase.RUNNING:
-            self._end_unstarted(run, run.unanswered("timed_out"))
-            self._remove(run)
-        elif run.task is not None:
-            if not run.task.cancelling():
-                run.task.cancel()
-            self._resolve_early(run, "timed_out")
-
-    def _give_up(self, run: Run) -> None:
-        self._resolve_early(run, "timed_out")
-        if run.task is not None:
-            run.task.cancel()
-
-    def _resolve_early(self, run: Run, status: Status, error: BaseException | None = None) -> None:
-        assert run.task is not None
-        result = run.unanswered(status, error, self._now() - run.since)
-        if run.observers is not None and not run.done():
-            run.resolved_early = result
-        result = run.unanswered(status, error, self._now() - run.since)
-        # Callbacks run in the context of the run, as at its end: in a copy, because the original
-        # may be entered at the moment.
-        context_of(run.task).copy().run(run.resolve, result)
+    def end_waiting(self, run: Run, result: StreamMessage) -> None:
+        """See `Execution`: ``run``, which has not begun, does not begin any more."""
+        self._end_unstarted(run, result)
+        self._remove(run)
 
     def _wait_for_threads(self, run: Run, result: StreamMessage) -> bool:
         loop = asyncio.get_running_loop()
@@ -1098,7 +837,7 @@ class Engine:
 
         Those of runs that have not begun do not begin. All others go on.
         """
-        self._draining = True
+        self._execution.draining = True
         loop = self.inbox.loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # it is closed: nothing runs there
@@ -1166,6 +905,7 @@ class Engine:
         self.inbox.after_fork(error)
         self.admission.after_fork()
         self._answers = UnnamedAnswers(self.lock)
+        self._execution = self._new_execution()
         for run in runs:
             silence_pending_warning(run.task)
             run.owner = run.observers = None
@@ -1188,16 +928,6 @@ class Engine:
         return [task for task in self.registry.tasks() if isinstance(task, Run)]
 
 
-def _error_of_lane(run: Run) -> BaseException | None:
-    """Why a run that has swallowed its cancellation, or was too late, has no result."""
-    if run.lane_lost is None and run.lease is not None:
-        try:
-            run.lease.check()
-        except LaneLostError as error:
-            return error
-    return run.lane_lost
-
-
 def _resolve_observed(run: Run, result: StreamMessage) -> None:
     """Resolve ``run``, and then tell hooks of its end. Any thread."""
     run.resolve(result)
@@ -1212,16 +942,6 @@ def _raise_if(interrupt: BaseException | None) -> None:
     if asyncio._get_running_loop() is None:
         raise interrupt
     raise_on_loop(interrupt)
-
-
-def _listened_to(run: Run, config: Config | None) -> Config:
-    """Add to ``config`` what tells hooks of the nodes of ``run``. On the loop."""
-    from rxlanggraph.bridge.callbacks import (  # noqa: PLC0415 - imports LangChain
-        NodeCallbacks,
-        with_callbacks,
-    )
-
-    return with_callbacks(config, [NodeCallbacks(run)])
 
 
 def _host_of(loop: asyncio.AbstractEventLoop | None, engine: Engine) -> LoopHost:

@@ -57,6 +57,7 @@ __all__ = [
     "RunScope",
     "ThreadHold",
     "current_run",
+    "enter_scope",
     "run_scope",
 ]
 
@@ -553,6 +554,13 @@ class RunScope:
 
 run_scope: ContextVar[RunScope | None] = ContextVar("rxlanggraph_run_scope", default=None)
 """The scope of the run that this code belongs to: by it, worker threads belong to the run too."""
+
+
+def enter_scope(run: Run) -> None:
+    """Make the code of this context, and what it starts, part of ``run``. On the loop."""
+    scope = run.scope = RunScope()
+    scope.place, scope.run = run.place, run
+    run_scope.set(scope)
 
 
 def current_run() -> Run | None:
