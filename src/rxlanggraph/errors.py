@@ -25,18 +25,18 @@
     │   ├── AgentInterruptedError           its graph asks, and waits for an answer
     │   ├── AgentMessageError               an MCP message that cannot be read
     │   ├── IllegalTransitionError          (RuntimeError) not from the state that it is in
-    │   └── OutputEndedError                (RuntimeError) the run is over, its output taken
+    │   └── OutputEndedError                (RuntimeError) the run is over, its output read
     ├── ChunksLostError                     (LookupError) chunks of a run that are no longer kept
     └── RunError                            why one run has no result
         ├── LaneLostError                   another process may have its thread
         ├── RunTimeoutError                 (TimeoutError)
         ├── RunCancelledError
-        ├── RunDrainedError                 its bridge closes, and it can go on later
+        ├── RunDrainedError                 its bridge closes; it can be continued later
         ├── RunInterruptedError             another message took its thread over
         └── RunRejectedError                refused before it started
             ├── BacklogFullError            no room for it (overflow="error"); try again later
             ├── PendingInterruptError       new input, and the thread waits for an answer
-            ├── RunDroppedError             lost to overflow, as the bridge was told to
+            ├── RunDroppedError             dropped by the overflow policy of the bridge
             ├── StaleResumeError            an answer, and its question is not pending
             └── ThreadBusyError             its thread has a run, or as many as may wait
 
@@ -213,7 +213,7 @@ class IllegalTransitionError(AgentError, RuntimeError):
 
 
 class OutputEndedError(AgentError, RuntimeError):
-    """The run that filled the output has ended, and everything it put there was taken."""
+    """The run that filled the output has ended, and everything it put there was read."""
 
 
 class ChunksLostError(RxLangGraphError, LookupError):

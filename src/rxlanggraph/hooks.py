@@ -1,6 +1,6 @@
-"""Hooks: what metrics and traces learn of the runs of a bridge.
+"""Hooks: the events of a bridge's runs, for metrics and traces.
 
-A run is told about from its arrival to its end, to the hooks that its bridge had when it arrived:
+The hooks that a bridge has when a message arrives receive the events of its run, to the end:
 ``on_queued``, then perhaps ``on_started``, then any number of ``on_chunk`` and ``on_node``, then
 ``on_ended``. The first and the last are called exactly once, for each message.
 
@@ -43,9 +43,9 @@ class RunEvent:
     """Something that happened to a run.
 
     Attributes:
-        future: That of the run: the same object in all events of a run, and in no other's.
+        future: The future of the run: the same object in all events of one run, and in no others.
         message: The message that the run works on.
-        name: That of the graph or function, or as given to the call.
+        name: The name of the graph or function, or the one passed to the call.
         time: Seconds since the epoch.
     """
 
@@ -89,7 +89,7 @@ class NodeEnded(RunEvent):
     """A node of a graph has ended.
 
     Attributes:
-        node: Its name; in a subgraph behind those of the nodes that called it: ``outer|inner``.
+        node: Its name; in a subgraph, after the names of the nodes that called it: ``outer|inner``.
         status: ``ok``; ``error``; ``interrupted``, when it asks; or ``cancelled``.
         error: Why it did not succeed; None if it did.
         duration: Seconds.
@@ -149,7 +149,7 @@ class LoopBlocked:
 
 
 class Hooks:
-    """What a program wants to know of the runs of a bridge: override what you need.
+    """The events of a bridge's runs, one method each: override those that you need.
 
     Give an instance to `RxPyLangGraphBridge.add_hooks`. Methods that are not overridden cost
     nothing. Each is called where its event happens, without any lock; what it raises, whatever its
@@ -181,8 +181,8 @@ class Hooks:
     def on_ended(self, event: RunEnded) -> None:
         """A run has ended. Once per message, after its future is resolved.
 
-        On the loop's thread; in that of the submitter if the message is refused; in that of
-        the message that takes its room if it is dropped; in any if the loop is gone.
+        On the loop's thread; in the submitter's if the message is refused; in the thread of the
+        message that takes its room if it is dropped; in any thread if the loop is gone.
         """
 
     def on_blocked(self, event: LoopBlocked) -> None:

@@ -6,7 +6,7 @@ In Rx a flattening operator maps each item to an inner stream and decides which 
 at a time. Here the inner stream is a run with its one result. The names and meanings are Rx's;
 those that RxPY lacks are RxJava's.
 
-    flat_map           all at once, results as they come; at most ``max_concurrent``
+    flat_map           all at once, results as they arrive; at most ``max_concurrent``
     concat_map         one after another, in order
     concat_map_eager   at most ``max_concurrent`` at once, results in the order of the messages
     switch_map         the latest: a new message cancels the run before it
@@ -222,10 +222,10 @@ def to_async_iterable(
     before it. The subscription ends with the stream, and when the iterator is closed, dropped or
     left; threads that are blocked then continue.
 
-    Results of a bridge come on its loop, which is not blocked: `RxPyLangGraphBridge.invoke` starts
-    no more runs than there is room for their results, so a stream has at most ``max_buffered`` runs
-    at once. Operators in between that make several items of one can still exceed it. For chunks,
-    iterate over `RxPyLangGraphBridge.astream`, which paces its run.
+    Results of a bridge arrive on its loop, which is not blocked: `RxPyLangGraphBridge.invoke`
+    starts no more runs than there is room for their results, so a stream has at most
+    ``max_buffered`` runs at once. Operators in between that make several items of one can still
+    exceed it. For chunks, iterate over `RxPyLangGraphBridge.astream`, which paces its run.
 
     A node may iterate over a stream of its own bridge. If none of the remaining runs can begin and
     end before the node ends, because they need its slot or its thread, `DeadlockError` is raised

@@ -40,10 +40,10 @@ _MAX_NAMED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What one run came to during a cleanup.
+    """The outcome of one run during a cleanup.
 
     Attributes:
-        name: That of the graph or function, or as given to ``create_future_task``.
+        name: The name of the graph or function, or the one passed to ``create_future_task``.
         message_id: The id of its message; None for a task that was added to the registry by other
             code.
         thread_id: The conversation that it worked on.
@@ -85,7 +85,7 @@ class Sweep:
         succeeded: Tasks that left with a result.
         failed: Tasks that left with an exception.
         cancelled: Tasks that left cancelled.
-        drained: Those among the cancelled that can go on from a checkpoint.
+        drained: Those among the cancelled that can be continued from a checkpoint.
         remaining: The tasks still in flight at the end, each with its info.
         ended: The tasks that left, by their ids in the registry: of those that were drained the
             first 10,000, and of all others.
