@@ -734,7 +734,7 @@ class Engine:
 
         Where its thread's lease is being given back, it leaves the registry after that.
         """
-        if self.admission.bounded:
+        if self.admission.bounded and run.executor is None:  # not begun: it still has its room
             self.admission.release(run)
         if self._answers.waiting:
             self._answers.forget(run)
