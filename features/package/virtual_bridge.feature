@@ -73,6 +73,12 @@ Feature: In virtual time pipelines are tested without waiting, and always happen
     When a run of 100 s is looked at after 40 s and at its end
     Then its age was 40 s, and its duration 100 s
 
+  Scenario: Hooks are told of virtual times, and of no loop that is blocked
+    Given a bridge in virtual time with name='x'
+    When hooks listen to runs of 30 s and of 100 s on one thread
+    Then they are told that the second waited 30 s, and that its node and itself took 100 s
+    And they are told of no blocked loop
+
   Scenario: A HistoricalScheduler has the bridge's runs at its dates
     Given a bridge in virtual time with the historical scheduler of 2001-01-01
     When the code under test waits for a run of a day

@@ -25,6 +25,7 @@ from tenacity import AsyncRetrying, stop_after_attempt, wait_exponential
 
 from rxlanggraph import StreamMessage, TimeLimits, operators
 from rxlanggraph.agent import BaseAgent
+from rxlanggraph.hooks import Hooks, LoopBlocked, NodeEnded, RunEnded, RunStarted
 from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import arguments
 from support.bridge.graphs import State, one_node
@@ -365,6 +366,49 @@ def step_a_run_is_looked_at(context: Context, seconds: int, first: int) -> None:
 @then("its age was {age:d} s, and its duration {duration:d} s")
 def step_its_age_and_its_duration(context: Context, age: int, duration: int) -> None:
     assert (context.age, context.duration) == (age, duration), (context.age, context.duration)
+
+
+class Listening(Hooks):
+    """Keeps the figures that it is told."""
+
+    def __init__(self) -> None:
+        self.waited: list[float] = []
+        self.took: list[float | None] = []
+        self.blocked: list[str] = []
+
+    def on_started(self, event: RunStarted) -> None:
+        self.waited.append(event.waited)
+
+    def on_node(self, event: NodeEnded) -> None:
+        self.took.append(event.duration)
+
+    def on_ended(self, event: RunEnded) -> None:
+        self.took.append(event.duration)
+
+    def on_blocked(self, event: LoopBlocked) -> None:
+        self.blocked.append(event.where)
+
+
+@when("hooks listen to runs of {first:d} s and of {second:d} s on one thread")
+def step_hooks_listen_to_runs(context: Context, first: int, second: int) -> None:
+    context.hooks = Listening()
+    context.bridge.add_hooks(context.hooks)
+    run_for(context.bridge, first, thread_id="t")
+    run_for(context.bridge, second, thread_id="t").result()
+
+
+@then(
+    "they are told that the second waited {waited:d} s, and that its node and itself took "
+    "{took:d} s"
+)
+def step_they_are_told_that_the_second_waited(context: Context, waited: int, took: int) -> None:
+    assert context.hooks.waited == [0, waited], context.hooks.waited
+    assert context.hooks.took == [waited, waited, took, took], context.hooks.took
+
+
+@then("they are told of no blocked loop")
+def step_they_are_told_of_no_blocked_loop(context: Context) -> None:
+    assert context.hooks.blocked == [] and context.bridge.loop_lag is None, context.hooks.blocked
 
 
 # -- when time passes ------------------------------------------------------------------------------

@@ -43,15 +43,17 @@ class VirtualBridge(RxPyLangGraphBridge):
             questions = bridge.scheduler.create_hot_observable(on_next(210, "why"))
             results = bridge.scheduler.start(lambda: questions.pipe(bridge.invoke(graph)))
 
-    There is no thread for the loop: it runs when the scheduler does, in the same thread, and so the
-    order of what happens is the same every time. Time passes while that thread runs the scheduler
-    (``start``, ``advance_by``, ``advance_to``), and while it waits: in `run`, for the result of a
-    future, for room, or for the end of `close`. It passes only when the loop has nothing left to do
-    and no worker thread is at work; one that itself waits for a run or for room is not.
+    There is no thread for the loop: it runs when the scheduler does, in the same thread. So the
+    order of what happens is the same every time, but for worker threads that are at work at once.
+    Time passes while that thread runs the scheduler (``start``, ``advance_by``, ``advance_to``),
+    and while it waits: in `run`, for the result of a future, for room, or for the end of `close`.
+    It passes only when the loop has nothing left to do and no worker thread is at work; one that
+    itself waits for a run or for room is not.
 
     What is not known here takes no virtual time, but may need real time: threads and connections of
     other libraries, of a database for example. For those, ``idle_threshold`` says for how long
-    nothing may happen before time goes on. RxPY's scheduler itself lets a second pass when a
+    nothing may happen before time goes on. Neither ``loop_lag`` nor what blocks the loop is known
+    of a loop that runs only now and then. RxPY's scheduler itself lets a second pass when a
     hundred of its actions follow each other at the same time.
 
     Args:
@@ -221,6 +223,9 @@ class _VirtualEngine(Engine):
         if not isinstance(asyncio._get_running_loop(), VirtualTimeLoop):
             refuse_on_loop()
         return super().new_run(*arguments, **options)
+
+    def watch_loop(self, blocked_after: float) -> None:
+        """Do nothing: most of the time the loop does not run, and is not blocked for that."""
 
 
 class _OnLoop(AsyncIterable[_T]):
