@@ -39,7 +39,7 @@ Feature: The package keeps to its map
     Then the public names of RxPyLangGraphBridge are
       """
       aclose add_hooks astream cleanup_tasks cleanup_tasks_async close create_future_task expire_interrupts
-      from_iterable invoke join_stream loop_lag pending_interrupts registry statistics stream submit
+      expire_threads from_iterable invoke join_stream loop_lag pending_interrupts registry statistics stream submit
       """
     And those of an open bridge are these, and what it was made with: max_concurrency name timeout
 
@@ -91,15 +91,16 @@ Feature: The package keeps to its map
     Then the signatures of the bridge are
       """
       __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, lanes, lane_ttl, blocked_after, name
-      create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
+      create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, keep_checkpoints, name
       submit: graph, message, options
       from_iterable: iterable
-      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, name
-      stream: graph, *, stream_mode, subgraphs, max_concurrency, ordered, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
-      astream: graph, message, *, stream_mode, subgraphs, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, resumable, name
+      invoke: graph, *, max_concurrency, ordered, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, keep_checkpoints, name
+      stream: graph, *, stream_mode, subgraphs, max_concurrency, ordered, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, keep_checkpoints, resumable, name
+      astream: graph, message, *, stream_mode, subgraphs, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, keep_checkpoints, resumable, name
       join_stream: message, *, last_sequence, errors
       pending_interrupts: graph, thread_id
       expire_interrupts: graph, older_than, thread_id
+      expire_threads: graph, older_than, *, unfinished
       cleanup_tasks: timeout
       cleanup_tasks_async: timeout
       close: timeout, *, cancel_timeout, drain_after

@@ -8,6 +8,9 @@ A map; each imports only from those above it.
     interrupts           questions of graphs, and which message may answer them
     attempts             a retried run continues from its checkpoint
     pending              the questions that wait for an answer
+    savers               which saver it is, and how its tables are reached
+    retention            how many checkpoints a thread keeps
+    expiry               threads that were not used for long
     adapters             what a run can execute
     deadlocks            which run waits for which; cycles are refused
     rollback             a thread as it was before a run

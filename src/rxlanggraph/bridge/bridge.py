@@ -33,6 +33,7 @@ from rxlanggraph.bridge.chunks import StreamMode, streaming, with_breakpoints
 from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.draining import can_drain
 from rxlanggraph.bridge.engine import Engine
+from rxlanggraph.bridge.expiry import ExpiringThreads
 from rxlanggraph.bridge.interrupts import OnPending, check_on_pending
 from rxlanggraph.bridge.lanes import fenced, make_lanes
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
@@ -40,6 +41,7 @@ from rxlanggraph.bridge.operators.pull import from_iterable
 from rxlanggraph.bridge.operators.stream import StreamSubscription
 from rxlanggraph.bridge.overflow import OVERFLOW_POLICIES, Overflow
 from rxlanggraph.bridge.pending import PendingInterrupt, PendingInterrupts
+from rxlanggraph.bridge.retention import Retention, check_retention
 from rxlanggraph.bridge.rollback import check_rollback
 from rxlanggraph.bridge.run import MultitaskStrategy, Run, RunOptions
 from rxlanggraph.bridge.shutdown import (
@@ -100,6 +102,7 @@ class OperatorArguments(TypedDict, total=False):
     interrupt_after: Nodes | None
     output_keys: str | Sequence[str] | None
     on_pending: OnPending
+    keep_checkpoints: int | None
     name: str | None
 
 
@@ -261,6 +264,7 @@ class RxPyLangGraphBridge:
         interrupt_after: Nodes | None = None,
         output_keys: str | Sequence[str] | None = None,
         on_pending: OnPending = "reject",
+        keep_checkpoints: int | None = None,
         name: str | None = None,
     ) -> Run:
         """Run ``graph`` on ``message``; return the future of its result.
@@ -321,6 +325,12 @@ class RxPyLangGraphBridge:
                 ``"reject"``: the run is refused, with a `PendingInterruptError` that names the
                 question; looking for one costs a read of the thread's latest checkpoint.
                 ``"discard"``: the question is dropped, as by plain LangGraph.
+            keep_checkpoints: How many checkpoints the thread keeps once the run is answered; the
+                older ones are deleted in the thread's lane, after the result was given. 0 deletes
+                the thread. A thread that waits for an answer, or whose run has failed or was cut
+                off, is left as it is. More than 1 is for threads in an InMemorySaver,
+                AsyncSqliteSaver or AsyncPostgresSaver; other savers need ``aprune`` for 1. None
+                keeps them all.
             name: Shown in snapshots and reports; None uses the graph's.
 
         Returns:
@@ -352,6 +362,7 @@ class RxPyLangGraphBridge:
             and interrupt_after is None
             and output_keys is None
             and on_pending == "reject"
+            and keep_checkpoints is None
             and name is None
         )
         options = self._recent() if plain and self._recent is not None else None
@@ -366,6 +377,7 @@ class RxPyLangGraphBridge:
                 config=config,
                 name=name,
                 on_pending=on_pending,
+                keep_checkpoints=keep_checkpoints,
                 context=context,
                 durability=durability,
                 interrupt_before=interrupt_before,
@@ -450,6 +462,7 @@ class RxPyLangGraphBridge:
         config: PerMessageOr[Mapping[str, Any]] = None,
         name: str | None = None,
         on_pending: OnPending = "reject",
+        keep_checkpoints: int | None = None,
         streams: bool = False,
         **arguments: Any,
     ) -> RunOptions:
@@ -466,6 +479,10 @@ class RxPyLangGraphBridge:
         saver = saver_of(graph) if multitask_strategy == "rollback" else None
         if saver is not None:
             check_rollback(saver)
+        retention = None
+        if keep_checkpoints is not None:
+            retention = Retention(saver_of(graph), keep_checkpoints)
+            check_retention(graph, *retention)
         if name is not None and not isinstance(name, str):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
         adapter = adapt_graph(graph, check_on_pending(on_pending), fence=self._fence)
@@ -493,6 +510,7 @@ class RxPyLangGraphBridge:
             name or adapter.name,
             multitask_strategy=multitask_strategy,
             saver=saver,
+            retention=retention,
             thread=one_thread(threads_of(graph, config)),
             arguments=arguments,
             per_message=per_message,
@@ -533,6 +551,7 @@ class RxPyLangGraphBridge:
         interrupt_after: Nodes | None = None,
         output_keys: str | Sequence[str] | None = None,
         on_pending: OnPending = "reject",
+        keep_checkpoints: int | None = None,
         name: str | None = None,
     ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
         """Return an Rx operator that runs ``graph`` on every message and emits every result.
@@ -569,6 +588,7 @@ class RxPyLangGraphBridge:
             interrupt_after: As in `create_future_task`.
             output_keys: As in `create_future_task`.
             on_pending: As in `create_future_task`.
+            keep_checkpoints: As in `create_future_task`.
             name: As in `create_future_task`.
 
         Raises:
@@ -584,6 +604,7 @@ class RxPyLangGraphBridge:
             config=config,
             name=name,
             on_pending=on_pending,
+            keep_checkpoints=keep_checkpoints,
             context=context,
             durability=durability,
             interrupt_before=interrupt_before,
@@ -622,6 +643,7 @@ class RxPyLangGraphBridge:
         interrupt_after: Nodes | None = None,
         output_keys: str | Sequence[str] | None = None,
         on_pending: OnPending = "reject",
+        keep_checkpoints: int | None = None,
         resumable: int | None = None,
         name: str | None = None,
     ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
@@ -659,6 +681,7 @@ class RxPyLangGraphBridge:
             interrupt_after: As in `create_future_task`.
             output_keys: As in `create_future_task`; limits the chunks too.
             on_pending: As in `create_future_task`.
+            keep_checkpoints: As in `create_future_task`.
             resumable: How many chunks of a run to keep for `join_stream` until it has ended. None
                 keeps none.
             name: As in `create_future_task`.
@@ -680,6 +703,7 @@ class RxPyLangGraphBridge:
             config=config,
             name=name,
             on_pending=on_pending,
+            keep_checkpoints=keep_checkpoints,
             context=context,
             durability=durability,
             interrupt_before=interrupt_before,
@@ -718,6 +742,7 @@ class RxPyLangGraphBridge:
         interrupt_after: Nodes | None = None,
         output_keys: str | Sequence[str] | None = None,
         on_pending: OnPending = "reject",
+        keep_checkpoints: int | None = None,
         resumable: int | None = None,
         name: str | None = None,
     ) -> ChunkReader:
@@ -747,6 +772,7 @@ class RxPyLangGraphBridge:
             interrupt_after: As in `create_future_task`.
             output_keys: As in `stream`.
             on_pending: As in `create_future_task`.
+            keep_checkpoints: As in `create_future_task`.
             resumable: As in `stream`.
             name: As in `create_future_task`.
 
@@ -768,6 +794,7 @@ class RxPyLangGraphBridge:
             config=config,
             name=name,
             on_pending=on_pending,
+            keep_checkpoints=keep_checkpoints,
             context=context,
             durability=durability,
             interrupt_before=interrupt_before,
@@ -821,7 +848,7 @@ class RxPyLangGraphBridge:
         window.read(first)  # raises if it is gone
         return ChunkReader(run, window, first, errors, owns_run=False)
 
-    # -- questions of graphs -------------------------------------------------------------------
+    # -- threads of graphs ---------------------------------------------------------------------
 
     async def pending_interrupts(
         self, graph: Graph, thread_id: str | None = None
@@ -877,6 +904,38 @@ class RxPyLangGraphBridge:
             drop = partial(pending.drop, thread, older_than)
             dropped += await self._on_loop("expire_interrupts", drop, thread)
         return tuple(dropped)
+
+    async def expire_threads(
+        self, graph: Graph, older_than: float, *, unfinished: bool = False
+    ) -> tuple[str, ...]:
+        """Delete the threads of ``graph`` that were not used for ``older_than``; return them.
+
+        Any loop. All threads in the graph's checkpointer are looked at, as `pending_interrupts`
+        does, also those of other graphs that share it. Each is deleted in its lane, if no run has
+        used it meanwhile. If cancelled, it may have deleted some.
+
+        Args:
+            graph: A graph with a checkpointer.
+            older_than: Seconds since the thread's latest checkpoint was made; 0 deletes all.
+            unfinished: Whether to delete threads as well that wait for an answer, or whose latest
+                run has failed or was cut off, so that it could be continued.
+
+        Raises:
+            InvalidArgumentError: The graph has no checkpointer, or one that cannot delete threads;
+                or ``older_than`` is not a number from 0.
+            NotImplementedError: The checkpointer cannot list all threads.
+            BridgeClosedError, LoopUnavailableError: As in `create_future_task`.
+        """
+        check_seconds("older_than", older_than)
+        threads = ExpiringThreads(graph, unfinished=unfinished)
+        deleted = []
+        for thread_id in await self._on_loop(
+            "expire_threads", partial(threads.unused_for, older_than)
+        ):
+            delete = partial(threads.delete, thread_id, older_than)
+            if await self._on_loop("expire_threads", delete, thread_id):
+                deleted.append(thread_id)
+        return tuple(deleted)
 
     async def _on_loop(
         self, name: str, call: Callable[[], Coroutine[Any, Any, _T]], thread_id: str | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from functools import partial
@@ -26,6 +27,7 @@ from rxlanggraph.bridge.interrupts import (
 )
 from rxlanggraph.bridge.leftovers import end_of_leftovers
 from rxlanggraph.bridge.reports import report_started
+from rxlanggraph.bridge.retention import prune_thread
 from rxlanggraph.bridge.rollback import Undo, remember_thread
 from rxlanggraph.bridge.run import Phase, Run, enter_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
@@ -35,6 +37,8 @@ from rxlanggraph.errors import LaneLostError, RunError
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
 
 __all__ = ["Execution"]
+
+_log = logging.getLogger("rxlanggraph")
 
 
 class _Ends(Protocol):
@@ -89,6 +93,8 @@ class Execution:
         status: Status = "ok"
         try:
             result = self._answer(run, await self._attempts(run))
+            if run.options.retention is not None:
+                await _prune(run, result)
         except asyncio.CancelledError as caught:
             status, error = self._cancelled_by(run, caught)
             with contextlib.suppress(asyncio.CancelledError):  # the loop is ending
@@ -350,6 +356,26 @@ class Execution:
         self._ends.resolve_early(run, "timed_out")
         if run.task is not None:
             run.task.cancel()
+
+
+async def _prune(run: Run, result: StreamMessage) -> None:
+    """Delete what is not to be kept of the thread of ``run``, which was answered. On the loop."""
+    retention, thread_id = run.options.retention, run.message.thread_id
+    if retention is None or thread_id is None or result.status != "ok" or run.done():
+        return
+    run.resolve(result)  # only the thread waits for what follows
+    try:
+        if run.lease is not None:
+            run.lease.check()
+        await prune_thread(retention.saver, thread_id, retention.keep)
+    except (Exception, asyncio.CancelledError) as error:  # the loop is ending
+        _log.warning(
+            "the checkpoints of thread %r could not be deleted down to %d; the next answered run "
+            "tries again: %r",
+            thread_id,
+            retention.keep,
+            error,
+        )
 
 
 def _error_of_lane(run: Run) -> BaseException | None:

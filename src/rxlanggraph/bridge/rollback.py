@@ -10,11 +10,20 @@ adds are remembered before, and put back. Both happen under the saver's lock, in
 # ruff: noqa: S608 - no statement contains user input
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
+from rxlanggraph.bridge.savers import (
+    IN_MEMORY,
+    POSTGRES,
+    SQLITE,
+    for_saver,
+    postgres_transaction,
+    sqlite_transaction,
+    values_of,
+)
 from rxlanggraph.errors import InvalidArgumentError
 
 __all__ = ["Undo", "check_rollback", "remember_thread"]
@@ -50,9 +59,7 @@ async def remember_thread(saver: Any, thread_id: str, checkpoint_id: str | None)
 
 
 def _remember_of(saver: Any) -> Callable[[Any, str, str | None], Awaitable[Undo]] | None:
-    # By name: importing the classes would take the packages of savers that are not used.
-    names = (f"{each.__module__}.{each.__name__}" for each in type(saver).__mro__)
-    return next((_SAVERS[name] for name in names if name in _SAVERS), None)
+    return for_saver(saver, _SAVERS)
 
 
 # -- InMemorySaver -----------------------------------------------------------------------------
@@ -111,26 +118,8 @@ class _Database(NamedTuple):
     transaction: Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
-@asynccontextmanager
-async def _sqlite_transaction(saver: Any) -> AsyncIterator[Any]:
-    await saver.setup()
-    async with saver.lock, saver.conn.cursor() as cursor:
-        try:
-            yield cursor
-        except BaseException:
-            await saver.conn.rollback()
-            raise
-        await saver.conn.commit()
-
-
-@asynccontextmanager
-async def _postgres_transaction(saver: Any) -> AsyncIterator[Any]:
-    async with saver._cursor() as cursor, cursor.connection.transaction():
-        yield cursor
-
-
 _COLUMNS = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "task_path", "idx", "channel")
-_SQLITE = _Database("?", "writes", (*_COLUMNS, "type", "value"), None, _sqlite_transaction)
+_SQLITE = _Database("?", "writes", (*_COLUMNS, "type", "value"), None, sqlite_transaction)
 _POSTGRES = _Database(
     "%s",
     "checkpoint_writes",
@@ -148,7 +137,7 @@ _POSTGRES = _Database(
                 AND kept.checkpoint -> 'channel_versions' ->> blob.channel = blob.version
         )
     """,
-    _postgres_transaction,
+    postgres_transaction,
 )
 # To which a run adds writes: the latest checkpoint of each namespace, and the one that is named.
 _CONTINUED = """
@@ -169,10 +158,10 @@ async def _remember_in_sql(
     async with transaction(saver) as cursor:
         latest_id = f"SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = {mark}"
         await cursor.execute(latest_id, (thread_id,))
-        latest = _values(await cursor.fetchone())[0] or ""
+        latest = values_of(await cursor.fetchone())[0] or ""
         select = f"SELECT {', '.join(columns)} FROM {table} WHERE {continued[0]}"
         await cursor.execute(select, continued[1])
-        writes = [_values(row) for row in await cursor.fetchall()]
+        writes = [values_of(row) for row in await cursor.fetchall()]
 
     async def undo() -> None:
         added = f"WHERE thread_id = {mark} AND checkpoint_id > {mark}"
@@ -189,12 +178,8 @@ async def _remember_in_sql(
     return undo
 
 
-def _values(row: Any) -> tuple[Any, ...]:
-    return tuple(row.values() if isinstance(row, Mapping) else row)
-
-
 _SAVERS: dict[str, Callable[[Any, str, str | None], Awaitable[Undo]]] = {
-    "langgraph.checkpoint.memory.InMemorySaver": _remember_in_memory,
-    "langgraph.checkpoint.sqlite.aio.AsyncSqliteSaver": partial(_remember_in_sql, _SQLITE),
-    "langgraph.checkpoint.postgres.aio.AsyncPostgresSaver": partial(_remember_in_sql, _POSTGRES),
+    IN_MEMORY: _remember_in_memory,
+    SQLITE: partial(_remember_in_sql, _SQLITE),
+    POSTGRES: partial(_remember_in_sql, _POSTGRES),
 }

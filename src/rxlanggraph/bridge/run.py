@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from rxlanggraph.bridge.call_arguments import PerMessage, given
 from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait, waiting
+from rxlanggraph.bridge.retention import Retention
 from rxlanggraph.bridge.time_limits import TimeLimit, TimeLimits, check_limits, overrun
 from rxlanggraph.concurrency.clock import Clock, Gate
 from rxlanggraph.concurrency.future import PENDING, SharedLockFuture
@@ -109,6 +110,8 @@ class RunOptions:
     """What messages without a thread have instead, so that one runs at a time; None: nothing."""
     saver: Any = None
     """With ``"rollback"``, where the graph keeps its threads."""
+    retention: Retention | None = None
+    """What is kept of the thread when the run was answered; None: everything."""
     thread: NamedThread | None = None
     """The thread that the config, or the graph's own config, names for all of these runs."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
