@@ -57,6 +57,17 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
       | times out    | raise  | RunTimeoutError                 |
       | times out    | emit   | a result with status timed_out  |
 
+  Scenario Outline: A loop that reads streams is not blocked for room that only they can make: <call>
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When a loop has a stream that holds up its run, and the room is taken, and <call> is called there
+    Then BlockingCallError is raised, which says "on which the stream of another run is read"
+    And the stream is read to its end
+
+    Examples:
+      | call               |
+      | astream            |
+      | create_future_task |
+
   Scenario: A node that waits for a stream that can only begin after it is told so
     Given an open bridge on its own loop with max_concurrency=1
     When a node streams another graph on the same bridge

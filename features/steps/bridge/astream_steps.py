@@ -43,6 +43,28 @@ def step_it_has_got_count_chunks_in_order(context: Context, count: int) -> None:
     assert numbered(context.items) == [*range(count), count], context.items
 
 
+@when(
+    "a loop has a stream that holds up its run, and the room is taken, and {call} is called there"
+)
+def step_a_loop_has_a_stream_that_holds_up_its_run(context: Context, call: str) -> None:
+    async def main() -> list[StreamMessage]:
+        stream = context.bridge.astream(counting(40), START, config=UNLIMITED)
+        first = await anext(stream)
+        waiting = context.bridge.create_future_task(counting(1), START)
+        again = getattr(context.bridge, call)
+        context.error = error_of(lambda: again(counting(1), START))
+        items = [first, *await read(stream)]
+        await waiting
+        return items
+
+    context.items = run(main())
+
+
+@then("the stream is read to its end")
+def step_the_stream_is_read_to_its_end(context: Context) -> None:
+    assert numbered(context.items) == [*range(40), 40], context.items
+
+
 @when('two graphs of {count:d} steps are streamed by "async for" at once')
 def step_two_graphs_are_streamed_at_once(context: Context, count: int) -> None:
     async def stream() -> list[list[StreamMessage]]:

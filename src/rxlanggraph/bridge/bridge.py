@@ -342,8 +342,9 @@ class RxPyLangGraphBridge:
             BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
             BacklogFullError: ``max_pending`` is reached, with ``overflow="error"``.
-            BlockingCallError: ``max_pending`` is reached, on the loop's own thread; or in a run, or
-                in the thread of another loop, that the room depends on (then a `DeadlockError`).
+            BlockingCallError: ``max_pending`` is reached, on the loop's own thread, or on another
+                loop that reads the stream of a run; or in a run, or in the thread of another loop,
+                that the room depends on (then a `DeadlockError`).
             InvalidTypeError: ``graph`` cannot run, a thread_id, ``name``, node or key is not a
                 string, or ``config`` is not a mapping.
             InvalidArgumentError: A number is out of range, a policy or node is unknown, two

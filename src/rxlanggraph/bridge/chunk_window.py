@@ -7,6 +7,7 @@ has not taken. All other readers join a run that does not wait for them, and are
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Iterable
@@ -43,6 +44,9 @@ class ChunkWindow:
         self._result: StreamMessage | None = None
         self._readers: list[Waiter] = []  # those that wait for something new
         self._run: Waiter | None = None  # the run, if it waits for room
+        # On which the reader that holds the run up was last seen. One reference, replaced as a
+        # whole by any thread.
+        self.loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
 
     @property
     def window(self) -> ChunkWindow | None:
@@ -187,7 +191,12 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
 
     def __aiter__(self) -> Self:
         """Return the stream itself."""
+        self._seen()
         return self
+
+    def _seen(self) -> None:
+        if self._owns_run:
+            self._window.loop = asyncio._get_running_loop()
 
     async def __anext__(self) -> StreamMessage:
         """Return the next chunk, or the result. Any loop.
@@ -219,6 +228,7 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
         raise StopAsyncIteration
 
     async def _wait(self) -> None:
+        self._seen()
         elsewhere = self._run.place.elsewhere
         if elsewhere is not None:  # callbacks are not called here: the window never ends
             raise WrongProcessError(*elsewhere.args)

@@ -257,7 +257,8 @@ class Engine:
             False if ``run`` itself has to give way: see `reject`.
 
         Raises:
-            BlockingCallError: There is no room, and this is the thread of the bridge's loop.
+            BlockingCallError: There is no room, and this is the thread of the bridge's loop, or of
+                one on which the stream of a run is read.
         """
         place = next_place.get()
         if place is not None and self.admission.pass_on(place, run):
@@ -271,9 +272,16 @@ class Engine:
             if loser is not None and loser is not run:
                 self._drop(loser)
             return loser is not run
-        elif not self.admission.acquire(run, may_block=not on_loop):
+        elif not self._acquire(run, on_loop):
             if run.expired is not None:
                 return False
+            if not on_loop:
+                raise BlockingCallError(
+                    f"max_pending runs of the bridge {self.name} wait for their start, and waiting "
+                    "for room in this thread would stop its event loop, on which the stream of "
+                    "another run is read; read that first, use 'await bridge.submit(...)', submit "
+                    "from another thread, or make the bridge with max_pending=None"
+                )
             raise BlockingCallError(
                 f"max_pending runs of the bridge {self.name} wait for their start, and waiting "
                 "for room on the loop's own thread would stop them; use 'await "
@@ -281,6 +289,20 @@ class Engine:
                 "thread, or make the bridge with max_pending=None"
             )
         return True
+
+    def _acquire(self, run: Run, on_loop: bool) -> bool:
+        loop = asyncio._get_running_loop()
+        if loop is None:
+            return self.admission.acquire(run, may_block=True)
+        # In the thread of another loop it may block, unless that stops a reader which holds a run
+        # up: the run would never end, and so make no room.
+        return self.admission.acquire(run, may_block=False) or (
+            not (on_loop or self._is_read_on(loop)) and self.admission.acquire(run, may_block=True)
+        )
+
+    def _is_read_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        sinks = (run.sink for run in self._runs())
+        return any(sink is not None and sink.loop is loop for sink in sinks)
 
     def reject(self, run: Run) -> None:
         """Resolve ``run``, which got no room, or not in time. Any thread; calls its callbacks."""

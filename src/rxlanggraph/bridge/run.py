@@ -186,6 +186,10 @@ class RunOptions:
 class ChunkSink(Protocol):
     """Where the chunks of one run go that is executed as a stream."""
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop on which they are read, if it is known. Any thread."""
+
     def put(self, chunk: StreamMessage) -> Awaitable[None] | None:
         """Take ``chunk``. On the loop, in the run's task.
 

@@ -37,7 +37,7 @@ class OnLoop(abc.ObserverBase[_T]):
 
     def __init__(self, observer: abc.ObserverBase[_T], loop: asyncio.AbstractEventLoop) -> None:
         self._observer = observer
-        self._loop = loop
+        self.loop = loop
         # Two counters with one writer each: the caller of the methods, and the loop.
         self._passed = 0
         self._delivered = 0
@@ -49,7 +49,7 @@ class OnLoop(abc.ObserverBase[_T]):
 
     def on_next(self, value: _T) -> None:
         """Pass ``value`` on, on the loop."""
-        self._loop.call_soon_threadsafe(self._deliver, value)
+        self.loop.call_soon_threadsafe(self._deliver, value)
         self._passed += 1
 
     def _deliver(self, value: _T) -> None:
@@ -59,14 +59,14 @@ class OnLoop(abc.ObserverBase[_T]):
     def call(self, function: Callable[[], object]) -> None:
         """Call ``function`` on the loop, behind the items. At once if the loop is closed."""
         try:
-            self._loop.call_soon_threadsafe(function)
+            self.loop.call_soon_threadsafe(function)
         except RuntimeError:
             function()
 
     def on_error(self, error: Exception) -> None:
         """Pass the end on, with an error, on the loop."""
-        self._loop.call_soon_threadsafe(self._observer.on_error, error)
+        self.loop.call_soon_threadsafe(self._observer.on_error, error)
 
     def on_completed(self) -> None:
         """Pass the end on, on the loop."""
-        self._loop.call_soon_threadsafe(self._observer.on_completed)
+        self.loop.call_soon_threadsafe(self._observer.on_completed)

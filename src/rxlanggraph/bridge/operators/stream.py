@@ -46,6 +46,11 @@ class _RunChunks:
         self.held: list[Ended] = []  # chunks that wait for the end of earlier runs
         self.waiter: Waiter | None = None  # of the run, if it waits for that
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """See `ChunkSink.loop`."""
+        return self._subscription.loop
+
     def put(self, chunk: StreamMessage) -> Awaitable[None] | None:
         """See `ChunkSink.put`."""
         return self._subscription.put_chunk(self, chunk)
@@ -81,6 +86,11 @@ class StreamSubscription(Subscription):
         self._on_loop = observer if isinstance(observer, OnLoop) else None
         # Guarded by the lock of the bridge, as all of `Subscription`: with look-ahead, by index.
         self._held: dict[int, _RunChunks] = {}
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that awaits the stream, if one does. Any thread; never blocks."""
+        return None if self._on_loop is None else self._on_loop.loop
 
     def put_chunk(self, chunks: _RunChunks, chunk: StreamMessage) -> Awaitable[None] | None:
         """Emit ``chunk``, or hold it back. On the loop, in the task of its run.
