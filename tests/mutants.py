@@ -33,7 +33,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import count
 from multiprocessing import Pipe, get_context
 from pathlib import Path
 from typing import Any
@@ -409,7 +408,7 @@ def main() -> int:
 
 def report(mutants: list[Mutant], verdicts: Iterable[Verdict]) -> int:
     fates: dict[str, Counter[str]] = {each.module: Counter() for each in mutants}
-    for number, mutant, verdict in zip(count(1), mutants, verdicts, strict=True):
+    for number, (mutant, verdict) in enumerate(zip(mutants, verdicts, strict=True), 1):
         lived = verdict.killed_by is None
         fate = f"survived\n{verdict.diff}\n" if lived else f"killed by {verdict.killed_by}"
         fates[mutant.module]["survived" if lived else "killed"] += 1
