@@ -135,6 +135,11 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
 
   # -- disposing
 
+  Scenario: A message that is on its way when the subscription is disposed is not run
+    Given an open bridge on its own loop
+    When the thread_id function of the 2nd message disposes of the subscription
+    Then the graph was run on the 1st alone, and the registry becomes idle
+
   Scenario: Disposing cancels the runs, they end, and nothing is emitted any more
     Given an open bridge on its own loop
     When a source that never completes sends 5 messages to a waiting graph

@@ -40,6 +40,31 @@ def step_the_source_has_no_subscriber_any_more(context: Context) -> None:
     assert context.source.observers == []
 
 
+@when("the thread_id function of the 2nd message disposes of the subscription")
+def step_the_thread_id_function_of_the_2nd_message_disposes(context: Context) -> None:
+    source, subscriber = Subject[Any](), Subscriber()
+
+    def thread_of(message: Any) -> str:
+        if message == 2:
+            subscriber.subscription.dispose()
+        return str(message)
+
+    def note(message: int) -> int:
+        context.work.began.add(message)
+        return message
+
+    subscriber.subscribe(source.pipe(context.bridge.invoke(note, thread_id=thread_of)))
+    source.on_next(1)
+    subscriber.log.wait_for(1)
+    source.on_next(2)
+
+
+@then("the graph was run on the 1st alone, and the registry becomes idle")
+def step_the_graph_was_run_on_the_1st_alone(context: Context) -> None:
+    assert context.bridge.registry.wait_idle(LIMIT)
+    assert list(context.work.began) == [1], list(context.work.began)
+
+
 @when("a subscriber disposes at the 3rd of 50 messages")
 def step_a_subscriber_disposes_at_the_3rd_of_50_messages(context: Context) -> None:
     context.log = Log()
