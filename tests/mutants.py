@@ -68,7 +68,7 @@ MODULES = {
     "rx/serialized_observer.py": "rx/contract bridge/stream",
     "bridge/operators/invoke.py": "rx/contract bridge/stages bridge/back_pressure rx/operators "
     "bridge/observables_in_nodes",
-    "bridge/multitasking.py": "bridge/thread_policies rx/operators",
+    "bridge/multitasking.py": "bridge/thread_policies bridge/rollback rx/operators",
     "bridge/rollback.py": "bridge/rollback",
     "bridge/interrupts.py": "bridge/interrupts",
     "bridge/pending.py": "bridge/interrupts",
@@ -80,7 +80,7 @@ MODULES = {
     "bridge/attempts.py": "bridge/retrying bridge/interrupts",
     "bridge/call_arguments.py": "bridge/langgraph_arguments bridge/run_arguments",
     "bridge/configs.py": "bridge/run_arguments bridge/langgraph_arguments bridge/run_threads",
-    "bridge/operators/stream.py": "bridge/stream rx/operators",
+    "bridge/operators/stream.py": "bridge/stream bridge/astream",
     "bridge/operators/pull.py": "bridge/pull",
     "bridge/operators/on_loop.py": "bridge/awaiting bridge/stream",
     "bridge/operators/async_iterable.py": "bridge/observables_in_nodes",
@@ -333,8 +333,8 @@ def run_features(runner: Runner, places: Sequence[str], output: int) -> None:
     sys.exit(bool(runner.run_model()))
 
 
-def features_for(module: str) -> list[str]:
-    names = dict.fromkeys([*MODULES[module].split(), *CORE.split()])
+def features_for(module: str, *, closest: bool) -> list[str]:
+    names = dict.fromkeys([*MODULES[module].split(), *("" if closest else CORE).split()])
     return [f"features/{name}.feature" for name in sorted(names, key=SLOW.__contains__)]
 
 
@@ -357,14 +357,14 @@ def passes_unharmed(place: str) -> bool:
     return unharmed().failure(place) is None
 
 
-def judge(mutant: Mutant) -> Verdict:
+def judge(mutant: Mutant, *, closest: bool) -> Verdict:
     """Run the scenarios against a mutant, until one has killed it."""
     unharmed()  # it imports what is not mutated
     path = Path(PACKAGE, mutant.module)
     with use_mutation(path, mutant.operator, mutant.spec.occurrence) as (original, mutated):
         changes = difflib.unified_diff(original.split("\n"), mutated.split("\n"), lineterm="")
         with contextlib.closing(Harness()) as harness:
-            killed_by, once = killer(harness, features_for(mutant.module))
+            killed_by, once = killer(harness, features_for(mutant.module, closest=closest))
     return Verdict(killed_by, once, "\n".join(changes))
 
 
@@ -391,6 +391,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=10, help="mutants of each module")
     parser.add_argument("--workers", type=int, default=2, help="processes side by side")
+    parser.add_argument("--closest", action="store_true", help="a module's own features alone")
     parser.add_argument("modules", nargs="*", help="of the core; all by default")
     options = parser.parse_args()
     modules = options.modules or list(MODULES)
@@ -403,7 +404,8 @@ def main() -> int:
         for number in range(options.workers):
             numbers.put(number)
         with ProcessPoolExecutor(options.workers, context, move_in, (elsewhere, numbers)) as pool:
-            return report(mutants, pool.map(judge, mutants))
+            judged = pool.map(partial(judge, closest=options.closest), mutants)
+            return report(mutants, judged)
 
 
 def report(mutants: list[Mutant], verdicts: Iterable[Verdict]) -> int:
