@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rxlanggraph.concurrency.user_code import contain, is_interrupt
 from rxlanggraph.errors import InvalidTypeError
@@ -22,11 +22,13 @@ from rxlanggraph.messages import Status, StreamMessage
 
 __all__ = [
     "ChunkEmitted",
+    "Event",
     "Hooks",
     "Listener",
     "LoopBlocked",
     "NodeEnded",
     "NodeStatus",
+    "Observed",
     "Observers",
     "RunEnded",
     "RunEvent",
@@ -38,9 +40,8 @@ _log = logging.getLogger("rxlanggraph")
 NodeStatus = Literal["ok", "error", "interrupted", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunEvent:
-    """Something that happened to a run.
+class RunQueued(NamedTuple):
+    """A message has arrived, before it waits for anything.
 
     Attributes:
         future: The future of the run: the same object in all events of one run, and in no others.
@@ -55,40 +56,43 @@ class RunEvent:
     time: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunQueued(RunEvent):
-    """A message has arrived, before it waits for anything."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RunStarted(RunEvent):
+class RunStarted(NamedTuple):
     """A run begins.
 
     Attributes:
+        future, message, name, time: As in `RunQueued`.
         waited: Seconds since its message arrived.
     """
 
+    future: Future[StreamMessage]
+    message: StreamMessage
+    name: str
+    time: float
     waited: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChunkEmitted(RunEvent):
+class ChunkEmitted(NamedTuple):
     """A run that is streamed has a chunk.
 
     Attributes:
+        future, message, name, time: As in `RunQueued`.
         chunk: The chunk, with its ``mode``, ``namespace`` and ``sequence``.
         attempt: Which attempt at the message it is of, from 1.
     """
 
+    future: Future[StreamMessage]
+    message: StreamMessage
+    name: str
+    time: float
     chunk: StreamMessage
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeEnded(RunEvent):
+class NodeEnded(NamedTuple):
     """A node of a graph has ended.
 
     Attributes:
+        future, message, name, time: As in `RunQueued`.
         node: Its name; in a subgraph, after the names of the nodes that called it: ``outer|inner``.
         status: ``ok``; ``error``; ``interrupted``, when it asks; or ``cancelled``.
         error: Why it did not succeed; None if it did.
@@ -96,6 +100,10 @@ class NodeEnded(RunEvent):
         attempt: Which attempt at the message it was part of, from 1.
     """
 
+    future: Future[StreamMessage]
+    message: StreamMessage
+    name: str
+    time: float
     node: str
     status: NodeStatus
     error: BaseException | None
@@ -103,16 +111,20 @@ class NodeEnded(RunEvent):
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunEnded(RunEvent):
+class RunEnded(NamedTuple):
     """A run has really ended, or never began and never will; its future is resolved.
 
     Attributes:
+        future, message, name, time: As in `RunQueued`.
         result: The result, with its ``status`` and ``error``, also where the future raises.
         duration: Seconds from its start to its end, its cleanup included; None if it never began.
         attempt: Which attempt at the message was the last, from 1; 0 if it never began.
     """
 
+    future: Future[StreamMessage]
+    message: StreamMessage
+    name: str
+    time: float
     result: StreamMessage
     duration: float | None
     attempt: int
@@ -128,8 +140,7 @@ class RunEnded(RunEvent):
         return self.result.error
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoopBlocked:
+class LoopBlocked(NamedTuple):
     """A callback blocks the loop of a bridge, and so all of its runs.
 
     Attributes:
@@ -146,6 +157,9 @@ class LoopBlocked:
     where: str
     seconds: float
     stack: str
+
+
+RunEvent: TypeAlias = "RunQueued | RunStarted | ChunkEmitted | NodeEnded | RunEnded"
 
 
 class Hooks:
@@ -212,7 +226,7 @@ class Listener:
                 f"hooks must be an instance of a subclass of rxlanggraph.hooks.Hooks, not {hooks!r}"
             )
         self.gone = False  # only ever set, by any thread
-        self._hooks = hooks
+        self.hooks = hooks
         # Which exceptions were logged: filled by single calls of setdefault, by any thread.
         self._logged: dict[tuple[str, type[BaseException]], object] = {}
         for name in dir(hooks):
@@ -230,11 +244,13 @@ class Listener:
 
     def hears(self, method: str) -> bool:
         """Whether it does anything at that event. Any thread; never blocks."""
-        own = getattr(self._hooks, method)
+        own = getattr(self.hooks, method)
         return getattr(own, "__func__", own) is not getattr(Hooks, method)
 
-    def call(self, method: str, event: RunEvent | LoopBlocked) -> BaseException | None:
-        """Call one hook, and contain what it raises. Any thread; without any lock.
+    def call(
+        self, method: str, hook: Callable[[Any], object], event: RunEvent | LoopBlocked
+    ) -> BaseException | None:
+        """Call ``hook``, and contain what it raises. Any thread; without any lock.
 
         Returns:
             An exception that a signal handler may have raised meanwhile; the caller raises it.
@@ -242,16 +258,48 @@ class Listener:
         if self.gone:
             return None
         try:
-            getattr(self._hooks, method)(event)
+            hook(event)
         except BaseException as error:
             mark = object()
             if self._logged.setdefault((method, type(error)), mark) is mark:
                 return contain(
                     error, _log, "%s of %s raised, which changes nothing and is logged once",
-                    method, type(self._hooks).__name__,
+                    method, type(self.hooks).__name__,
                 )  # fmt: skip
             return error if is_interrupt(error) else None
         return None
+
+
+class Event:
+    """Those who listen to one kind of event. Immutable.
+
+    Args:
+        method: Its hook.
+        listeners: All that listen to anything.
+    """
+
+    __slots__ = ("_hooks", "_method")
+
+    def __init__(self, method: str, listeners: tuple[Listener, ...]) -> None:
+        self._method = method
+        self._hooks = tuple(
+            (each, getattr(each.hooks, method)) for each in listeners if each.hears(method)
+        )
+
+    def __bool__(self) -> bool:
+        """Whether anybody does."""
+        return bool(self._hooks)
+
+    def tell(self, event: RunEvent | LoopBlocked) -> BaseException | None:
+        """Call all of their hooks. Any thread; without any lock.
+
+        Returns:
+            As `Listener.call`.
+        """
+        interrupt = None
+        for listener, hook in self._hooks:
+            interrupt = listener.call(self._method, hook, event) or interrupt
+        return interrupt
 
 
 class Observers:
@@ -266,5 +314,28 @@ class Observers:
     def __init__(self, listeners: tuple[Listener, ...]) -> None:
         self.listeners = listeners
         self.queued, self.started, self.chunk, self.node, self.ended, self.blocked = (
-            tuple(each for each in listeners if each.hears(method)) for method in _METHODS
+            Event(method, listeners) for method in _METHODS
         )
+
+
+class Observed:
+    """What is known of a run for its hooks, until they were told of its end.
+
+    Args:
+        observers: Those who listen. Never changed.
+        arrived: When its message arrived, by the monotonic clock. Never changed.
+    """
+
+    __slots__ = ("announced_by", "arrived", "begun", "by", "handed_over", "resolved_early")
+
+    def __init__(self, observers: Observers, arrived: float) -> None:
+        self.by = observers
+        self.arrived = arrived
+        # The thread in which hooks are told of its arrival, meanwhile. Written there.
+        self.announced_by: int | None = None
+        # Whether it was handed over, or is about to be. Written by its submitter; read by any.
+        self.handed_over = False
+        # Whether it has begun; and what its future was resolved with before its end, by other code
+        # than its own. Written on the loop's thread, or after the end of the loop.
+        self.begun = False
+        self.resolved_early: StreamMessage | None = None

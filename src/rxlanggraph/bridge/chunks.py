@@ -218,9 +218,9 @@ class _Chunks:
         """Pass one chunk on; return what to await before the next one, if anything."""
         chunk = chunk_of(self._source, content, mode, namespace, self._count)
         self._count += 1
-        observers = self._run.observers
-        if observers is not None:
-            report_chunk(self._run, observers, chunk)
+        observed = self._run.observed
+        if observed is not None:
+            report_chunk(self._run, observed, chunk)
         room = self._sink.put(chunk)
         if not self._timed:
             return room

@@ -60,7 +60,7 @@ from rxlanggraph.errors import (
     RegistryClosedError,
     ThreadBusyError,
 )
-from rxlanggraph.hooks import Hooks, Listener, Observers
+from rxlanggraph.hooks import Hooks, Listener, Observed, Observers
 from rxlanggraph.messages import Status, StreamMessage
 from rxlanggraph.registry import Outcome, Trackable
 
@@ -208,7 +208,7 @@ class Engine:
         try:
             if run in self.registry:
                 run.cancel()
-            elif run.observers is not None:
+            elif run.observed is not None:
                 self._report_refusal(run, error)
         finally:
             self._withdraw(run)
@@ -318,14 +318,13 @@ class Engine:
         try:
             run.reject(result)
         finally:
-            if run.observers is not None:
+            if run.observed is not None:
                 _raise_if(report_end(run, result))
 
     def _report_refusal(self, run: Run, error: BaseException) -> None:
         """Tell hooks of the end of ``run``, which its submitter does not get. Any thread."""
         status: Status = "rejected" if isinstance(error, Exception) else "cancelled"
-        run.resolved_early = run.unanswered(status, error)
-        _raise_if(report_end(run, run.resolved_early))
+        _raise_if(report_end(run, run.unanswered(status, error)))
 
     def _turn_down(self, run: Run) -> Run:
         if self.admission.overflow == "error":
@@ -375,8 +374,9 @@ class Engine:
             BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
         """
-        if run.observers is not None and not run.handed_over:
-            self._hand_over_observed(run)
+        observed = run.observed
+        if observed is not None and not observed.handed_over:
+            self._hand_over_observed(run, observed)
             return
         try:
             if not self._started:
@@ -391,8 +391,8 @@ class Engine:
                 raise
             raise self.why_closed() from error
 
-    def _hand_over_observed(self, run: Run) -> None:
-        run.handed_over = True
+    def _hand_over_observed(self, run: Run, observed: Observed) -> None:
+        observed.handed_over = True
         try:
             self.hand_over(run)
         except BaseException as error:
@@ -442,7 +442,8 @@ class Engine:
         left = False
         if self.inbox.loop is None:  # otherwise the loop processes it
             left = self.registry.leave(run, "cancelled")
-        if run.observers is not None and (left or not run.handed_over):
+        observed = run.observed
+        if observed is not None and (left or not observed.handed_over):
             _raise_if(report_end(run, run.unanswered("cancelled")))
 
     def was_cut_off(self, run: Run) -> bool:
@@ -699,8 +700,9 @@ class Engine:
         """See `Execution`: resolve the future of ``run``, which goes on to its real end."""
         assert run.task is not None
         result = run.unanswered(status, error, self._now() - run.since)
-        if run.observers is not None and not run.done():
-            run.resolved_early = result
+        observed = run.observed
+        if observed is not None and not run.done():
+            observed.resolved_early = result
         # Callbacks run in the context of the run, as at its end: in a copy, because the original
         # may be entered at the moment.
         context_of(run.task).copy().run(run.resolve, result)
@@ -772,7 +774,7 @@ class Engine:
 
     def _leave(self, run: Run, result: StreamMessage) -> None:
         """Remove ``run`` from the registry, and resolve its future if still pending."""
-        resolve = run.resolve if run.observers is None else partial(_resolve_observed, run)
+        resolve = run.resolve if run.observed is None else partial(_resolve_observed, run)
         if not self.registry.leave(run, run.counts_as(result.status), resolve, result):
             resolve(result)  # it was discarded; its future is to resolve all the same
         run.owner = run.parent = None
@@ -840,8 +842,9 @@ class Engine:
         results = [(run, run.unanswered("error", error)) for run in runs]
         for run, result in results:
             run.cut_off = True
-            if run.observers is not None and not run.done():
-                run.resolved_early = result
+            observed = run.observed
+            if observed is not None and not run.done():
+                observed.resolved_early = result
             run.resolve(result, call_back=False)
         return results
 
@@ -930,7 +933,7 @@ class Engine:
         self._execution = self._new_execution()
         for run in runs:
             silence_pending_warning(run.task)
-            run.owner = run.observers = None
+            run.owner = run.observed = None
             run.abandon(error)
 
     def stack(self, task: Trackable) -> str:

@@ -183,8 +183,9 @@ class Execution:
             raise asyncio.CancelledError
         if run.overtaken:
             raise overtaken_answer(run.message)
-        if run.observers is not None:
-            report_started(run, run.observers)
+        observed = run.observed
+        if observed is not None:
+            report_started(run, observed)
         if run.obstacle is not None:
             raise run.obstacle
         if run.options.saver is not None and run.message.thread_id is not None:
@@ -194,7 +195,8 @@ class Execution:
     def _insistent(self, run: Run) -> Awaitable[Any]:
         message, options = run.message, run.options
         config, arguments = options.config, options.arguments
-        if run.observers is not None and run.observers.node:
+        observed = run.observed
+        if observed is not None and observed.by.node:
             config = _listened_to(run, config)
         if options.drains and self.may_drain(run):
             if self.draining:  # since its start

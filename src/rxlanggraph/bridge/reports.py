@@ -9,16 +9,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from time import monotonic
 
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.concurrency.loop_watch import Blockage
 from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.hooks import (
     ChunkEmitted,
-    Listener,
+    Event,
     LoopBlocked,
     NodeEnded,
     NodeStatus,
+    Observed,
     Observers,
     RunEnded,
     RunEvent,
@@ -39,23 +41,10 @@ __all__ = [
 _log = logging.getLogger("rxlanggraph")
 
 
-def _call_each(
-    listeners: tuple[Listener, ...], method: str, event: RunEvent | LoopBlocked
-) -> BaseException | None:
-    interrupt = None
-    for listener in listeners:
-        interrupt = listener.call(method, event) or interrupt
-    return interrupt
-
-
-def _call_on_loop(listeners: tuple[Listener, ...], method: str, event: RunEvent) -> None:
-    interrupt = _call_each(listeners, method, event)
+def _tell_on_loop(event: Event, what: RunEvent) -> None:
+    interrupt = event.tell(what)
     if interrupt is not None:
         raise_on_loop(interrupt)
-
-
-def _of(run: Run) -> tuple[Run, StreamMessage, str, float]:
-    return run, run.message, run.options.name, time.time()
 
 
 def report_queued(run: Run, observers: Observers) -> None:
@@ -64,43 +53,48 @@ def report_queued(run: Run, observers: Observers) -> None:
     Raises:
         KeyboardInterrupt, SystemExit: In the main thread, from a signal handler.
     """
-    run.observers = observers
-    run.arrived = run.place.clock.now()
+    observed = run.observed = Observed(observers, monotonic())
     if not observers.queued:
         return
     # A hook that waits for the run, which cannot begin meanwhile, is told so.
-    run.announced_by = threading.get_ident()
+    observed.announced_by = threading.get_ident()
     try:
-        interrupt = _call_each(observers.queued, "on_queued", RunQueued(*_of(run)))
+        event = RunQueued(run, run.message, run.options.name, time.time())
+        interrupt = observers.queued.tell(event)
     finally:
-        run.announced_by = None
+        observed.announced_by = None
     if interrupt is not None:
         raise interrupt
 
 
-def report_started(run: Run, observers: Observers) -> None:
+def report_started(run: Run, observed: Observed) -> None:
     """Tell that ``run`` begins. On the loop, in the task of the run."""
-    run.begun = True
-    if observers.started:
-        event = RunStarted(*_of(run), run.since - run.arrived)
-        _call_on_loop(observers.started, "on_started", event)
+    observed.begun = True
+    if observed.by.started:
+        waited = run.since - observed.arrived
+        event = RunStarted(run, run.message, run.options.name, time.time(), waited)
+        _tell_on_loop(observed.by.started, event)
 
 
-def report_chunk(run: Run, observers: Observers, chunk: StreamMessage) -> None:
+def report_chunk(run: Run, observed: Observed, chunk: StreamMessage) -> None:
     """Tell of a chunk. On the loop, in the task of the run."""
-    if observers.chunk and not run.done():
-        event = ChunkEmitted(*_of(run), chunk, max(1, run.attempts))
-        _call_on_loop(observers.chunk, "on_chunk", event)
+    if observed.by.chunk and not run.done():
+        attempt = max(1, run.attempts)
+        event = ChunkEmitted(run, run.message, run.options.name, time.time(), chunk, attempt)
+        _tell_on_loop(observed.by.chunk, event)
 
 
 def report_node(
     run: Run, node: str, status: NodeStatus, error: BaseException | None, duration: float
 ) -> None:
     """Tell of the end of a node. Where LangChain calls its callbacks."""
-    observers = run.observers
-    if observers is not None:
-        event = NodeEnded(*_of(run), node, status, error, duration, max(1, run.attempts))
-        _call_on_loop(observers.node, "on_node", event)
+    observed = run.observed
+    if observed is not None:
+        name, attempt = run.options.name, max(1, run.attempts)
+        event = NodeEnded(
+            run, run.message, name, time.time(), node, status, error, duration, attempt
+        )
+        _tell_on_loop(observed.by.node, event)
 
 
 def report_end(run: Run, result: StreamMessage) -> BaseException | None:
@@ -114,21 +108,19 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
         An exception that a signal handler may have raised meanwhile.
     """
     with run.lock:
-        observers, run.observers = run.observers, None
-    if observers is None or not observers.ended:
+        observed, run.observed = run.observed, None
+    if observed is None or not observed.by.ended:
         return None
     if run.cancelled():
         if result.status != "cancelled":
             result = run.unanswered("cancelled")
     else:
-        result = run.resolved_early or run.result_nowait() or result
-    event = RunEnded(
-        *_of(run),
-        result,
-        run.place.clock.now() - run.since if run.begun else None,
-        max(1, run.attempts) if run.begun else 0,
-    )
-    return _call_each(observers.ended, "on_ended", event)
+        result = observed.resolved_early or run.result_nowait() or result
+    duration, attempt = None, 0
+    if observed.begun:
+        duration, attempt = monotonic() - run.since, max(1, run.attempts)
+    event = RunEnded(run, run.message, run.options.name, time.time(), result, duration, attempt)
+    return observed.by.ended.tell(event)
 
 
 def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -> None:
@@ -144,4 +136,4 @@ def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -
     )
     if observers is not None and observers.blocked:
         event = LoopBlocked(name, time.time(), *blockage)
-        _call_each(observers.blocked, "on_blocked", event)
+        observers.blocked.tell(event)

@@ -30,7 +30,7 @@ from rxlanggraph.errors import (
     RunTimeoutError,
     WrongProcessError,
 )
-from rxlanggraph.hooks import Observers
+from rxlanggraph.hooks import Observed
 from rxlanggraph.messages import (
     Status,
     StreamMessage,
@@ -250,19 +250,9 @@ class Run(SharedLockFuture[StreamMessage]):
     attempts = 0
     # Whether an earlier run has its lane. Written on the loop's thread; read by any.
     behind = False
-    # Of a run that hooks listen to, those who do, until they were told of its end. Written by its
-    # submitter, and then under the lock.
-    observers: Observers | None = None
-    # Of such a run: when it arrived, by the clock of the bridge. Written by its submitter.
-    arrived = 0.0
-    # The thread in which hooks are told of its arrival, meanwhile. Written by its submitter.
-    announced_by: int | None = None
-    # Whether it was handed over, or is about to be. Written by its submitter; read by any thread.
-    handed_over = False
-    # Whether it has begun; and what its future was resolved with before its end, by other code than
-    # its own. Written on the loop's thread, or after the end of the loop.
-    begun = False
-    resolved_early: StreamMessage | None = None
+    # Of a run that hooks listen to, until they were told of its end. Written by its submitter, and
+    # removed under the lock.
+    observed: Observed | None = None
     # Whether its graph has stopped at a breakpoint. Confined to the loop.
     at_breakpoint = False
     # Of an answer that names no question: whether another run has used its thread since it was
@@ -380,7 +370,8 @@ class Run(SharedLockFuture[StreamMessage]):
             self.abandon(self._crossing.elsewhere)  # in flight when the parent forked
         run, running = current_run(), asyncio._get_running_loop()
         now = self.done() or (timeout is not None and timeout <= 0)
-        if self.announced_by == threading.get_ident() and not now:
+        observed = self.observed
+        if observed is not None and observed.announced_by == threading.get_ident() and not now:
             raise BlockingCallError(
                 f"waiting for {self.label} in on_queued would last forever, as the run is not "
                 "handed over before the hook returns; use on_ended"
