@@ -909,17 +909,20 @@ class RxPyLangGraphBridge:
     async def expire_threads(
         self, graph: Graph, older_than: float, *, unfinished: bool = False
     ) -> tuple[str, ...]:
-        """Delete the threads of ``graph`` that were not used for ``older_than``; return them.
+        """Delete the threads of ``graph`` that were not used for ``older_than`` seconds.
 
-        Any loop. All threads in the graph's checkpointer are looked at, as `pending_interrupts`
-        does, also those of other graphs that share it. Each is deleted in its lane, if no run has
-        used it meanwhile. If cancelled, it may have deleted some.
+        Any loop. It looks at all threads in the graph's checkpointer, including those of other
+        graphs that share it. Each is deleted in its lane, if no run has used it meanwhile. If
+        cancelled, it may have deleted some.
 
         Args:
             graph: A graph with a checkpointer.
             older_than: Seconds since the thread's latest checkpoint was made; 0 deletes all.
-            unfinished: Whether to delete threads as well that wait for an answer, or whose latest
-                run has failed or was cut off, so that it could be continued.
+            unfinished: Whether to delete threads too that wait for an answer, or whose latest run
+                failed or was cut off and could be continued.
+
+        Returns:
+            The ids of the deleted threads.
 
         Raises:
             InvalidArgumentError: The graph has no checkpointer, or one that cannot delete threads;
