@@ -214,3 +214,14 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
     When both bridges add 1 to each of 100 threads, 10 times
     Then each of these threads has counted 20
     And the bridges hold no lease
+
+  Scenario Outline: Six threads send to 5 threads under every policy, with deadlines and cancellations: nothing overlaps, nothing is held
+    Given 2 bridges on <home> loops that share their lanes, with max_concurrency=4
+    When 6 threads send 100 messages each to both bridges, under every policy, and cancel or limit some
+    Then all of them are resolved, and no two runs of a thread have overlapped
+    And the bridges hold no lease
+
+    Examples:
+      | home       |
+      | its own    |
+      | an adopted |

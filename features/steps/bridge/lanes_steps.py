@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import tempfile
+import threading
 from collections.abc import Callable
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -23,7 +25,7 @@ from support.bridge.lane_process import THREAD, LaneProcess, adding, saver_at
 from support.bridge.savers import rows_of
 from support.concurrency.pauses import until
 from support.concurrency.raising import check_error, error_of
-from support.concurrency.waiting import LIMIT, Gate
+from support.concurrency.waiting import LIMIT, Gate, Log, in_threads
 from support.servers import postgres_server
 from support.servers.servers import fresh_url
 
@@ -641,6 +643,61 @@ def _add_to_each(context: Context, threads: list[str], times: int) -> None:
 def step_each_of_these_threads_has_counted(context: Context, count: int) -> None:
     counts = {each: context.shared.count(each) for each in context.threads}
     assert set(counts.values()) == {count}, counts
+
+
+@when(
+    "{senders:d} threads send {count:d} messages each to both bridges, under every policy, and "
+    "cancel or limit some"
+)
+def step_threads_send_messages_each_to_both_bridges(
+    context: Context, senders: int, count: int
+) -> None:
+    context.threads = [f"{number}" for number in range(5)]
+    locks = {each: threading.Lock() for each in context.threads}
+    context.overlaps = Log()
+
+    async def work(content: Any) -> Any:
+        if not locks[content].acquire(blocking=False):
+            context.overlaps.add(content)
+            return
+        try:
+            await asyncio.sleep(0)
+        finally:
+            locks[content].release()
+
+    def send(sender: int) -> list[Any]:
+        sent = []
+        for number in range(count):
+            thread_id = context.threads[(number + sender) % 5]
+            bridge = (context.first, context.second)[number % 2]
+            future = bridge.create_future_task(
+                work,
+                thread_id,
+                thread_id=thread_id,
+                multitask_strategy=("enqueue", "reject", "enqueue", "interrupt")[number % 4],
+                deadline=0.05 if number % 7 == 0 else None,
+                errors="emit",
+            )
+            sent.append(future)
+            if number % 9 == 0:
+                future.cancel()
+        return sent
+
+    context.futures = [each for sent in in_threads(senders, send) for each in sent]
+
+
+@then("all of them are resolved, and no two runs of a thread have overlapped")
+def step_all_of_them_are_resolved_and_no_two_runs_of_a_thread(context: Context) -> None:
+    allowed = {"ok", "rejected", "interrupted", "timed_out"}
+    _, pending = wait(context.futures, LIMIT)
+    assert not pending, pending
+    statuses = {each.result().status for each in context.futures if not each.cancelled()}
+    assert statuses <= allowed, statuses
+    assert not list(context.overlaps), list(context.overlaps)
+    for bridge in (context.first, context.second):
+        assert bridge.registry.wait_idle(LIMIT)
+        scheduler = bridge._engine._scheduler
+        assert (scheduler._lanes, scheduler._behind, scheduler.free) == ({}, {}, 4)
 
 
 @then("the bridges hold no lease")
