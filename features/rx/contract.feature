@@ -135,6 +135,11 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
 
   # -- disposing
 
+  Scenario: What interrupts the hand-over of a message ends the stream, rather than the end of its run
+    Given an open bridge on its own loop
+    When Ctrl-C interrupts the hand-over of a message
+    Then it comes out of on_next, the stream ends with it, and the registry becomes idle
+
   Scenario: A message that is on its way when the subscription is disposed is not run
     Given an open bridge on its own loop
     When the thread_id function of the 2nd message disposes of the subscription

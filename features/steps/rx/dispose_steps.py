@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from typing import Any
+from unittest import mock
 
 import reactivex
 from behave import then, when
@@ -17,6 +18,7 @@ from reactivex.subject import Subject
 from support.bridge.bridges import listen
 from support.bridge.graphs import graph_of, one_node
 from support.bridge.streams import Subscriber, value_of
+from support.concurrency.raising import error_of
 from support.concurrency.waiting import LIMIT, Gate, Log, in_threads, thread
 
 
@@ -38,6 +40,22 @@ def step_all_have_begun_and_the_subscription_is_disposed(context: Context) -> No
 @then("the source has no subscriber any more")
 def step_the_source_has_no_subscriber_any_more(context: Context) -> None:
     assert context.source.observers == []
+
+
+@when("Ctrl-C interrupts the hand-over of a message")
+def step_ctrl_c_interrupts_the_hand_over_of_a_message(context: Context) -> None:
+    source, context.subscriber = Subject[Any](), Subscriber()
+    context.subscriber.subscribe(source.pipe(context.bridge.invoke(one_node(context.work.answer))))
+    context.interrupt = KeyboardInterrupt()
+    with mock.patch.object(context.bridge._engine, "hand_over", side_effect=context.interrupt):
+        context.error = error_of(lambda: source.on_next({"value": 1}))
+
+
+@then("it comes out of on_next, the stream ends with it, and the registry becomes idle")
+def step_it_comes_out_of_on_next_the_stream_ends_with_it(context: Context) -> None:
+    assert context.error is context.interrupt, repr(context.error)
+    assert context.subscriber.error is context.interrupt, repr(context.subscriber.error)
+    assert context.bridge.registry.wait_idle(LIMIT)
 
 
 @when("the thread_id function of the 2nd message disposes of the subscription")
