@@ -32,6 +32,7 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | What cannot be called        | bridge.create_future_task(42, 1)                            | InvalidTypeError     | 42 cannot run messages; pass a compiled |
       | No graph at all              | bridge.create_future_task(None, 1)                          | InvalidTypeError     | None cannot run messages           |
       | A coroutine already made     | bridge.create_future_task(closed_coroutine(), 1)            | InvalidTypeError     | cannot run messages                |
+      | An async generator function  | bridge.create_future_task(generated, 1)                     | InvalidTypeError     | would be emitted unread; return one value |
       | A thread_id that is a number | bridge.create_future_task(print, 1, thread_id=7)            | InvalidTypeError     | convert it with str()              |
       | A timeout of nothing         | bridge.create_future_task(print, 1, timeout=0)              | InvalidArgumentError | timeout must be a positive number  |
       | A timeout in words           | bridge.create_future_task(print, 1, timeout='1')            | InvalidArgumentError | or None, not '1'                   |

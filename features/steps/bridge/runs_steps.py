@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -131,6 +132,10 @@ def closed_coroutine() -> object:
     return coroutine
 
 
+async def generated(content: object) -> AsyncIterator[object]:
+    yield content
+
+
 @when('the code under test calls "{call}"')
 def step_the_code_under_test_calls_call(context: Context, call: str) -> None:
     names = {
@@ -141,6 +146,7 @@ def step_the_code_under_test_calls_call(context: Context, call: str) -> None:
         "TimeLimits": TimeLimits,
         "operators": operators,
         "closed_coroutine": closed_coroutine,
+        "generated": generated,
         "nan": float("nan"),
         "infinity": float("inf"),
         "uncompiled": StateGraph(State),

@@ -109,17 +109,21 @@ def adapt_graph(
             f"{graph!r} cannot run messages; pass a compiled LangGraph graph, a Runnable, "
             "or an async or sync function of the content"
         )
-    return _AsyncFunction(graph) if _is_async(graph) else _Function(graph)
+    if _is(inspect.isasyncgenfunction, graph):
+        raise InvalidTypeError(
+            f"{graph!r} is an async generator function, whose result would be emitted unread; "
+            "return one value, or stream a graph whose node writes with get_stream_writer()"
+        )
+    return _AsyncFunction(graph) if _is(inspect.iscoroutinefunction, graph) else _Function(graph)
 
 
 def _has_steps(graph: Graph) -> bool:
     return any(isinstance(getattr(layer, "steps", None), list) for layer in layers_of(graph))
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - how it is called, not whether
-    )
+def _is(kind: Callable[[object], bool], function: Callable[..., Any]) -> bool:
+    """Whether a function, or an object that is called, is of a ``kind`` that ``inspect`` knows."""
+    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - how it is called, not whether
 
 
 # For plain functions: inspecting a signature takes as long as handing over a message. Weak, so that
