@@ -30,13 +30,13 @@ from typing import Any, TypeAlias, TypeVar, Unpack
 
 from reactivex import Observable
 
-from rxlanggraph.bridge.adapters import Graph
 from rxlanggraph.bridge.bridge import (
     OperatorArguments,
     RxPyLangGraphBridge,
     check_known,
     single_lane_operator,
 )
+from rxlanggraph.bridge.graphs.adapters import Graph
 from rxlanggraph.bridge.operators.async_iterable import (
     BufferOverflow,
     ObservableIterator,

@@ -20,8 +20,8 @@ from reactivex import operators as ops
 from tenacity import AsyncRetrying, retry_always, retry_if_result, stop_after_attempt
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
-from rxlanggraph.bridge.interrupts import questions_of
-from rxlanggraph.bridge.pending import PendingInterrupt
+from rxlanggraph.bridge.graphs.interrupts import questions_of
+from rxlanggraph.bridge.graphs.pending import PendingInterrupt
 from rxlanggraph.errors import (
     BridgeClosedError,
     InvalidArgumentError,

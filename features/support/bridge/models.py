@@ -15,9 +15,9 @@ from contextvars import copy_context
 from typing import Any
 from unittest import mock
 
-from rxlanggraph.bridge.adapters import adapt_graph
 from rxlanggraph.bridge.admission import AdmissionLimiter
 from rxlanggraph.bridge.engine import Engine
+from rxlanggraph.bridge.graphs.adapters import adapt_graph
 from rxlanggraph.bridge.run import Run, RunOptions
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.shutdown import CleanupReport, cleanup_steps, close_steps, run_steps

@@ -32,7 +32,7 @@ from rxlanggraph.agent.run import (
 from rxlanggraph.agent.run_lock import BusyPolicy, RunLock, refuse_overtaken
 from rxlanggraph.agent.state_machine import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.bridge.chunks import StreamMode, checked_modes
-from rxlanggraph.bridge.interrupts import resume_of
+from rxlanggraph.bridge.graphs.interrupts import resume_of
 from rxlanggraph.errors import (
     AgentBusyError,
     AgentMessageError,

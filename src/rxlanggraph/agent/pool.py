@@ -13,7 +13,7 @@ from rxlanggraph.agent.conversation.messages import Message
 from rxlanggraph.agent.conversation.persistence import ConversationStore, make_store
 from rxlanggraph.agent.run import RunPersistence, is_reentrant, run_timeout
 from rxlanggraph.agent.run_lock import RunLock, refuse_overtaken
-from rxlanggraph.bridge.configs import one_thread, threads_of
+from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.waiters import Waiter, WaiterQueue
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidTypeError

@@ -19,8 +19,8 @@ from langgraph.types import StateSnapshot
 from rxlanggraph.agent.conversation.graph_thread import GraphThread, delete_thread, keeps_threads
 from rxlanggraph.agent.conversation.messages import Message, from_langchain, new_id, to_langchain
 from rxlanggraph.bridge.chunks import ChunkTarget, GraphStream, StreamMode, is_graph, streamed_sum
-from rxlanggraph.bridge.interrupts import INTERRUPT, Refusal, ThreadGate, resume_of
-from rxlanggraph.bridge.interrupts import asked as questions_in
+from rxlanggraph.bridge.graphs.interrupts import INTERRUPT, Refusal, ThreadGate, resume_of
+from rxlanggraph.bridge.graphs.interrupts import asked as questions_in
 from rxlanggraph.errors import (
     AgentError,
     AgentInterruptedError,

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeAlias
 
-from rxlanggraph.bridge.interrupts import answers_unnamed
+from rxlanggraph.bridge.graphs.interrupts import answers_unnamed
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.waiters import Waiter, WaiterQueue
 from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, StaleResumeError

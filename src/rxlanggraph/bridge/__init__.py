@@ -3,18 +3,8 @@
 A map; each imports only from those above it.
 
     time_limits          how long a run may take, and each part of it
-    configs              LangGraph's config of a run
-    tracebacks           a failed run's traceback, without the references it need not keep
-    interrupts           questions of graphs, and which message may answer them
-    attempts             a retried run continues from its checkpoint
-    pending              the questions that wait for an answer
-    savers               which saver it is, and how its tables are reached
-    retention            how many checkpoints a thread keeps
-    expiry               threads that were not used for long
-    adapters             what a run can execute
+    graphs               what LangGraph is told, and what it keeps: nothing here knows a run
     deadlocks            which run waits for which; cycles are refused
-    rollback             a thread as it was before a run
-    drain_control        how LangGraph is told to stop a run between two supersteps
     run                  one message on its way through one graph, and its future
     run_info             what a run is doing, for snapshots
     reports              telling the hooks what happens to runs

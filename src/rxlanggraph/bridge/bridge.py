@@ -25,24 +25,24 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
-from rxlanggraph.bridge.adapters import Graph, adapt_graph
-from rxlanggraph.bridge.attempts import saver_of
-from rxlanggraph.bridge.call_arguments import Durability, Nodes, PerMessage, given
 from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow, joinable_run
 from rxlanggraph.bridge.chunks import StreamMode, streaming, with_breakpoints
-from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.draining import can_drain
 from rxlanggraph.bridge.engine import Engine
-from rxlanggraph.bridge.expiry import ExpiringThreads
-from rxlanggraph.bridge.interrupts import OnPending, check_on_pending
+from rxlanggraph.bridge.graphs.adapters import Graph, adapt_graph
+from rxlanggraph.bridge.graphs.attempts import saver_of
+from rxlanggraph.bridge.graphs.call_arguments import Durability, Nodes, PerMessage, given
+from rxlanggraph.bridge.graphs.configs import NamedThread, one_thread, threads_of
+from rxlanggraph.bridge.graphs.expiry import ExpiringThreads
+from rxlanggraph.bridge.graphs.interrupts import OnPending, check_on_pending
+from rxlanggraph.bridge.graphs.pending import PendingInterrupt, PendingInterrupts
+from rxlanggraph.bridge.graphs.retention import Retention, check_retention
+from rxlanggraph.bridge.graphs.rollback import check_rollback
 from rxlanggraph.bridge.lanes import fenced, make_lanes
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
 from rxlanggraph.bridge.operators.pull import from_iterable
 from rxlanggraph.bridge.operators.stream import StreamSubscription
 from rxlanggraph.bridge.overflow import OVERFLOW_POLICIES, Overflow
-from rxlanggraph.bridge.pending import PendingInterrupt, PendingInterrupts
-from rxlanggraph.bridge.retention import Retention, check_retention
-from rxlanggraph.bridge.rollback import check_rollback
 from rxlanggraph.bridge.run import MultitaskStrategy, Run, RunOptions
 from rxlanggraph.bridge.shutdown import (
     CleanupReport,

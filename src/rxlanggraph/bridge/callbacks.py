@@ -9,7 +9,7 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 
-from rxlanggraph.bridge.configs import Config
+from rxlanggraph.bridge.graphs.configs import Config
 from rxlanggraph.bridge.reports import report_node
 from rxlanggraph.bridge.run import Run, RunScope, run_scope
 from rxlanggraph.bridge.run_info import node_path

@@ -20,9 +20,9 @@ from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
-from rxlanggraph.bridge.adapters import Arguments, GraphAdapter, attempt_at, attempts_at
-from rxlanggraph.bridge.configs import Config, layers_of
-from rxlanggraph.bridge.interrupts import INTERRUPT
+from rxlanggraph.bridge.graphs.adapters import Arguments, GraphAdapter, attempt_at, attempts_at
+from rxlanggraph.bridge.graphs.configs import Config, layers_of
+from rxlanggraph.bridge.graphs.interrupts import INTERRUPT
 from rxlanggraph.bridge.reports import report_chunk
 from rxlanggraph.bridge.run import ChunkSink, current_run
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError

@@ -12,14 +12,14 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rxlanggraph.bridge.attempts import saver_of
 from rxlanggraph.bridge.chunks import is_graph
-from rxlanggraph.bridge.configs import config_for, layers_of
+from rxlanggraph.bridge.graphs.attempts import saver_of
+from rxlanggraph.bridge.graphs.configs import config_for, layers_of
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.errors import RunDrainedError
 
 if TYPE_CHECKING:
-    from rxlanggraph.bridge.drain_control import DrainControl
+    from rxlanggraph.bridge.graphs.drain_control import DrainControl
 
 __all__ = ["can_drain", "drained", "new_control", "not_begun"]
 
@@ -65,7 +65,7 @@ def _looked_for(function: Callable[..., Any]) -> bool:
 
 def new_control(run: Run) -> DrainControl:
     """Make the control of ``run``, which begins. On the loop."""
-    from rxlanggraph.bridge.drain_control import DrainControl  # noqa: PLC0415 - imports LangGraph
+    from rxlanggraph.bridge.graphs.drain_control import DrainControl  # noqa: PLC0415 - imports LangGraph
 
     return DrainControl(run.message.content)
 

@@ -22,14 +22,14 @@ from contextvars import Context
 from functools import partial
 
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
-from rxlanggraph.bridge.configs import context_of_its_own
 from rxlanggraph.bridge.draining import not_begun
 from rxlanggraph.bridge.execution import Execution
 from rxlanggraph.bridge.executor import RunExecutor
-from rxlanggraph.bridge.inbox import LoopInbox
-from rxlanggraph.bridge.interrupts import (
+from rxlanggraph.bridge.graphs.configs import context_of_its_own
+from rxlanggraph.bridge.graphs.interrupts import (
     UnnamedAnswers,
 )
+from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.lanes import ThreadLanes, ThreadLease
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
 from rxlanggraph.bridge.multitasking import Multitasking

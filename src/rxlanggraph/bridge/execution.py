@@ -14,25 +14,25 @@ from contextvars import Context
 from functools import partial
 from typing import Any, Protocol
 
-from rxlanggraph.bridge.attempts import retried
-from rxlanggraph.bridge.configs import Config, configurable_of
 from rxlanggraph.bridge.draining import drained, new_control, not_begun
 from rxlanggraph.bridge.executor import RunExecutor
-from rxlanggraph.bridge.interrupts import (
+from rxlanggraph.bridge.graphs.attempts import retried
+from rxlanggraph.bridge.graphs.configs import Config, configurable_of
+from rxlanggraph.bridge.graphs.interrupts import (
     INTERRUPT,
     Refusal,
     UnnamedAnswers,
     asked,
     overtaken_answer,
 )
+from rxlanggraph.bridge.graphs.retention import prune_thread
+from rxlanggraph.bridge.graphs.rollback import Undo, remember_thread
+from rxlanggraph.bridge.graphs.tracebacks import without_machinery
 from rxlanggraph.bridge.leftovers import end_of_leftovers
 from rxlanggraph.bridge.reports import report_started
-from rxlanggraph.bridge.retention import prune_thread
-from rxlanggraph.bridge.rollback import Undo, remember_thread
 from rxlanggraph.bridge.run import Phase, Run, enter_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.time_limits import TimeLimit
-from rxlanggraph.bridge.tracebacks import without_machinery
 from rxlanggraph.errors import LaneLostError, RunError
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
 

@@ -22,7 +22,7 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackHandler
 
 from rxlanggraph.bridge.callbacks import with_callbacks
-from rxlanggraph.bridge.configs import Config
+from rxlanggraph.bridge.graphs.configs import Config
 from rxlanggraph.concurrency.waiters import Waiter
 
 __all__ = ["Pace"]

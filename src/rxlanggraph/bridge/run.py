@@ -12,10 +12,10 @@ from contextvars import Context, ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from rxlanggraph.bridge.call_arguments import PerMessage, given
-from rxlanggraph.bridge.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait, waiting
-from rxlanggraph.bridge.retention import Retention
+from rxlanggraph.bridge.graphs.call_arguments import PerMessage, given
+from rxlanggraph.bridge.graphs.configs import NamedThread, one_thread, threads_of
+from rxlanggraph.bridge.graphs.retention import Retention
 from rxlanggraph.bridge.time_limits import TimeLimit, TimeLimits, check_limits, overrun
 from rxlanggraph.concurrency.clock import Clock, Gate
 from rxlanggraph.concurrency.future import PENDING, SharedLockFuture
@@ -44,9 +44,9 @@ from rxlanggraph.registry import Outcome
 if TYPE_CHECKING:
     from tenacity import AsyncRetrying
 
-    from rxlanggraph.bridge.adapters import Graph, GraphAdapter
-    from rxlanggraph.bridge.configs import Config
-    from rxlanggraph.bridge.drain_control import DrainControl
+    from rxlanggraph.bridge.graphs.adapters import Graph, GraphAdapter
+    from rxlanggraph.bridge.graphs.configs import Config
+    from rxlanggraph.bridge.graphs.drain_control import DrainControl
 
 __all__ = [
     "ChunkSink",

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rxlanggraph.bridge.adapters import adapt_graph
-from rxlanggraph.bridge.configs import one_thread, threads_of
 from rxlanggraph.bridge.draining import can_drain
+from rxlanggraph.bridge.graphs.adapters import adapt_graph
+from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
 from rxlanggraph.cli.errors import TargetError
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from rxlanggraph.bridge.configs import layers_of
+from rxlanggraph.bridge.graphs.configs import layers_of
 from rxlanggraph.bridge.time_limits import Timeout
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage

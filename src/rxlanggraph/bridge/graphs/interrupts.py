@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from reprlib import repr as shortened
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
-from rxlanggraph.bridge.configs import Config, configurable_of, layers_of
+from rxlanggraph.bridge.graphs.configs import Config, configurable_of, layers_of
 from rxlanggraph.errors import (
     InvalidArgumentError,
     PendingInterruptError,

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
-from rxlanggraph.bridge.savers import (
+from rxlanggraph.bridge.graphs.savers import (
     IN_MEMORY,
     POSTGRES,
     SQLITE,

@@ -17,7 +17,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 
-from rxlanggraph.bridge.interrupts import is_command
+from rxlanggraph.bridge.graphs.interrupts import is_command
 
 __all__ = ["DrainControl"]
 

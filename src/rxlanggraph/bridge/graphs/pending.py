@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from rxlanggraph.bridge.attempts import saver_of
-from rxlanggraph.bridge.configs import layers_of
-from rxlanggraph.bridge.interrupts import ThreadGate, questions_of
+from rxlanggraph.bridge.graphs.attempts import saver_of
+from rxlanggraph.bridge.graphs.configs import layers_of
+from rxlanggraph.bridge.graphs.interrupts import ThreadGate, questions_of
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.messages import InterruptedMessage, StreamMessage
 

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 from tenacity import AsyncRetrying, DoAttempt, DoSleep, RetryCallState
 
-from rxlanggraph.bridge.configs import Config, layers_of
-from rxlanggraph.bridge.interrupts import (
+from rxlanggraph.bridge.graphs.configs import Config, layers_of
+from rxlanggraph.bridge.graphs.interrupts import (
     ThreadGate,
     is_command,
     names_questions,
     questions_of,
     resume_of,
 )
-from rxlanggraph.bridge.tracebacks import without_machinery
+from rxlanggraph.bridge.graphs.tracebacks import without_machinery
 from rxlanggraph.messages import StreamMessage
 
 __all__ = ["ThreadAttempts", "retried", "saver_of"]

@@ -16,8 +16,8 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rxlanggraph.bridge.configs import layers_of
-from rxlanggraph.bridge.savers import (
+from rxlanggraph.bridge.graphs.configs import layers_of
+from rxlanggraph.bridge.graphs.savers import (
     IN_MEMORY,
     POSTGRES,
     SQLITE,

@@ -6,9 +6,9 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
-from rxlanggraph.bridge.attempts import saver_of
-from rxlanggraph.bridge.interrupts import ThreadGate
-from rxlanggraph.bridge.retention import check_deletion, is_unfinished, prune_thread
+from rxlanggraph.bridge.graphs.attempts import saver_of
+from rxlanggraph.bridge.graphs.interrupts import ThreadGate
+from rxlanggraph.bridge.graphs.retention import check_deletion, is_unfinished, prune_thread
 
 __all__ = ["ExpiringThreads"]
 

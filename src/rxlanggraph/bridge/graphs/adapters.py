@@ -15,10 +15,10 @@ from functools import partial
 from types import FunctionType
 from typing import Any, Protocol, TypeAlias
 
-from rxlanggraph.bridge.attempts import ThreadAttempts, saver_of
-from rxlanggraph.bridge.call_arguments import check_arguments
-from rxlanggraph.bridge.configs import Config, config_for, layers_of, lending_saver
-from rxlanggraph.bridge.interrupts import (
+from rxlanggraph.bridge.graphs.attempts import ThreadAttempts, saver_of
+from rxlanggraph.bridge.graphs.call_arguments import check_arguments
+from rxlanggraph.bridge.graphs.configs import Config, config_for, layers_of, lending_saver
+from rxlanggraph.bridge.graphs.interrupts import (
     INTERRUPT,
     OnPending,
     Refusal,
