@@ -16,6 +16,11 @@ Feature: stream emits every chunk of every run, and its result behind them
     When a question goes through stream of a chat model's graph in the mode messages
     Then the chunks are the words of the answer, one by one, and the result has the whole answer
 
+  Scenario: The result of a graph whose output is a part of its state is that part, as by ainvoke
+    Given an open bridge on its own loop
+    When a graph with an output schema of its own is streamed
+    Then its chunks have the whole state, and its result has what "ainvoke" returns
+
   Scenario: A Runnable that is not a graph streams by itself, and its result is the sum
     Given an open bridge on its own loop
     When a chat model itself goes through stream

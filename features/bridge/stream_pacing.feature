@@ -20,6 +20,11 @@ Feature: A slow consumer holds up what is at work within a step of its run
       | the calls of a tool in a worker thread    | 60   |
       | the tokens of a model, as custom chunks   | 60   |
 
+  Scenario: A Runnable that is not a graph waits for a consumer that pauses
+    Given an open bridge on its own loop
+    When 5 chunks are taken of the chunks of a Runnable, and then none while the loop has 2,000 turns
+    Then there were no more than 60
+
   Scenario Outline: Of bare "astream", <what> go on, and are buffered
     When 5 chunks of bare "astream" are taken of <what>, and then none
     Then 300 more are made all the same

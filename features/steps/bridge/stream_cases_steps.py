@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, TypedDict
+
 import reactivex as rx
 from behave import then, when
 from behave.runner import Context
+from langgraph.graph import START, StateGraph
 from reactivex import operators as ops
 
 from support.bridge.chunks import alone, through_stream
@@ -74,3 +77,37 @@ def step_through_stream_came_the_chunks_of_the_graph(context: Context) -> None:
     *chunks, result = context.streamed
     assert [each.content["more"]["n"] for each in chunks] == [2, 3, 4, 5]
     assert result.content == context.result == 5
+
+
+class Whole(TypedDict):
+    """What a graph works with."""
+
+    question: str
+    answer: str
+
+
+class Part(TypedDict):
+    """What it returns of that."""
+
+    answer: str
+
+
+@when("a graph with an output schema of its own is streamed")
+def step_a_graph_with_an_output_schema_of_its_own_is_streamed(context: Context) -> None:
+    builder = StateGraph(Whole, output_schema=Part)
+    builder.add_node("node", lambda state: {"answer": state["question"].upper()})
+    graph = builder.add_edge(START, "node").compile()
+    question: Any = {"question": "a"}
+
+    async def read() -> list[Any]:
+        stream = context.bridge.astream(graph, question, stream_mode="values")
+        return [item async for item in stream]
+
+    context.items, context.expected = run(read()), graph.invoke(question)
+
+
+@then('its chunks have the whole state, and its result has what "ainvoke" returns')
+def step_its_chunks_have_the_whole_state(context: Context) -> None:
+    *chunks, result = context.items
+    assert chunks[-1].content == {"question": "a", "answer": "A"}, chunks
+    assert result.content == context.expected == {"answer": "A"}, result

@@ -7,11 +7,13 @@ import itertools
 import sys
 import threading
 import traceback
+from collections.abc import AsyncIterator
 from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
 from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler
+from langchain_core.runnables import RunnableGenerator
 from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
@@ -106,6 +108,17 @@ def counting_in_thread(total: int, seen: Log) -> Any:
     return one_node(work)
 
 
+def generating(total: int, seen: Log) -> Any:
+    async def generate(inputs: AsyncIterator[Any]) -> AsyncIterator[int]:
+        async for _ in inputs:
+            pass
+        for number in range(total):
+            seen.add(number)
+            yield number
+
+    return RunnableGenerator(generate)
+
+
 def streaming(what: str, seen: Log, total: int) -> tuple[Any, Any, dict[str, Any]]:
     """A graph, its content, and the arguments to stream it with."""
     model = Talker(tokens=total, said=seen)
@@ -149,6 +162,7 @@ def streaming(what: str, seen: Log, total: int) -> tuple[Any, Any, dict[str, Any
             QUESTION,
             custom,
         ),
+        "the chunks of a Runnable": (generating(total, seen), NUMBER, {}),
         "the tokens of a model, as custom chunks": (talking_by(written(model)), QUESTION, custom),
         "the numbers that a node writes": (writing(total, seen.add), NUMBER, custom),
     }
