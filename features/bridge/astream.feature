@@ -81,6 +81,12 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
     And the rest comes
     Then the reader has got the numbers from 6 to the last, and the result
 
+  Scenario: A late reader may begin at a number that is still to come
+    Given an open bridge on its own loop
+    When a resumable stream has had 10 chunks, and a reader joins behind number 12
+    And the rest comes
+    Then the reader has got the numbers from 13 to the last, and the result
+
   Scenario: A reader may join by a chunk, and by the message
     Given an open bridge on its own loop
     When a resumable stream has had 10 chunks, and readers join by the chunk 7, by the message, and by its id

@@ -266,10 +266,10 @@ def begin(context: Context, total: int, resumable: int | None, **options: Any) -
     context.chunks = context.subscriber.log.wait_for(10)
 
 
-@when("a resumable stream has had 10 chunks, and a reader joins behind number 5")
-def step_a_reader_joins_behind_number_5(context: Context) -> None:
+@when("a resumable stream has had 10 chunks, and a reader joins behind number {last:d}")
+def step_a_reader_joins_behind_number(context: Context, last: int) -> None:
     begin(context, 20, 64)
-    context.readers = [context.bridge.join_stream(context.message, last_sequence=5)]
+    context.readers = [context.bridge.join_stream(context.message, last_sequence=last)]
 
 
 @when(
