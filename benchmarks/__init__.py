@@ -7,6 +7,10 @@ Read in this order:
     handoff.py    an empty coroutine from threads to the loop and back
     registry.py   a future's whole life in the registry; its snapshot
     bridge.py     streams of messages through a graph; backlogs
+    stream.py     the chunks of a run
+    hooks.py      a bridge with hooks beside one without
+    lanes.py      messages on threads: cost and fairness of lanes, and lanes that are shared
+    checkpoints.py   runs of which one checkpoint is kept
     cleanup.py    creating runs, and cancelling all of them
     agent.py      messages into an agent's memory; changes of its state
     agent_output.py  what an agent puts out: throughput, and shares of its consumers

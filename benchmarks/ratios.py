@@ -16,9 +16,11 @@ from . import (
     agent,
     agent_output,
     bridge,
+    checkpoints,
     cleanup,
     handoff,
     hooks,
+    lanes,
     memory,
     registry,
     state,
@@ -53,6 +55,7 @@ def rows(million: bool) -> Iterator[Row]:
         yield Row(f"CPU time of {way} / floor", 1.1, _cpu(way))
     yield Row("CPU time with hooks for runs / without", 1.03, _hooks("runs"))
     yield Row("CPU time with hooks for nodes too / without", None, _hooks("runs and nodes"))
+    yield from _threads()
     yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
     for way in stream.WAYS:
         yield Row(f"chunk through stream / astream, {way}", 1.15, _chunk(way))
@@ -80,6 +83,19 @@ def rows(million: bool) -> Iterator[Row]:
     messages = 1_000_000 if million else 100_000
     name = f"left by {messages:,} messages, of each 1,000"
     yield Row(name, 1.0, lambda _: memory.growth(messages).blocks_per_thousand, "blocks")
+
+
+def _threads() -> Iterator[Row]:
+    yield Row("CPU time with 1,000 thread_ids / without", 1.05, _lanes)
+    yield Row("CPU time with them, of the floor / without", None, _configs)
+    for crowd in lanes.CROWDS:
+        yield Row(f"wait of 99 behind 10,000 of {crowd} / alone", None, _lane_waits(crowd))
+    for backend in lanes.BACKENDS:
+        for spread in lanes.SPREADS:
+            name = f"CPU time with lanes, {backend}, {spread} / without"
+            yield Row(name, None, _shared_lanes(backend, spread))
+    for saver in checkpoints.SAVERS:
+        yield Row(f"CPU time with keep_checkpoints=1, {saver} / without", None, _kept(saver))
 
 
 def _agents() -> Iterator[Row]:
@@ -123,6 +139,26 @@ def _cpu(way: str) -> Callable[[bool], Ratio]:
 
 def _hooks(way: str) -> Callable[[bool], Ratio]:
     return lambda quick: hooks.cpu_ratio(way, pairs=3 if quick else 7)
+
+
+def _lanes(quick: bool) -> Ratio:
+    return lanes.cpu_ratio(pairs=3 if quick else 5)
+
+
+def _configs(quick: bool) -> Ratio:
+    return lanes.config_ratio(pairs=3 if quick else 5)
+
+
+def _lane_waits(crowd: str) -> Callable[[bool], Ratio]:
+    return lambda quick: lanes.fairness_ratio(crowd, pairs=5 if quick else 11)
+
+
+def _shared_lanes(backend: str, spread: str) -> Callable[[bool], Ratio]:
+    return lambda quick: lanes.shared_ratio(backend, spread, pairs=3 if quick else 7)
+
+
+def _kept(saver: str) -> Callable[[bool], Ratio]:
+    return lambda quick: checkpoints.ratio(saver, pairs=3 if quick else 7)
 
 
 def _chunk(way: str) -> Callable[[bool], Ratio]:
