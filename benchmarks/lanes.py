@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any
@@ -31,13 +32,16 @@ from .harness import (
     paired,
     told,
 )
-from .peers import Bridge, Floor
+from .peers import Bridge, Floor, Peer
 from .servers import SERVERS
 
 MESSAGES = 10_000
 THREADS = 1_000
 OTHERS = 99
 SLOTS = 16
+#: Both costs of a `thread_id`; that of the lanes, in which a function calls the graph without it;
+#: and that of LangGraph, without a bridge.
+WAYS = ("bridge", "bridge, lanes alone", "floor")
 #: What has the messages that are queued before those of the other threads.
 CROWDS = ("one thread", "no thread")
 #: The backends of shared lanes, and how the messages are spread.
@@ -51,35 +55,31 @@ def messages(count: int, threads: int | None = None) -> list[StreamMessage]:
     return [StreamMessage({"n": n}, str(n % threads) if threads else None) for n in range(count)]
 
 
-def cpu_ratio(*, count: int = MESSAGES, threads: int = THREADS, pairs: int = 5) -> Ratio:
+def cpu_ratio(way: str, *, count: int = MESSAGES, threads: int = THREADS, pairs: int = 5) -> Ratio:
     """The CPU time of a stream of messages on threads over that of the same without threads."""
     graph, on_threads, without = one_node_graph(), messages(count, threads), messages(count)
-    with Bridge(SLOTS) as bridge:
-        return in_turns(
-            lambda: bridge.stream(graph, on_threads),
-            lambda: bridge.stream(graph, without),
-            pairs=pairs,
-            turns=1,
-            items=count,
-        )
 
+    async def call(content: dict[str, int]) -> Any:
+        return await graph.ainvoke(content)
 
-def config_ratio(*, count: int = MESSAGES, threads: int = THREADS, pairs: int = 5) -> Ratio:
-    """What LangGraph takes of that: the floor, with threads in the configs and without."""
-    graph, inputs = one_node_graph(), [{"n": n} for n in range(count)]
-
-    async def on_thread(content: dict[str, int]) -> Any:
+    async def call_on_thread(content: dict[str, int]) -> Any:
         thread_id = str(content["n"] % threads)
         return await graph.ainvoke(content, {"configurable": {"thread_id": thread_id}})
 
-    with Floor(SLOTS) as floor:
-        return in_turns(
-            lambda: floor.stream(on_thread, inputs),
-            lambda: floor.stream(graph, inputs),
-            pairs=pairs,
-            turns=1,
-            items=count,
-        )
+    def stream(peer: Peer, target: Any, inputs: list[Any]) -> Callable[[], None]:
+        return lambda: peer.stream(target, inputs)
+
+    with Bridge(SLOTS) as bridge, Floor(SLOTS) as floor:
+        contents = [message.content for message in without]
+        ours, peer = {
+            "bridge": (stream(bridge, graph, on_threads), stream(bridge, graph, without)),
+            "bridge, lanes alone": (
+                stream(bridge, call, on_threads),
+                stream(bridge, call, without),
+            ),
+            "floor": (stream(floor, call_on_thread, contents), stream(floor, call, contents)),
+        }[way]
+        return in_turns(ours, peer, pairs=pairs, turns=1, items=count)
 
 
 class Crowd(ExitStack):
@@ -180,13 +180,13 @@ def shared_ratio(
 class LanesRatio:
     """Messages on 1,000 threads over messages without threads, in CPU time."""
 
-    params = ["bridge", "floor"]
+    params = list(WAYS)
     param_names = ("way",)
     timeout = 600
     unit = "ratio"
 
     def track_cpu(self, way: str) -> float:
-        return (cpu_ratio if way == "bridge" else config_ratio)(pairs=3).value
+        return cpu_ratio(way, pairs=3).value
 
 
 class Fairness:

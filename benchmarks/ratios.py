@@ -86,8 +86,9 @@ def rows(million: bool) -> Iterator[Row]:
 
 
 def _threads() -> Iterator[Row]:
-    yield Row("CPU time with 1,000 thread_ids / without", 1.05, _lanes)
-    yield Row("CPU time with them, of the floor / without", None, _configs)
+    for way in lanes.WAYS:
+        name = f"CPU time with 1,000 thread_ids / without, {way}"
+        yield Row(name, 1.05 if way == "bridge" else None, _lanes(way))
     for crowd in lanes.CROWDS:
         yield Row(f"wait of 99 behind 10,000 of {crowd} / alone", None, _lane_waits(crowd))
     for backend in lanes.BACKENDS:
@@ -141,12 +142,8 @@ def _hooks(way: str) -> Callable[[bool], Ratio]:
     return lambda quick: hooks.cpu_ratio(way, pairs=3 if quick else 7)
 
 
-def _lanes(quick: bool) -> Ratio:
-    return lanes.cpu_ratio(pairs=3 if quick else 5)
-
-
-def _configs(quick: bool) -> Ratio:
-    return lanes.config_ratio(pairs=3 if quick else 5)
+def _lanes(way: str) -> Callable[[bool], Ratio]:
+    return lambda quick: lanes.cpu_ratio(way, pairs=3 if quick else 5)
 
 
 def _lane_waits(crowd: str) -> Callable[[bool], Ratio]:
