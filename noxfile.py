@@ -34,6 +34,7 @@ TOLERATED = [
 LONG_FEATURES = [
     "fork",
     "durable_run",
+    "lanes",
     "thread_policies",
     "langgraph_arguments",
     "conformance",

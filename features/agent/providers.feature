@@ -1,3 +1,4 @@
+@once
 Feature: A bounded memory shows what providers accept
 
   Scenario Outline: <rules> accept what a memory bounded to <n> <unit> shows, with tools as <form>

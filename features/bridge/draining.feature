@@ -103,6 +103,7 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
       | rejected | for a slot                       |
       | rejected | for their thread                 |
 
+  @once
   Scenario: 10,000 messages that have not begun are all accounted for
     Given an open bridge on its own loop with max_concurrency=1
     And stages with an InMemorySaver
@@ -177,12 +178,14 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
     When a run waits in "first", and aclose is awaited on that loop with drain_after=0
     Then the run is drained, and the report names its checkpoint
 
+  @once
   Scenario: While 10,000 messages are turned away, the loop goes on
     Given an open bridge on its own loop with max_concurrency=1
     And stages with an InMemorySaver
     When 10000 messages wait for their thread, and the run before them ends while they are turned away
     Then it is drained before the last of them has an error
 
+  @once
   Scenario Outline: Wherever a run is when it is asked, each of its nodes runs exactly once: <saver>
     Given an open bridge on an adopted loop
     And stages with an <saver>
@@ -194,6 +197,7 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
       | InMemorySaver    | 80    |
       | AsyncSqliteSaver | 200   |
 
+  @once
   Scenario: Wherever the run of an answer is when it is asked to stop, the answer is taken exactly once
     Given an open bridge on an adopted loop
     And stages with an InMemorySaver

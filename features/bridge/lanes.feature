@@ -2,6 +2,7 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
 
   # -- two processes on one saver ----------------------------------------------------------------
 
+  @once
   Scenario Outline: Two processes that add 1 to a thread 100 times each lose nothing: <saver>, <lanes>
     Given a thread in a saver in <saver>, and <lanes>
     When 2 processes with bridges send 100 messages to the thread each, all at once
@@ -26,6 +27,7 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
       | saver  | lanes           |
       | SQLite | lanes in Valkey |
 
+  @once
   Scenario Outline: The thread of a process that is killed in the middle of a run is free when its lease is over: <saver>
     Given a thread in a saver in <saver>, and lanes in <saver>
     When a process is killed while its run on the thread is in a node
@@ -40,6 +42,7 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
       | saver      |
       | PostgreSQL |
 
+  @once
   Scenario Outline: A process that is suspended in a run does not write over its successor: <saver>, <lanes>
     Given a thread in a saver in <saver>, and <lanes>
     When a process is suspended while its run on the thread is in a node, a message to the thread is answered here, and the process goes on
@@ -90,11 +93,13 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
     When the first one gets a next message to a thread whenever one is answered, and the second one gets 3
     Then the second one answers its 3
 
+  @once
   Scenario: A bridge with a long backlog on a thread does not keep it from another one
     Given 2 bridges on its own loops that share their lanes
     When the first one gets 20000 messages to a thread, and the second one gets 1
     Then the second one answers that before the first one has answered its 20000
 
+  @once
   Scenario: A backlog on 500 threads does not keep them from another bridge
     Given 2 bridges on its own loops that share their lanes, with max_concurrency=2
     When the first one has 2 runs that wait, and 500 messages to as many other threads
@@ -209,12 +214,14 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
     When both bridges add 1 to each of some odd threads, 5 times
     Then each of these threads has counted 10
 
+  @once
   Scenario: 2000 messages on 100 threads through 2 bridges: nothing lost, nothing held
     Given 2 bridges on its own loops that share their lanes
     When both bridges add 1 to each of 100 threads, 10 times
     Then each of these threads has counted 20
     And the bridges hold no lease
 
+  @once
   Scenario Outline: Six threads send to 5 threads under every policy, with deadlines and cancellations: nothing overlaps, nothing is held
     Given 2 bridges on <home> loops that share their lanes, with max_concurrency=4
     When 6 threads send 100 messages each to both bridges, under every policy, and cancel or limit some

@@ -75,6 +75,7 @@ Feature: What runs are doing can be seen, and chosen runs cancelled
       | An async function                  | an async function                  | InvalidTypeError |
       | A name                             | a name                             | InvalidTypeError |
 
+  @once
   Scenario: A snapshot during a crowd of starts and ends has no run twice, and no impossible one
     Given an open bridge on its own loop with max_concurrency=4
     When 4 threads send 200 messages each while 2 others take snapshots
