@@ -48,6 +48,12 @@ Feature: Hooks are told what happens to runs, and can do them no harm
       | max_concurrency=2, max_pending=4, overflow="drop_newest" | the loop stops   |
       | max_concurrency=2, max_pending=4, overflow="drop_oldest" | the bridge closes |
 
+  Scenario: The end of a run that is dropped while its time to start is over is that of its future
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1, overflow="drop_oldest"
+    And hooks that write down every event
+    When a message is dropped, and its time limit is noticed in the middle of that
+    Then the hooks were told that it was rejected, once
+
   Scenario Outline: What a subscription of <operator> does is told completely, also when it is disposed of
     Given an open bridge on its own loop with max_concurrency=2, max_pending=3
     And hooks that write down every event

@@ -323,7 +323,7 @@ class Observed:
 
     Args:
         observers: Those who listen. Never changed.
-        arrived: When its message arrived, by the monotonic clock. Never changed.
+        arrived: When its message arrived, by the clock of the bridge. Never changed.
     """
 
     __slots__ = ("announced_by", "arrived", "begun", "by", "handed_over", "resolved_early")

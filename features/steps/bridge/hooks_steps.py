@@ -19,7 +19,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 from reactivex import operators as ops
 
-from rxlanggraph import StreamMessage, errors, hooks
+from rxlanggraph import StreamMessage, TimeLimits, errors, hooks
 from rxlanggraph.bridge import callbacks, reports
 from rxlanggraph.bridge.run import Run
 from support.bridge.bridges import answer, failure_of, listen, on_loop, send
@@ -33,7 +33,7 @@ from support.bridge.hook_model import (
 )
 from support.bridge.streams import Subscriber
 from support.concurrency.patching import patch
-from support.concurrency.waiting import LIMIT, in_threads, thread
+from support.concurrency.waiting import LIMIT, Gate, in_threads, thread
 
 _WORDS = {
     hooks.RunQueued: "queued",
@@ -673,3 +673,36 @@ def step_none_of_the_runs_is_left(context: Context) -> None:
     left = [run() for run in context.runs if run() is not None]
     assert len(left) == 0, len(left)
     assert len(context.kept) == len(context.runs)
+
+
+@when("a message is dropped, and its time limit is noticed in the middle of that")
+def step_a_message_is_dropped_and_its_time_limit_is_noticed(context: Context) -> None:
+    bridge, gate = context.bridge, Gate()
+    context.add_cleanup(gate.open)
+
+    async def node(content: Any) -> Any:
+        await gate.wait_async()
+        return content
+
+    first = bridge.create_future_task(node, 0)
+    on_loop(context)  # it has begun
+    limits = TimeLimits(start=LIMIT)
+    context.dropped = dropped = bridge.create_future_task(node, 1, timeout=limits)
+
+    def notice(_: object) -> None:
+        # What the loop does with a run whose time is over, if it comes to it just then.
+        dropped.expired = "start"
+        reports.report_end(dropped, dropped.unanswered("timed_out"))
+
+    dropped.add_done_callback(notice)
+    last = bridge.create_future_task(node, 2)
+    gate.open()
+    assert [first.result(LIMIT).content, last.result(LIMIT).content] == [0, 2]
+    _idle(context)
+
+
+@then("the hooks were told that it was rejected, once")
+def step_the_hooks_were_told_that_it_was_rejected_once(context: Context) -> None:
+    ends = [event for event in context.recorder.events if isinstance(event, hooks.RunEnded)]
+    statuses = [event.result.status for event in ends if event.future is context.dropped]
+    assert statuses == ["rejected"], statuses

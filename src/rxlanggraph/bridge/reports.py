@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from time import monotonic
 
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.concurrency.loop_watch import Blockage
@@ -53,7 +52,7 @@ def report_queued(run: Run, observers: Observers) -> None:
     Raises:
         KeyboardInterrupt, SystemExit: In the main thread, from a signal handler.
     """
-    observed = run.observed = Observed(observers, monotonic())
+    observed = run.observed = Observed(observers, run.clock.now())
     if not observers.queued:
         return
     # A hook that waits for the run, which cannot begin meanwhile, is told so.
@@ -114,11 +113,14 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
     if run.cancelled():
         if result.status != "cancelled":
             result = run.unanswered("cancelled")
+    elif run.rejection is not None and run.exception() is run.rejection:
+        # Dropped while the loop ended it for another reason, such as its time limit.
+        result = run.unanswered("rejected", run.rejection)
     else:
         result = observed.resolved_early or run.result_nowait() or result
     duration, attempt = None, 0
     if observed.begun:
-        duration, attempt = monotonic() - run.since, max(1, run.attempts)
+        duration, attempt = run.clock.now() - run.since, max(1, run.attempts)
     event = RunEnded(run, run.message, run.options.name, time.time(), result, duration, attempt)
     return observed.by.ended.tell(event)
 

@@ -387,6 +387,11 @@ class Run(SharedLockFuture[StreamMessage]):
             with lock_released(self._lock), waiting(run, self):
                 super()._wait(timeout)
 
+    @property
+    def clock(self) -> Clock:
+        """The clock of its bridge. Any thread; never blocks."""
+        return self._crossing.clock
+
     def _new_gate(self) -> Gate:
         return self._crossing.clock.gate()
 
