@@ -23,7 +23,7 @@ from functools import partial
 
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
 from rxlanggraph.bridge.draining import not_begun
-from rxlanggraph.bridge.execution import Execution
+from rxlanggraph.bridge.execution import Execution, enter_scope
 from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.graphs.configs import context_of_its_own
 from rxlanggraph.bridge.graphs.interrupts import (
@@ -40,7 +40,6 @@ from rxlanggraph.bridge.run import (
     Run,
     RunOptions,
     current_run,
-    enter_scope,
     run_scope,
 )
 from rxlanggraph.bridge.run_registry import RunRegistry

@@ -30,13 +30,13 @@ from rxlanggraph.bridge.graphs.rollback import Undo, remember_thread
 from rxlanggraph.bridge.graphs.tracebacks import without_machinery
 from rxlanggraph.bridge.leftovers import end_of_leftovers
 from rxlanggraph.bridge.reports import report_started
-from rxlanggraph.bridge.run import Phase, Run, enter_scope
+from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.errors import LaneLostError, RunError
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
 
-__all__ = ["Execution"]
+__all__ = ["Execution", "enter_scope"]
 
 _log = logging.getLogger("rxlanggraph")
 
@@ -398,3 +398,10 @@ def _listened_to(run: Run, config: Config | None) -> Config:
     )
 
     return with_callbacks(config, [NodeCallbacks(run)])
+
+
+def enter_scope(run: Run) -> None:
+    """Make the code of this context, and what it starts, part of ``run``. On the loop."""
+    scope = run.scope = RunScope()
+    scope.place, scope.run = run.place, run
+    run_scope.set(scope)

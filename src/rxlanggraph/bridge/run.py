@@ -58,7 +58,6 @@ __all__ = [
     "RunScope",
     "ThreadHold",
     "current_run",
-    "enter_scope",
     "run_scope",
 ]
 
@@ -288,7 +287,7 @@ class Run(SharedLockFuture[StreamMessage]):
         self.message = message
         self.options = options
         self.context = context
-        self._crossing = crossing
+        self.place = crossing  # its bridge
         # What it has to itself while it runs. In most messages, the thread.
         self.lane = options.lane if message.thread_id is None else message.thread_id
         self.downstream = False  # whether a result of the same bridge led to it
@@ -326,7 +325,7 @@ class Run(SharedLockFuture[StreamMessage]):
             cancelled, interrupt = self._cancel()
         finally:  # also if a signal handler raises meanwhile
             if self.cancelled():
-                self._crossing.post(self)
+                self.place.post(self)
         if interrupt is not None:
             raise interrupt
         return cancelled
@@ -366,8 +365,8 @@ class Run(SharedLockFuture[StreamMessage]):
         super().add_done_callback(fn)
 
     def _wait(self, timeout: float | None) -> None:
-        if self._crossing.elsewhere is not None and not self.done():
-            self.abandon(self._crossing.elsewhere)  # in flight when the parent forked
+        if self.place.elsewhere is not None and not self.done():
+            self.abandon(self.place.elsewhere)  # in flight when the parent forked
         run, running = current_run(), asyncio._get_running_loop()
         now = self.done() or (timeout is not None and timeout <= 0)
         observed = self.observed
@@ -378,7 +377,7 @@ class Run(SharedLockFuture[StreamMessage]):
             )
         if now or (run is None and running is None):
             super()._wait(timeout)
-        elif running is not None and running is self._crossing.loop:
+        elif running is not None and running is self.place.loop:
             raise BlockingCallError(
                 f"waiting for {self.label} here would block the event loop that it needs; "
                 "use 'await future' there, or add_done_callback"
@@ -390,14 +389,14 @@ class Run(SharedLockFuture[StreamMessage]):
     @property
     def clock(self) -> Clock:
         """The clock of its bridge. Any thread; never blocks."""
-        return self._crossing.clock
+        return self.place.clock
 
     def _new_gate(self) -> Gate:
-        return self._crossing.clock.gate()
+        return self.place.clock.gate()
 
     def get_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that the run executes on. Any thread; never blocks."""
-        return self._crossing.loop
+        return self.place.loop
 
     # -- for the deadlock detector -------------------------------------------------------------
 
@@ -411,11 +410,6 @@ class Run(SharedLockFuture[StreamMessage]):
         """What its lane is called in messages for people. Any thread; never blocks."""
         thread_id = self.message.thread_id
         return "its subscription" if thread_id is None else f"the thread {thread_id!r}"
-
-    @property
-    def place(self) -> _Crossing:
-        """The run's bridge. Any thread; never blocks."""
-        return self._crossing
 
     @property
     def lock(self) -> threading.RLock:
@@ -468,7 +462,7 @@ class Run(SharedLockFuture[StreamMessage]):
             ("start", self.options.limits.start),
             ("deadline", self.options.deadline),
         ]
-        waited = self._crossing.clock.now() - self.since
+        waited = self.place.clock.now() - self.since
         return [(limit, seconds - waited) for limit, seconds in limits if seconds is not None]
 
     def nearest_limit(self) -> tuple[TimeLimit | None, float | None]:
@@ -557,13 +551,6 @@ class RunScope:
 
 run_scope: ContextVar[RunScope | None] = ContextVar("rxlanggraph_run_scope", default=None)
 """The scope of the run that this code belongs to: by it, worker threads belong to the run too."""
-
-
-def enter_scope(run: Run) -> None:
-    """Make the code of this context, and what it starts, part of ``run``. On the loop."""
-    scope = run.scope = RunScope()
-    scope.place, scope.run = run.place, run
-    run_scope.set(scope)
 
 
 def current_run() -> Run | None:
