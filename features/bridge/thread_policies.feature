@@ -101,6 +101,12 @@ Feature: Thread policies: what a message does if its thread has a run already
     When one that waits is cancelled, and one more is sent
     Then the last one waits
 
+  Scenario: A message that is cancelled while it waits for a slot takes up no room on its thread
+    Given an open bridge on its own loop with max_concurrency=1, max_pending_per_thread=1
+    When a run has the slot, the first of 2 messages on another thread is cancelled, and one more is sent
+    And everything may end
+    Then the 2 that were not cancelled are answered
+
   # -- streams ---------------------------------------------------------------------------------
 
   Scenario Outline: A stream with "<strategy>" and errors="<errors>" emits <what>

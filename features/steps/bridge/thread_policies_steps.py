@@ -372,6 +372,26 @@ def step_the_last_one_waits(context: Context) -> None:
     assert list(context.work.ended) == [4, 0, 2, 5]
 
 
+@when(
+    "a run has the slot, the first of 2 messages on another thread is cancelled, "
+    "and one more is sent"
+)
+def step_the_first_of_2_messages_is_cancelled_and_one_more_is_sent(context: Context) -> None:
+    kind = "a waiting graph"
+    send(context, kind, [0], thread_id="other")
+    context.work.began.wait_for(1)
+    send(context, kind, [1, 2], **_to("t"))
+    on_loop(context)
+    assert context.futures[1].cancel()
+    on_loop(context)
+    send(context, kind, [3], **_to("t"))
+
+
+@then("the 2 that were not cancelled are answered")
+def step_the_2_that_were_not_cancelled_are_answered(context: Context) -> None:
+    assert [answer(context, number).status for number in (2, 3)] == ["ok", "ok"]
+
+
 # -- streams -----------------------------------------------------------------------------------
 
 

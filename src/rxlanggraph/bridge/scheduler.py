@@ -144,7 +144,8 @@ class RunScheduler:
             return 0
         if not all(map(_waits, behind)):
             behind = self._behind[lane] = deque(filter(_waits, behind))
-        return len(behind)
+        # If the head of the lane was cancelled before its start, that one is itself behind it.
+        return len(behind) - (not _executes(self._lanes[lane]))
 
     def remove_behind(self, lane: Hashable) -> list[Run]:
         """Remove the runs that wait for that lane and would execute; return them."""
