@@ -247,6 +247,30 @@ Feature: A graph that asks waits for an answer to that question, and nothing els
     When a message is sent with on_pending="ask"
     Then InvalidArgumentError is raised, which says "on_pending must be 'reject' or 'discard'"
 
+  # -- random histories --------------------------------------------------------------------------
+
+  @once
+  Scenario Outline: Random input and answers on two threads go as in the model, with <questions>
+    Then 40 random histories of 30 steps go as in the model of a graph that asks: <questions>, <bound>
+
+    Examples:
+      | questions                                              | bound             |
+      | questions=("first?",), side_by_side=False              | max_concurrency=4 |
+      | questions=("first?", "second?"), side_by_side=False    | max_concurrency=1 |
+      | questions=("left?", "right?"), side_by_side=True       | max_concurrency=4 |
+
+  @once
+  Scenario Outline: Random input and answers show that <fault>
+    Given a bridge in which <fault>
+    Then one of 100 random histories of 30 steps goes otherwise than in the model of a graph that asks: questions=("first?", "second?"), side_by_side=False, max_concurrency=4
+
+    Examples:
+      | fault                                |
+      | an answer is taken whatever is asked |
+      | an answer may be overtaken           |
+      | new input drops a question           |
+      | an expired question stays            |
+
   # -- what it costs -----------------------------------------------------------------------------
 
   Scenario Outline: <message> reads the latest checkpoint <reads> more often than LangGraph alone

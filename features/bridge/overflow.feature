@@ -49,6 +49,35 @@ Feature: What happens to a message when max_pending others wait is what overflow
     And the gate opens
     Then b2 c4 d5 are run, and a1 are rejected
 
+  # -- random histories
+
+  @once
+  Scenario Outline: With overflow="<policy>", random histories go as in the model of a bridge, with <bounds>
+    Then 60 random histories of 40 steps go as in the model of overflow: overflow="<policy>", <bounds>
+
+    Examples:
+      | policy      | bounds                           |
+      | block       | max_pending=2, max_concurrency=2 |
+      | block       | max_pending=4, max_concurrency=1 |
+      | error       | max_pending=3, max_concurrency=2 |
+      | drop_newest | max_pending=3, max_concurrency=2 |
+      | drop_oldest | max_pending=3, max_concurrency=2 |
+      | latest      | max_pending=4, max_concurrency=2 |
+      | latest      | max_pending=3, max_concurrency=1 |
+
+  @once
+  Scenario Outline: Random histories show with overflow="<policy>" that <fault>
+    Given a bridge in which <fault>
+    Then one of 300 random histories of 40 steps goes otherwise than in the model of overflow: overflow="<policy>", max_pending=4, max_concurrency=2
+
+    Examples:
+      | policy      | fault                                     |
+      | block       | a message takes room that others wait for |
+      | error       | a cancelled message keeps its room        |
+      | drop_newest | a dropped message counts twice            |
+      | drop_oldest | the newest of those that wait gives way   |
+      | latest      | a superseded message stays so             |
+
   # -- what is told
 
   Scenario: overflow="error" raises BacklogFullError, which names the bridge, the bound and the remedy

@@ -145,6 +145,29 @@ Feature: Thread policies: what a message does if its thread has a run already
       | , with any number that may wait  | max_concurrency=4        |
       | , with one message that may wait | max_pending_per_thread=1 |
 
+  @once
+  Scenario Outline: Random histories of several threads go as in the model, with <bounds>
+    Then 60 random histories of 40 steps go as in the model of thread policies: <bounds>
+
+    Examples:
+      | bounds                                      |
+      | max_concurrency=4                           |
+      | max_concurrency=1                           |
+      | max_concurrency=2, max_pending_per_thread=1 |
+      | max_concurrency=1, max_pending_per_thread=2 |
+
+  @once
+  Scenario Outline: Random histories show that <fault>
+    Given a bridge in which <fault>
+    Then one of 100 random histories of 40 steps goes otherwise than in the model of thread policies: max_concurrency=1, max_pending_per_thread=2
+
+    Examples:
+      | fault                                                 |
+      | an interrupting message leaves those that wait        |
+      | a cancelled message still takes up room on its thread |
+      | the last message of a thread is the next              |
+      | an interrupted message looks cancelled                |
+
   # -- many ------------------------------------------------------------------------------------
 
   Scenario: A thread with 10000 messages does not hold up 99 threads with one each
