@@ -87,7 +87,7 @@ def rows(million: bool) -> Iterator[Row]:
 
 def _threads() -> Iterator[Row]:
     for way in lanes.WAYS:
-        name = f"CPU time with 1,000 thread_ids / without, {way}"
+        name = f"CPU time on 1,000 threads / on none, {way}"
         yield Row(name, 1.05 if way == "bridge" else None, _lanes(way))
     for crowd in lanes.CROWDS:
         yield Row(f"wait of 99 behind 10,000 of {crowd} / alone", None, _lane_waits(crowd))
@@ -230,7 +230,7 @@ def line(row: Row, quick: bool) -> tuple[str, bool]:
     verdict = "" if row.target is None else "MISSED" if missed else "met"
     target = "" if row.target is None else f"<= {row.target:g}"
     figure = f"{value:,.3f} {row.unit}".strip()
-    return f"{row.what:<50} {figure:>14} {target:>9}  {verdict:<7} {detail}".rstrip(), missed
+    return f"{row.what:<60} {figure:>14} {target:>9}  {verdict:<7} {detail}".rstrip(), missed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -241,7 +241,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--million", action="store_true", help="a million messages for memory")
     options = parser.parse_args(arguments)
     print(f"{platform.python_implementation()} {platform.python_version()}, medians of pairs")
-    print(f"{'what':<50} {'ratio':>14} {'target':>9}  {'verdict':<7} range, per item")
+    print(f"{'what':<60} {'ratio':>14} {'target':>9}  {'verdict':<7} range, per item")
     missed = 0
     for row in rows(options.million):
         if options.only in row.what:
