@@ -102,6 +102,7 @@ Feature: In virtual time pipelines are tested without waiting, and always happen
     When a plain function is at work in a thread of a loop that jumps ahead, while a task sleeps for 10 s
     Then the time was the same at the end of the thread's work as at its beginning
 
+  @once
   Scenario: What happens at the same time happens in the same order every time
     When 20 bridges in virtual time do the same 200 random things each
     Then all 20 have done them in the same order, at the same times
@@ -111,6 +112,7 @@ Feature: In virtual time pipelines are tested without waiting, and always happen
     When a run awaits one of another bridge on the same scheduler, which awaits one of the first
     Then 30 virtual seconds have passed, and it has a result
 
+  @once
   Scenario: Ten thousand runs that take an hour each
     Given a bridge in virtual time with max_concurrency=100
     When 10000 messages that take an hour go through the bridge

@@ -1,5 +1,6 @@
 Feature: Rx's flattening operators over graphs mean what they mean in RxPY
 
+  @once
   Scenario Outline: <ours> emits what RxPY's <theirs> emits, in every order of 3 messages and ends
     Given an open bridge on its own loop
     When 3 messages arrive and end in every order, through <ours> and RxPY's <theirs>
