@@ -9,6 +9,7 @@
 A map; each imports only from those above it.
 
     backend              the contract: what callers see, and what a backend must do
+    backoff              pauses between the attempts of a task
     codec                JSON values: which can be stored, and their encoding
     addresses            URLs of servers: ambiguous ones, and masked passwords
     retry                calls repeated after a failure, or undone
@@ -18,14 +19,17 @@ A map; each imports only from those above it.
     backends             in memory, in SQL, in Redis
     client               one opened backend: calls, background tasks, closing
     paging               reading in pages, working in steps
+    retention            deleting tasks by their age and number
     leases               leases that are renewed
     watch                the versions of a key as an Observable
     transactions         optimistic transactions
+    administration       what is in queues, which keys and locks there are
     keys                 values under keys
     locks                locks with fencing tokens
     claims               one item of work, claimed by one worker
     queues               queues of work
     base                 values, locks and queues as one state
+    schedules            periodic tasks and retention, run by one process at a time
     blocking             the same methods, blocking, for threads
     open                 from a URL to a state
 """
@@ -41,21 +45,38 @@ from rxlanggraph.errors import (
     StateError,
     StateUnavailableError,
 )
-from rxlanggraph.state.backend import DeadLetter, QueueStats, Task, Versioned
+from rxlanggraph.state.backend import (
+    DeadLetter,
+    HeldLock,
+    KeyInfo,
+    QueuedTask,
+    QueueStats,
+    Task,
+    Versioned,
+)
+from rxlanggraph.state.backoff import Backoff
 from rxlanggraph.state.blocking import SyncState
 from rxlanggraph.state.claims import Claim
 from rxlanggraph.state.locks import Lease
 from rxlanggraph.state.open import State, open_state, open_state_threadsafe
+from rxlanggraph.state.schedules import Retention, Schedule, Scheduler
 
 __all__ = [
+    "Backoff",
     "Claim",
     "ContentionError",
     "DeadLetter",
+    "HeldLock",
+    "KeyInfo",
     "Lease",
     "LeaseLostError",
     "LockTimeoutError",
     "MissingExtraError",
     "QueueStats",
+    "QueuedTask",
+    "Retention",
+    "Schedule",
+    "Scheduler",
     "StaleTokenError",
     "State",
     "StateActor",

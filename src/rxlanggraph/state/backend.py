@@ -27,9 +27,10 @@ Rules for every backend, cited by number below and in the conformance suite:
    without effect (deadlock, serialization failure, busy) is repeated by the backend.
 7. **Cancellation.** A call that is cancelled has taken effect as a whole or not at all (it is not
    known which), and leaves nothing behind: no task, no connection in use, no open transaction.
-   `task_claim` guarantees more: if cancelled once, it has claimed nothing when it raises. If it is
-   cancelled again meanwhile, or with all other tasks of the loop, or while closing the state is
-   cancelled, or if the server stays away, the claimed task comes back when its lease ends. For a
+   `task_claim` and `tasks_claim` guarantee more: if cancelled once, they have claimed nothing when
+   they raise. If they are cancelled again meanwhile, or with all other tasks of the loop, or while
+   closing the state is cancelled, or if the server stays away, a claimed task comes back when its
+   lease ends. For a
    call that cannot be withdrawn there is `rxlanggraph.concurrency.tasks.run_shielded`, which gives
    back what the call has claimed.
 8. **One loop.** Methods are called on the loop that opened the backend, by any number of tasks at
@@ -46,7 +47,7 @@ Rules for every backend, cited by number below and in the conformance suite:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
@@ -61,11 +62,18 @@ __all__ = [
     "ClaimedTask",
     "DeadLetter",
     "DeadTask",
+    "DoneTask",
+    "HeldLock",
     "ImmediateBackend",
+    "KeyInfo",
     "NewTask",
+    "NotifyingBackend",
     "Page",
     "QueueStats",
+    "QueuedTask",
+    "SchemaVersion",
     "Step",
+    "StoredTask",
     "StoredValue",
     "Task",
     "TaskState",
@@ -73,8 +81,10 @@ __all__ = [
     "Write",
     "WriteResult",
     "as_immediate",
+    "as_notifying",
     "counter_overflow",
     "not_an_integer",
+    "other_version",
     "stale_token",
 ]
 
@@ -134,7 +144,7 @@ class DeadLetter:
         key: Its key, if it has one.
         thread_id: Its thread, if it has one.
         attempts: How often it was claimed.
-        worker: The worker that claimed it last.
+        worker: The worker that claimed it last; empty if none has: it was cancelled.
         error: The error of its last attempt; for an exception a mapping of ``type`` and
             ``message``, as also for a lease that expired.
     """
@@ -171,6 +181,82 @@ class QueueStats:
     dead: int = 0
     expired: int = 0
     by_worker: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedTask:
+    """A task as it is now, for those who look after a queue.
+
+    Times are seconds since 1970 on the clock of the server. A time is None if that has not
+    happened, or happened before the store recorded times.
+
+    Attributes:
+        id: As ``add_tasks`` returned it.
+        queue: The queue that it belongs to.
+        key: Its key, if it has one.
+        thread_id: Its thread, if it has one.
+        priority: Its priority.
+        state: Its state.
+        attempts: How often it was claimed.
+        max_attempts: How often it may be claimed.
+        worker: The worker that claimed it last; None: none has.
+        due_in: Seconds: of a waiting task until it may be claimed (0: now), of a claimed one until
+            its lease ends; None otherwise.
+        age: Seconds in this state: since it was claimed or ended, and of a waiting task since it
+            was added. Of an unknown time: since the store records times.
+        added: When it was added.
+        claimed: When it was last claimed.
+        ended: When it was completed, or dead.
+        item: Its JSON value; None unless it was read alone, by ``task``, as the next two.
+        result: The result of a completed task.
+        error: The error of a dead task, as for `DeadLetter`.
+    """
+
+    id: str
+    queue: str
+    key: str | None
+    thread_id: str | None
+    priority: int
+    state: TaskState
+    attempts: int
+    max_attempts: int
+    worker: str | None
+    due_in: float | None
+    age: float
+    added: float | None
+    claimed: float | None
+    ended: float | None
+    item: Any = None
+    result: Any = None
+    error: Any = None
+
+
+class KeyInfo(NamedTuple):
+    """A key with a value.
+
+    Attributes:
+        key: The key.
+        version: The version of its value.
+        expires_in: Seconds until it expires; None: never.
+    """
+
+    key: str
+    version: int
+    expires_in: float | None
+
+
+class HeldLock(NamedTuple):
+    """A lock that is held.
+
+    Attributes:
+        key: Its key.
+        token: The fencing token of the holder.
+        expires_in: Seconds until the lease ends, unless it is renewed.
+    """
+
+    key: str
+    token: int
+    expires_in: float
 
 
 # -- arguments and results of a backend ------------------------------------------------------------
@@ -227,6 +313,14 @@ class ClaimedTask(NamedTuple):
     token: int
 
 
+class DoneTask(NamedTuple):
+    """A claimed task to complete: its id, the token of its claim, and its result as JSON text."""
+
+    id: str
+    token: int
+    text: str
+
+
 class DeadTask(NamedTuple):
     """A dead task; ``error`` is None if its last claim expired."""
 
@@ -237,6 +331,31 @@ class DeadTask(NamedTuple):
     attempts: int
     worker: str
     error: str | None
+
+
+class StoredTask(NamedTuple):
+    """A task, as if its queue had just been swept; the fields are those of `QueuedTask`.
+
+    ``text``, ``result`` and ``error`` are JSON text; None on a page of many tasks, as they may be
+    long.
+    """
+
+    id: str
+    key: str | None
+    thread_id: str | None
+    priority: int
+    state: TaskState
+    attempts: int
+    max_attempts: int
+    worker: str | None
+    due_in: float | None
+    age: float
+    added: float | None
+    claimed: float | None
+    ended: float | None
+    text: str | None = None
+    result: str | None = None
+    error: str | None = None
 
 
 class Page(NamedTuple, Generic[_T]):
@@ -261,6 +380,23 @@ class Step(NamedTuple):
 
     done: int
     after: str | None
+
+
+class SchemaVersion(NamedTuple):
+    """The version of the format of stored data.
+
+    Attributes:
+        stored: That of the store; None: it is empty, or has no format to migrate.
+        needed: That of this release.
+    """
+
+    stored: int | None
+    needed: int
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `open_state` would migrate the store."""
+        return self.stored is not None and self.stored < self.needed
 
 
 class Backend(Protocol):
@@ -368,6 +504,16 @@ class Backend(Protocol):
         7).
         """
 
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int
+    ) -> list[ClaimedTask]:
+        """Claim the next tasks in one step, as that many calls of `task_claim`; at most ``count``.
+
+        Of a thread there is one at most. In the order in which those calls would claim them. Fewer
+        than can be claimed only if concurrent claims, or more than `MAX_PER_STEP` tasks that fall
+        due, keep it from the rest; none only as for `task_claim`.
+        """
+
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
         """Renew the lease; False if ``token`` is not current. Repeatable.
 
@@ -378,6 +524,15 @@ class Backend(Protocol):
         """Complete the task; False if ``token`` is not current. Repeatable.
 
         True also if the same token has completed it before; the first result is kept.
+        """
+
+    async def tasks_complete(self, queue: str, done: Sequence[DoneTask]) -> list[bool]:
+        """Complete tasks in one step, each as `task_complete` does. Repeatable.
+
+        A token that is not current refuses its own task alone. No task is named twice.
+
+        Returns:
+            For each of ``done`` whether it is complete.
         """
 
     async def task_fail(
@@ -453,6 +608,42 @@ class Backend(Protocol):
         that is in one of ``states`` from the first step to the last.
         """
 
+    # -- looking after it --------------------------------------------------------------------
+    #
+    # In any order. `after` is None for the first page, then the cursor of the previous page. What
+    # is there from the first page to the last is on at least one of them, and on a second one only
+    # if the server reorganizes its memory meanwhile.
+
+    async def queues_page(self, after: str | None, limit: int) -> Page[str]:
+        """Return names of queues that have tasks, about ``limit``. Repeatable."""
+
+    async def tasks_page(self, queue: str, after: str | None, limit: int) -> Page[StoredTask]:
+        """Return tasks in whatever state, about ``limit``, without their texts. Repeatable."""
+
+    async def task_read(self, queue: str, task_id: str) -> StoredTask | None:
+        """Return one task, with its texts; None if there is none of this id. Repeatable."""
+
+    async def tasks_cancel(self, queue: str, ids: Collection[str], error: str) -> int:
+        """End the waiting and claimed tasks among ``ids``; return how many.
+
+        They are dead, with ``error``, and their claims are lost. Ids of other tasks are ignored.
+        """
+
+    async def tasks_delete(
+        self, queue: str, ids: Collection[str], states: Collection[TaskState]
+    ) -> int:
+        """Delete the tasks among ``ids`` that are in these states, as `tasks_purge_step` does.
+
+        Returns:
+            How many.
+        """
+
+    async def keys_page(self, prefix: str, after: str | None, limit: int) -> Page[KeyInfo]:
+        """Return keys that begin with ``prefix``, about ``limit``. Repeatable."""
+
+    async def locks_page(self, after: str | None, limit: int) -> Page[HeldLock]:
+        """Return locks that are held, about ``limit``. Repeatable."""
+
     # -- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -490,6 +681,33 @@ def as_immediate(backend: Backend) -> ImmediateBackend | None:
     return None
 
 
+class NotifyingBackend(Backend, Protocol):
+    """A backend that can also tell of tasks that other processes have made claimable.
+
+    A state looks for this method in the class of its backend, as for `ImmediateBackend`. It polls
+    all the same: what is not told, or lost on the way, is found by the next poll.
+    """
+
+    async def watch_arrivals(self, arrived: Callable[[str | None], None]) -> None:
+        """Call ``arrived`` with the name of each queue in which a task may have become claimable.
+
+        With None, as soon as it listens, and again whenever some may have been missed: any queue
+        may have one. Tasks that fall due, and leases that end, need not be told. It has at most one
+        connection of its own, which is released when it ends. One call at a time; it runs until it
+        is cancelled, or returns if the server cannot tell.
+
+        Raises:
+            StateUnavailableError: The connection is lost, or there is none: call it again later.
+        """
+
+
+def as_notifying(backend: Backend) -> NotifyingBackend | None:
+    """Return ``backend`` as a `NotifyingBackend`; None if its class does not implement that."""
+    if hasattr(type(backend), "watch_arrivals"):
+        return cast("NotifyingBackend", backend)
+    return None
+
+
 # -- what a backend raises -------------------------------------------------------------------------
 
 
@@ -516,6 +734,21 @@ def not_an_integer(key: str, text: str | None = None) -> InvalidTypeError:
 def counter_overflow(key: str, text: str | None = None) -> InvalidArgumentError:
     """Return the error of a sum beyond 64 bits; ``text`` is the value of the counter, if known."""
     return InvalidArgumentError(f"the counter {key!r} would exceed 64 bits{_held(text)}")
+
+
+def other_version(what: str, version: SchemaVersion, instead: str) -> InvalidArgumentError:
+    """Return the error of a store that this release can neither use nor migrate.
+
+    Args:
+        what: The stored data.
+        version: Its version, and that of this release.
+        instead: What else may be used.
+    """
+    newer = version.stored is not None and version.stored > version.needed
+    return InvalidArgumentError(
+        f"{what} has version {version.stored}, and this release of rxlanggraph needs version "
+        f"{version.needed}: use another {instead}, or {'a newer' if newer else 'an older'} release"
+    )
 
 
 def _held(text: str | None) -> str:

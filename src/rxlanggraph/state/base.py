@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from rxlanggraph.concurrency.closing import AsyncClosingContext
+from rxlanggraph.state.administration import AdministrationOperations
 from rxlanggraph.state.backend import Backend
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.keys import KeyOperations
@@ -15,7 +16,9 @@ from rxlanggraph.validation import check_attempts
 __all__ = ["BaseState"]
 
 
-class BaseState(AsyncClosingContext, KeyOperations, LockOperations, QueueOperations):
+class BaseState(
+    AsyncClosingContext, KeyOperations, LockOperations, QueueOperations, AdministrationOperations
+):
     """A `State` without its ``sync``.
 
     Made on a running event loop, to which it belongs; used there by any number of tasks at once.
@@ -36,6 +39,7 @@ class BaseState(AsyncClosingContext, KeyOperations, LockOperations, QueueOperati
         KeyOperations.__init__(self, client)
         LockOperations.__init__(self, client)
         QueueOperations.__init__(self, client, max_attempts)
+        AdministrationOperations.__init__(self, client)
 
     @property
     def backend(self) -> Backend:

@@ -12,7 +12,17 @@ from typing import Any, Self, TypeVar
 from reactivex import Observable
 
 from rxlanggraph.concurrency.run_on_loop import enter_on_loop, run_on_loop
-from rxlanggraph.state.backend import COMPLETED, DeadLetter, QueueStats, TaskState, Versioned
+from rxlanggraph.state.backend import (
+    COMPLETED,
+    DeadLetter,
+    HeldLock,
+    KeyInfo,
+    QueuedTask,
+    QueueStats,
+    TaskState,
+    Versioned,
+)
+from rxlanggraph.state.backoff import Backoff
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.claims import Claim
 from rxlanggraph.state.locks import Lease
@@ -215,6 +225,14 @@ class SyncState(_Blocking):
 
     # -- work --------------------------------------------------------------------------------
 
+    def declare_queue(self, queue: str, *, backoff: Backoff | None) -> None:
+        """Do what `State.declare_queue` does, blocking."""
+
+        async def declare() -> None:
+            self._state.declare_queue(queue, backoff=backoff)
+
+        self._run(declare())
+
     def add_tasks(
         self, queue: str, items: Iterable[Any], *, max_attempts: int | None = None
     ) -> list[str]:
@@ -237,6 +255,26 @@ class SyncState(_Blocking):
         call = self._state.claim_task(queue, worker=worker, lease=lease, wait=wait)
         claim = self._run(call)
         return None if claim is None else SyncClaim(self._state, claim)
+
+    def claim_tasks(
+        self,
+        queue: str,
+        count: int,
+        *,
+        worker: str | None = None,
+        lease: float = 30.0,
+        wait: float | None = None,
+    ) -> list[SyncClaim]:
+        """Do what `State.claim_tasks` does, blocking."""
+        call = self._state.claim_tasks(queue, count, worker=worker, lease=lease, wait=wait)
+        return [SyncClaim(self._state, claim) for claim in self._run(call)]
+
+    def complete_tasks(self, results: Iterable[tuple[SyncClaim, Any]]) -> list[SyncClaim]:
+        """Do what `State.complete_tasks` does, blocking."""
+        pairs = [*results]
+        inner: list[Any] = [(getattr(claim, "_claim", claim), result) for claim, result in pairs]
+        lost = {id(claim) for claim in self._run(self._state.complete_tasks(inner))}
+        return [claim for claim, _ in pairs if id(claim._claim) in lost]
 
     def dead_letters(self, queue: str, *, keys: Collection[str] | None = None) -> list[DeadLetter]:
         """Do what `State.dead_letters` does, blocking."""
@@ -268,9 +306,58 @@ class SyncState(_Blocking):
         """Do what `State.stats` does, blocking."""
         return self._run(self._state.stats(queue))
 
-    def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
+    def purge(
+        self,
+        queue: str,
+        states: Collection[TaskState] = COMPLETED,
+        *,
+        older_than: float | None = None,
+        keep: int | None = None,
+    ) -> int:
         """Do what `State.purge` does, blocking."""
-        return self._run(self._state.purge(queue, states))
+        return self._run(self._state.purge(queue, states, older_than=older_than, keep=keep))
+
+    # -- looking after it --------------------------------------------------------------------
+
+    def queues(self) -> list[str]:
+        """Do what `State.queues` does, blocking."""
+        return self._run(self._state.queues())
+
+    def iter_tasks(
+        self,
+        queue: str,
+        *,
+        states: Collection[TaskState] | None = None,
+        thread_id: str | None = None,
+        older_than: float | None = None,
+        newer_than: float | None = None,
+    ) -> Iterator[QueuedTask]:
+        """Do what `State.iter_tasks` does, for a ``for`` loop; reading a page blocks."""
+        return self._each(
+            self._state.iter_tasks(
+                queue,
+                states=states,
+                thread_id=thread_id,
+                older_than=older_than,
+                newer_than=newer_than,
+            )
+        )
+
+    def task(self, queue: str, task_id: str) -> QueuedTask | None:
+        """Do what `State.task` does, blocking."""
+        return self._run(self._state.task(queue, task_id))
+
+    def cancel_tasks(self, queue: str, ids: Collection[str]) -> int:
+        """Do what `State.cancel_tasks` does, blocking."""
+        return self._run(self._state.cancel_tasks(queue, ids))
+
+    def iter_keys(self, prefix: str = "") -> Iterator[KeyInfo]:
+        """Do what `State.iter_keys` does, for a ``for`` loop; reading a page blocks."""
+        return self._each(self._state.iter_keys(prefix))
+
+    def iter_locks(self) -> Iterator[HeldLock]:
+        """Do what `State.iter_locks` does, for a ``for`` loop; reading a page blocks."""
+        return self._each(self._state.iter_locks())
 
     def _each(self, paged: Paged[_T]) -> Iterator[_T]:
         while not paged.ended:

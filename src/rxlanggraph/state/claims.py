@@ -8,7 +8,9 @@ idempotency key, or fence them with ``claim.token``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import groupby, islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,17 +18,18 @@ from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import (
     ClosedError,
     InvalidArgumentError,
+    InvalidTypeError,
     LeaseLostError,
     StateError,
     UsageError,
 )
-from rxlanggraph.state.backend import ClaimedTask
+from rxlanggraph.state.backend import MAX_PER_STEP, ClaimedTask, DoneTask
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import decode, encode, error_value
 from rxlanggraph.state.leases import Heartbeat
-from rxlanggraph.validation import check_duration
+from rxlanggraph.validation import check_duration, shortened
 
-__all__ = ["Claim"]
+__all__ = ["Claim", "complete_claims"]
 
 
 class Claim:
@@ -70,7 +73,6 @@ class Claim:
         self.token = task.token
         self._client = client
         self._end: str | None = None
-        self._end_began = False
         self._heartbeat = Heartbeat(client, self, lease, began)
 
     def __repr__(self) -> str:
@@ -99,13 +101,8 @@ class Claim:
             UsageError: The claim has ended already.
             StateUnavailableError: The server does not answer; the claim stays open.
         """
-        client, text = self._client, encode(result)
-        await self._finish(
-            "completed",
-            lambda: client.call(
-                client.backend.task_complete, self.queue, self.id, self.token, text, repeatable=True
-            ),
-        )
+        if await complete_claims(self._client, [(self, result)]):
+            raise self._lost_error("completed")
 
     async def fail(self, error: Any, retry_in: float | None = None, *, final: bool = False) -> None:
         """End the attempt: the task waits for the next one, or is dead if this was the last.
@@ -114,7 +111,8 @@ class Claim:
 
         Args:
             error: An exception, or a JSON value; stored with the task, for its dead letter.
-            retry_in: Seconds until it may be claimed again; None: at once.
+            retry_in: Seconds until it may be claimed again; None: as `declare_queue` has declared
+                it for the queue, and at once if it has not.
             final: Whether another attempt would be pointless: the task is dead, however many
                 attempts are left.
 
@@ -125,7 +123,11 @@ class Claim:
             StateUnavailableError: The server does not answer; the claim stays open.
         """
         client, text = self._client, encode(error_value(error))
-        delay = 0.0 if retry_in is None else check_duration("retry_in", retry_in, zero=True)
+        if retry_in is not None:
+            delay = check_duration("retry_in", retry_in, zero=True)
+        else:
+            backoff = client.backoffs.get(self.queue)
+            delay = 0.0 if backoff is None else backoff.pause(self.attempt)
         pause = None if final else delay
         await self._finish(
             "failed",
@@ -197,32 +199,10 @@ class Claim:
         )
 
     async def _finish(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
-        self._client.check_open()
-        self._check_open(end)
-        # Set before the first await: of two tasks that end the claim concurrently, the second gets
-        # an error.
-        self._end, self._end_began = end, False
-        try:
-            await run_shielded(self._end_it(end, call))
-        finally:
-            # If all tasks of the loop were cancelled, the shielded one may not have begun.
-            if not self._end_began:
-                self._end = None
+        async def one() -> list[bool]:
+            return [await call()]
 
-    async def _end_it(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
-        self._end_began = True
-        try:
-            # Before the call: a renewal after it would be refused, and the claim taken for lost.
-            await self._heartbeat.stop()
-            current = await call()
-        except BaseException:
-            self._end = None
-            self._heartbeat.resume()
-            raise
-        if self.thread_id is not None or end != "completed":  # a task may be claimable by now
-            self._client.notifier.notify(("queue", self.queue))
-        if not current:
-            self._end = "lost"
+        if await _Ending([self], end, one).run(self._client):
             raise self._lost_error(end)
 
     def _check_open(self, what: str) -> None:
@@ -240,3 +220,99 @@ class Claim:
             f"(attempt {self.attempt}, token {self.token}) is no longer current; another worker "
             "has the task, or it is dead or purged"
         )
+
+
+# -- ending claims -----------------------------------------------------------------------------
+
+
+async def complete_claims(
+    client: BackendClient, results: Sequence[tuple[Claim, Any]]
+) -> list[Claim]:
+    """Complete claims of ``client``; return those that are lost. See `State.complete_tasks`."""
+    client.check_open()
+    for claim, _ in results:
+        if getattr(claim, "_client", None) is not client:
+            raise InvalidTypeError(
+                f"{shortened(claim)} is not a claim of this state; complete it where it was claimed"
+            )
+        claim._check_open("completed")
+    if len({id(claim) for claim, _ in results}) < len(results):
+        raise UsageError("a claim is named twice, and can be completed once")
+    texts = {claim: encode(result) for claim, result in results}
+    lost: list[Claim] = []
+    for queue, claims in groupby(texts, key=lambda claim: claim.queue):
+        while batch := [*islice(claims, MAX_PER_STEP)]:
+            call = partial(_complete, client, queue, batch, [texts[claim] for claim in batch])
+            lost += await _Ending(batch, "completed", call).run(client)
+    return lost
+
+
+async def _complete(
+    client: BackendClient, queue: str, claims: Sequence[Claim], texts: Sequence[str]
+) -> list[bool]:
+    if len(claims) == 1:
+        (claim,), (text,) = claims, texts
+        complete = client.backend.task_complete
+        return [await client.call(complete, queue, claim.id, claim.token, text, repeatable=True)]
+    done = [
+        DoneTask(claim.id, claim.token, text) for claim, text in zip(claims, texts, strict=True)
+    ]
+    return await client.call(client.backend.tasks_complete, queue, done, repeatable=True)
+
+
+class _Ending:
+    """The end of claims of one queue by one call, whoever is cancelled meanwhile.
+
+    Args:
+        claims: The claims.
+        end: How they end.
+        call: Ends them on the server; returns for each whether it was current.
+    """
+
+    def __init__(
+        self, claims: Sequence[Claim], end: str, call: Callable[[], Awaitable[Sequence[bool]]]
+    ) -> None:
+        self._claims = claims
+        self._end = end
+        self._call = call
+        self._began = False
+
+    async def run(self, client: BackendClient) -> list[Claim]:
+        """End the claims; return those that are lost."""
+        client.check_open()
+        for claim in self._claims:
+            claim._check_open(self._end)
+        # Set before the first await: of two tasks that end a claim concurrently, the second gets
+        # an error.
+        self._mark(self._end)
+        try:
+            await run_shielded(self._end_all(client))
+        finally:
+            # If all tasks of the loop were cancelled, the shielded one may not have begun.
+            if not self._began:
+                self._mark(None)
+        return [claim for claim in self._claims if claim._end == "lost"]
+
+    async def _end_all(self, client: BackendClient) -> None:
+        self._began = True
+        claims = self._claims
+        try:
+            for claim in claims:
+                # Before the call: a renewal after it would be refused, and the claim taken for
+                # lost.
+                await claim._heartbeat.stop()
+            current = await self._call()
+        except BaseException:
+            self._mark(None)
+            for claim in claims:
+                claim._heartbeat.resume()
+            raise
+        # A task may be claimable by now.
+        if self._end != "completed" or any(claim.thread_id is not None for claim in claims):
+            client.notifier.notify(("queue", claims[0].queue))
+        for claim, was_current in zip(claims, current, strict=True):
+            claim._end = self._end if was_current else "lost"
+
+    def _mark(self, end: str | None) -> None:
+        for claim in self._claims:
+            claim._end = end

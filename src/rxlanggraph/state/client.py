@@ -6,6 +6,7 @@ Confined to the loop that opened it, so no field needs a lock.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar, TypeVarTuple
@@ -18,7 +19,8 @@ from rxlanggraph.errors import (
     StateUnavailableError,
     WrongThreadError,
 )
-from rxlanggraph.state.backend import Backend
+from rxlanggraph.state.backend import Backend, NotifyingBackend, as_notifying
+from rxlanggraph.state.backoff import Backoff
 from rxlanggraph.state.polling import Notifier
 from rxlanggraph.state.retry import repeat_unavailable
 
@@ -28,6 +30,10 @@ _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 # In a forked child: the subject and the remedy of the error message.
 _WRONG_PROCESS: Final = ("this state", "open the same URL here")
+# Seconds until the connection that tells of arrivals is tried again; meanwhile, waiting calls poll.
+# Guesses.
+_FIRST_PAUSE: Final = 0.1
+_MAX_PAUSE: Final = 5.0
 
 
 class BackendClient:
@@ -39,10 +45,14 @@ class BackendClient:
         self.notifier = Notifier()
         self.timer = SharedTimer(self.loop)
         self.closed = False
+        # By queue, as `declare_queue` has declared it.
+        self.backoffs: dict[str, Backoff] = {}
         # In a forked child, whose connections are those of the parent and must not be touched.
         self._in_child = False
         register_after_fork(self)
         self._background: set[asyncio.Task[None]] = set()
+        # None as well once it watches: it is asked for once.
+        self._unwatched: NotifyingBackend | None = as_notifying(backend)
         self._calls = 0
         self._call_ended = asyncio.Event()
 
@@ -106,6 +116,36 @@ class BackendClient:
         self._background.add(task)
         task.add_done_callback(self._ended)
         return task
+
+    def watch_arrivals(self) -> None:
+        """Have other processes wake the calls that wait for a task, until the state is closed.
+
+        Never blocks. The first call has an effect, if the backend can tell of their tasks.
+        """
+        if self._unwatched is not None and not self.closed:
+            backend, self._unwatched = self._unwatched, None
+            self.start_background(self._watch_arrivals(backend))
+
+    async def _watch_arrivals(self, backend: NotifyingBackend) -> None:
+        pause = _FIRST_PAUSE
+
+        def arrived(queue: str | None) -> None:
+            nonlocal pause
+            pause = _FIRST_PAUSE
+            if queue is None:
+                self.notifier.notify_all()
+            else:
+                self.notifier.notify(("queue", queue))
+
+        while True:
+            try:
+                await backend.watch_arrivals(arrived)
+            except StateUnavailableError:
+                # Random, so that not all processes reconnect at once.
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+                pause = min(2 * pause, _MAX_PAUSE)
+            else:
+                return
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._background.discard(task)

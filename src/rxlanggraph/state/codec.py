@@ -8,8 +8,12 @@ from typing import Any, Final
 from rxlanggraph.errors import InvalidTypeError, error_text
 from rxlanggraph.validation import shortened
 
-__all__ = ["JSON_TYPES", "decode", "encode", "error_value"]
+__all__ = ["CANCELLED", "EXPIRED", "JSON_TYPES", "decode", "encode", "error_value"]
 
+# The error of a dead task whose last lease expired: no worker reported one.
+EXPIRED: Final = {"type": "LeaseLostError", "message": "the lease of the last attempt expired"}
+# The error of a task that was cancelled from outside.
+CANCELLED: Final = {"type": "CancelledError", "message": "the task was cancelled from outside"}
 # Shared, as json.dumps would make one for each value.
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()

@@ -16,14 +16,14 @@ from rxlanggraph.concurrency.run_on_loop import enter_on_loop
 from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, MissingExtraError
 from rxlanggraph.state.addresses import check_address
-from rxlanggraph.state.backend import Backend
+from rxlanggraph.state.backend import Backend, SchemaVersion
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.blocking import SyncState
 from rxlanggraph.state.retry import compensate
 from rxlanggraph.state.single_use import SingleUseAsyncContext, SingleUseContext
 from rxlanggraph.validation import check_attempts
 
-__all__ = ["State", "is_prepared", "open_state", "open_state_threadsafe"]
+__all__ = ["State", "open_state", "open_state_threadsafe", "read_version"]
 
 
 class _Adapter(NamedTuple):
@@ -81,7 +81,8 @@ def open_state(
     Args:
         url: The address. ``memory:`` (for this block alone) or ``memory:NAME`` (for this process);
             ``sqlite:///FILE``; ``postgresql://...``; ``redis://...``, ``rediss://...`` (TLS),
-            ``valkey://...``, ``valkeys://...`` or ``unix://SOCKET``.
+            ``valkey://...``, ``valkeys://...``, ``redis+sentinel://HOST:PORT,.../NAME`` or
+            ``unix://SOCKET``.
         namespace: Separates programs that share a server: up to 64 letters, digits and ``._:-``.
         max_attempts: How often a task may be claimed before it is dead; the default of
             ``add_tasks``.
@@ -126,18 +127,26 @@ async def _open_backend(adapter: _Adapter, url: str, namespace: str) -> Backend:
     return backend
 
 
-async def is_prepared(url: str) -> bool:
-    """Whether the database has the tables that `open_state` creates; creates nothing itself.
+async def read_version(url: str, namespace: str) -> SchemaVersion | None:
+    """Return the version of the stored data; creates and migrates nothing, unlike `open_state`.
 
-    On the loop that runs. True for stores without tables. Cancelling it changes nothing.
+    On the loop that runs. Cancelling it changes nothing.
+
+    Args:
+        url: As for `open_state`.
+        namespace: As for `open_state`.
+
+    Returns:
+        The versions; None for a store in memory, which has none.
 
     Raises:
         InvalidArgumentError, MissingExtraError, StateUnavailableError: As for `open_state`.
     """
     adapter = _adapter(url)
     with _missing_named(adapter, url):
-        check = getattr(importlib.import_module(adapter.module), "is_prepared", None)
-        return check is None or bool(await check(url))
+        read = getattr(importlib.import_module(adapter.module), "read_version", None)
+        version: SchemaVersion | None = None if read is None else await read(url, namespace)
+    return version
 
 
 @contextlib.contextmanager

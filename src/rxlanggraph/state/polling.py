@@ -1,4 +1,8 @@
-"""Waiting for changes: notified at once of those in this process, polling for all others."""
+"""Waiting for changes: notified of those that this process knows of, polling for all others.
+
+It knows of its own changes, and of tasks that other processes have added if the backend can tell
+(`rxlanggraph.state.backend.NotifyingBackend`).
+"""
 
 from __future__ import annotations
 

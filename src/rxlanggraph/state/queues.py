@@ -8,13 +8,15 @@ import socket
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal
 
 from uuid_utils import uuid7
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, StateUnavailableError
+from rxlanggraph.state.administration import check_states
 from rxlanggraph.state.backend import (
     COMPLETED,
+    MAX_PER_STEP,
     DeadLetter,
     DeadTask,
     NewTask,
@@ -22,10 +24,12 @@ from rxlanggraph.state.backend import (
     Task,
     TaskState,
 )
-from rxlanggraph.state.claims import Claim
+from rxlanggraph.state.backoff import Backoff
+from rxlanggraph.state.claims import Claim, complete_claims
 from rxlanggraph.state.client import BackendClient
-from rxlanggraph.state.codec import decode, encode
+from rxlanggraph.state.codec import EXPIRED, decode, encode
 from rxlanggraph.state.paging import Paged, batched, in_steps
+from rxlanggraph.state.retention import purge_old
 from rxlanggraph.validation import (
     check_attempts,
     check_duration,
@@ -33,14 +37,13 @@ from rxlanggraph.validation import (
     check_identifiers,
     check_integer,
     check_wait,
+    shortened,
 )
 
 __all__ = ["MAX_ITEMS", "QueueOperations"]
 
 # Items in one call of `State.add_tasks`: meanwhile the server executes nothing else.
 MAX_ITEMS: Final = 10_000
-# The error of a dead letter whose last lease expired: no worker reported one.
-_EXPIRED = {"type": "LeaseLostError", "message": "the lease of the last attempt expired"}
 
 
 class QueueOperations:
@@ -56,6 +59,26 @@ class QueueOperations:
         self._client = client
         self._max_attempts = max_attempts
         self._worker = f"{socket.gethostname()}:{os.getpid()}:{uuid7().hex[-8:]}"
+
+    def declare_queue(self, queue: str, *, backoff: Backoff | None) -> None:
+        """Declare how long failed tasks of ``queue`` wait for their next attempt; never blocks.
+
+        It applies to claims of this state that fail without ``retry_in``, also by an exception in
+        their block. It is not stored: each process that works on the queue declares it. A lease
+        that expires is not a failure, and makes its task claimable at once.
+
+        Args:
+            queue: The queue.
+            backoff: The pauses; None: none, which is the default.
+        """
+        check_identifier("queue", queue)
+        self._client.check_open()
+        if backoff is None:
+            self._client.backoffs.pop(queue, None)
+        elif isinstance(backoff, Backoff):
+            self._client.backoffs[queue] = backoff
+        else:
+            raise InvalidTypeError(f"backoff must be a Backoff or None, not {shortened(backoff)}")
 
     async def add_tasks(
         self, queue: str, items: Iterable[Any], *, max_attempts: int | None = None
@@ -115,33 +138,104 @@ class QueueOperations:
         Returns:
             The claim; None if there was nothing to claim.
         """
+        claims = await self._claim_waiting(queue, 1, worker, lease, wait)
+        return claims[0] if claims else None
+
+    async def claim_tasks(
+        self,
+        queue: str,
+        count: int,
+        *,
+        worker: str | None = None,
+        lease: float = 30.0,
+        wait: float | None = None,
+    ) -> list[Claim]:
+        """Claim the next items of ``queue`` in one step, as many calls of `claim_task` would.
+
+        For many short items: one call of the server for all of them. Each claim has a lease of its
+        own, and ends by itself, or together with others by `complete_tasks`. If cancelled, it has
+        claimed nothing.
+
+        Args:
+            queue: The queue.
+            count: How many items to claim at most, up to 500.
+            worker: As for `claim_task`.
+            lease: As for `claim_task`; each claim has that lease.
+            wait: Seconds to wait for the first item; None or 0: do not wait. It does not wait for
+                more than that one.
+
+        Returns:
+            The claims, in the order in which `claim_task` would have returned them; none if there
+            was nothing to claim. Perhaps fewer than there are items: only an empty list says that
+            there are none.
+
+        Raises:
+            InvalidArgumentError: ``count`` is out of range.
+        """
+        if not 1 <= check_integer("count", count) <= MAX_PER_STEP:
+            raise InvalidArgumentError(
+                f"count must be 1 to {MAX_PER_STEP}, as the items are claimed in one step, not "
+                f"{count}"
+            )
+        return await self._claim_waiting(queue, count, worker, lease, wait)
+
+    async def complete_tasks(self, results: Iterable[tuple[Claim, Any]]) -> list[Claim]:
+        """Complete claims of this state, each with its JSON value as the result, in few steps.
+
+        As `Claim.complete` for each; but a claim that is no longer current is returned, and keeps
+        no other from being completed. In steps of up to 500 claims of one queue. If cancelled, or
+        after an error, each claim either was completed or is still open.
+
+        Args:
+            results: Claims, each with its result.
+
+        Returns:
+            The claims that are lost: another worker has claimed the task since, or it is dead or
+            purged. Their results were dropped.
+
+        Raises:
+            InvalidTypeError: A result is not a JSON value, or something is not a claim of this
+                state; nothing was completed.
+            UsageError: A claim has ended already, or is named twice; nothing was completed.
+            StateUnavailableError: The server does not answer; what was not completed stays open.
+        """
+        return await complete_claims(self._client, [*results])
+
+    async def _claim_waiting(
+        self, queue: str, count: int, worker: str | None, lease: float, wait: float | None
+    ) -> list[Claim]:
         check_identifier("queue", queue)
         name = self._worker if worker is None else check_identifier("worker", worker)
         seconds = check_duration("lease", lease)
         wait_seconds = 0.0 if wait is None else check_wait(wait)
         if not wait_seconds:
-            return await self._claim(queue, name, seconds)
+            return await self._claim(queue, count, name, seconds)
         with self._client.notifier.poll(("queue", queue), wait_seconds) as schedule:
             while True:
                 schedule.notified.clear()
-                claim = await self._claim(queue, name, seconds)
-                if claim is not None or not await schedule.pause():
-                    return claim
+                claims = await self._claim(queue, count, name, seconds)
+                if claims:
+                    return claims
+                self._client.watch_arrivals()
+                if not await schedule.pause():
+                    return claims
 
-    async def _claim(self, queue: str, worker: str, lease: float) -> Claim | None:
+    async def _claim(self, queue: str, count: int, worker: str, lease: float) -> list[Claim]:
         client = self._client
         began = client.loop.time()
         try:
-            task = await client.call(client.backend.task_claim, queue, worker, lease)
+            if count == 1:
+                task = await client.call(client.backend.task_claim, queue, worker, lease)
+                tasks = [] if task is None else [task]
+            else:
+                tasks = await client.call(client.backend.tasks_claim, queue, worker, lease, count)
         except asyncio.CancelledError:
-            # Workers of this process may be waiting for the item that was given back.
+            # Workers of this process may be waiting for the items that were given back.
             self._notify(queue)
             raise
         if client.closed:
-            client.check_open()  # raises: a closed state would not renew the lease
-        return (
-            None if task is None else Claim(client, queue, worker, task, lease=lease, began=began)
-        )
+            client.check_open()  # raises: a closed state would not renew the leases
+        return [Claim(client, queue, worker, task, lease=lease, began=began) for task in tasks]
 
     async def dead_letters(
         self, queue: str, *, keys: Collection[str] | None = None
@@ -268,7 +362,14 @@ class QueueOperations:
         check_identifier("queue", queue)
         return await self._client.call(self._client.backend.tasks_stats, queue, repeatable=True)
 
-    async def purge(self, queue: str, states: Collection[TaskState] = COMPLETED) -> int:
+    async def purge(
+        self,
+        queue: str,
+        states: Collection[TaskState] = COMPLETED,
+        *,
+        older_than: float | None = None,
+        keep: int | None = None,
+    ) -> int:
         """Delete the tasks in these states, with their keys and results; return how many.
 
         A completed task is kept until it is purged, so that its key is known and its result can be
@@ -279,16 +380,28 @@ class QueueOperations:
             queue: The queue.
             states: Any of ``"waiting"`` (delayed ones too), ``"claimed"``, ``"completed"`` and
                 ``"dead"``.
+            older_than: Only tasks that have been in their state for more than so many seconds: as
+                told by `QueuedTask.age`.
+            keep: Keep so many of them that came into their state last, whatever their age.
         """
         check_identifier("queue", queue)
-        wanted = cast("frozenset[TaskState]", check_identifiers("states", states))
-        if unknown := wanted.difference(get_args(TaskState)):
-            raise InvalidArgumentError(
-                f"states must be some of {', '.join(get_args(TaskState))}, not {min(unknown)}"
-            )
+        wanted = check_states(states)
         if not wanted:
             self._client.check_open()
             return 0
+        if older_than is not None or keep is not None:
+            if older_than is not None:
+                check_duration("older_than", older_than, zero=True)
+            if keep is not None and check_integer("keep", keep) < 0:
+                raise InvalidArgumentError(f"keep must be 0 or more, not {keep}")
+            return await purge_old(
+                self._client,
+                queue,
+                wanted,
+                older_than=older_than,
+                keep=keep,
+                on_step=partial(self._notify, queue),
+            )
         step = partial(self._client.backend.tasks_purge_step, queue, wanted)
         return await in_steps(self._client, step, partial(self._notify, queue))
 
@@ -315,5 +428,5 @@ def _dead_letter(queue: str, task: DeadTask) -> DeadLetter:
         thread_id=task.thread_id,
         attempts=task.attempts,
         worker=task.worker,
-        error=_EXPIRED if task.error is None else decode(task.error),
+        error=EXPIRED if task.error is None else decode(task.error),
     )

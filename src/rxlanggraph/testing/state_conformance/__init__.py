@@ -14,6 +14,8 @@ Each check uses a namespace of its own, ``conformance-...``, and leaves it behin
 from __future__ import annotations
 
 from rxlanggraph.testing.state_conformance import (
+    administration,
+    batches,
     fences,
     order,
     recovery,
@@ -29,5 +31,5 @@ __all__ = ["Check", "OpenState", "conformance_checks"]
 
 def conformance_checks() -> list[Check]:
     """Return all checks, in the order of the parts of the contract. Any thread; never blocks."""
-    parts = (values, sharing, fences, work, order, recovery, steps)
+    parts = (values, sharing, fences, work, batches, order, recovery, steps, administration)
     return [each for part in parts for each in part.CHECKS]

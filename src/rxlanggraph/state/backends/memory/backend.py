@@ -9,10 +9,13 @@ caller, so each operation is atomic (rule 1 of the contract).
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from time import monotonic
+from functools import partial
+from itertools import islice, starmap
+from time import monotonic, time
 from typing import Final, Literal, NamedTuple
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock
@@ -21,10 +24,14 @@ from rxlanggraph.state.backend import (
     FENCE_RETENTION,
     ClaimedTask,
     DeadTask,
+    DoneTask,
+    HeldLock,
+    KeyInfo,
     NewTask,
     Page,
     QueueStats,
     Step,
+    StoredTask,
     StoredValue,
     TaskState,
     Write,
@@ -56,6 +63,7 @@ class _Namespace:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._epoch = time() - clock()
         self._numbers = itertools.count(1)  # versions, tokens and places
         self._entries: dict[str, StoredValue] = {}
         # When entries with a time to live expire.
@@ -216,12 +224,47 @@ class _Namespace:
     def queue(self, name: str) -> MemoryQueue:
         """Return the queue ``name``; if there is none, an empty one that is not stored."""
         queue = self._queues.get(name)
-        return MemoryQueue(self._numbers, self._clock) if queue is None else queue
+        return MemoryQueue(self._numbers, self._clock, self._epoch) if queue is None else queue
 
     def add(self, name: str, tasks: Sequence[NewTask]) -> list[str]:
         """Add tasks to the queue ``name``; return the ids."""
         queue = self._queues[name] = self.queue(name)
         return [queue.add(task) for task in tasks]
+
+    def queues_page(self, after: str | None, limit: int) -> Page[str]:
+        """Return the names of the next queues."""
+        return _names_after(self._queues, "", after, limit)
+
+    def keys_page(self, prefix: str, after: str | None, limit: int) -> Page[KeyInfo]:
+        """Return the next keys that begin with ``prefix``."""
+        self._sweep()
+        names = _names_after(self._entries, prefix, after, limit)
+        now, expiries = self._clock(), self._expiries.deadlines
+        found = [
+            KeyInfo(
+                key, self._entries[key].version, expiries[key] - now if key in expiries else None
+            )
+            for key in names.items
+        ]
+        return Page(found, names.after)
+
+    def locks_page(self, after: str | None, limit: int) -> Page[HeldLock]:
+        """Return the next locks that are held."""
+        names = _names_after(self._locks, "", after, limit)
+        held = {key: lock for key in names.items if (lock := self._holder(key)) is not None}
+        now = self._clock()
+        return Page(
+            [HeldLock(key, lock.token, lock.expires - now) for key, lock in held.items()],
+            names.after,
+        )
+
+    def delete(self, name: str, ids: Collection[str], states: Collection[TaskState]) -> int:
+        """Delete tasks, and the queue if it is empty then."""
+        queue = self.queue(name)
+        count = queue.delete(ids, states)
+        if not queue:
+            self._queues.pop(name, None)
+        return count
 
     def purge_step(self, name: str, states: Collection[TaskState], after: str | None) -> Step:
         """Delete some tasks, and the queue if it is empty then."""
@@ -230,6 +273,13 @@ class _Namespace:
         if not queue:
             self._queues.pop(name, None)
         return step
+
+
+def _names_after(names: Collection[str], prefix: str, after: str | None, limit: int) -> Page[str]:
+    """Return the next names that begin with ``prefix``, in order."""
+    following = (n for n in names if n.startswith(prefix) and (after is None or n > after))
+    found = heapq.nsmallest(limit, following)
+    return Page(found, found[-1] if len(found) == limit else None)
 
 
 def _integer(key: str, text: str | None) -> int:
@@ -331,6 +381,14 @@ class MemoryBackend:
         with self._lock:
             return self._namespace.queue(queue).claim(worker, lease)
 
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int
+    ) -> list[ClaimedTask]:
+        """See `Backend.tasks_claim`."""
+        with self._lock:
+            claim = partial(self._namespace.queue(queue).claim, worker, lease)
+            return [*islice(iter(claim, None), count)]
+
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
         """See `Backend.task_renew`."""
         with self._lock:
@@ -340,6 +398,11 @@ class MemoryBackend:
         """See `Backend.task_complete`."""
         with self._lock:
             return self._namespace.queue(queue).complete(task_id, token, result)
+
+    async def tasks_complete(self, queue: str, done: Sequence[DoneTask]) -> list[bool]:
+        """See `Backend.tasks_complete`."""
+        with self._lock:
+            return [*starmap(self._namespace.queue(queue).complete, done)]
 
     async def task_fail(
         self, queue: str, task_id: str, token: int, error: str, retry_in: float | None
@@ -391,6 +454,45 @@ class MemoryBackend:
         """See `Backend.tasks_stats`."""
         with self._lock:
             return self._namespace.queue(queue).stats()
+
+    # -- looking after it --------------------------------------------------------------------
+
+    async def queues_page(self, after: str | None, limit: int) -> Page[str]:
+        """See `Backend.queues_page`."""
+        with self._lock:
+            return self._namespace.queues_page(after, limit)
+
+    async def tasks_page(self, queue: str, after: str | None, limit: int) -> Page[StoredTask]:
+        """See `Backend.tasks_page`."""
+        with self._lock:
+            return self._namespace.queue(queue).page(after, limit)
+
+    async def task_read(self, queue: str, task_id: str) -> StoredTask | None:
+        """See `Backend.task_read`."""
+        with self._lock:
+            return self._namespace.queue(queue).read(task_id)
+
+    async def tasks_cancel(self, queue: str, ids: Collection[str], error: str) -> int:
+        """See `Backend.tasks_cancel`."""
+        with self._lock:
+            return self._namespace.queue(queue).cancel(ids, error)
+
+    async def tasks_delete(
+        self, queue: str, ids: Collection[str], states: Collection[TaskState]
+    ) -> int:
+        """See `Backend.tasks_delete`."""
+        with self._lock:
+            return self._namespace.delete(queue, ids, states)
+
+    async def keys_page(self, prefix: str, after: str | None, limit: int) -> Page[KeyInfo]:
+        """See `Backend.keys_page`."""
+        with self._lock:
+            return self._namespace.keys_page(prefix, after, limit)
+
+    async def locks_page(self, after: str | None, limit: int) -> Page[HeldLock]:
+        """See `Backend.locks_page`."""
+        with self._lock:
+            return self._namespace.locks_page(after, limit)
 
     async def tasks_purge_step(
         self, queue: str, states: Collection[TaskState], after: str | None

@@ -20,6 +20,7 @@ from rxlanggraph.state.backend import (
     Page,
     QueueStats,
     Step,
+    StoredTask,
     TaskState,
 )
 
@@ -37,6 +38,10 @@ class _Record:
     token: int | None = None  # the current one; of a completed task, the one that completed it
     error: str | None = None
     result: str | None = None
+    # Seconds on the clock of the store.
+    added: float = 0.0
+    claimed: float | None = None  # the last time
+    ended: float | None = None
 
 
 class _Range(NamedTuple):
@@ -60,11 +65,13 @@ class MemoryQueue:
     Args:
         numbers: Supplies tokens and places.
         clock: Returns seconds; monotonic.
+        epoch: Its zero, in seconds since 1970.
     """
 
-    def __init__(self, numbers: Iterator[int], clock: Callable[[], float]) -> None:
+    def __init__(self, numbers: Iterator[int], clock: Callable[[], float], epoch: float) -> None:
         self._numbers = numbers
         self._clock = clock
+        self._epoch = epoch
         self._records: dict[str, _Record] = {}
         # Places and ids of all tasks, in the order of adding: places only grow. Read in ranges.
         self._order: list[tuple[int, str]] = []
@@ -92,11 +99,13 @@ class MemoryQueue:
             known = self._keys.setdefault(task.key, task.id)
             if known != task.id:
                 return known
-        self._append(task, self._clock() + task.delay)
+        now = self._clock()
+        self._append(task, now + task.delay, now)
         return task.id
 
-    def _append(self, task: NewTask, due: float) -> None:
-        record = self._records[task.id] = _Record(task, next(self._numbers), due)
+    def _append(self, task: NewTask, due: float, added: float) -> None:
+        record = _Record(task, next(self._numbers), due, added=added)
+        self._records[task.id] = record
         self._order.append((record.place, task.id))
         if task.thread_id is not None:
             self._threads.setdefault(task.thread_id, deque()).append(record)
@@ -151,6 +160,7 @@ class MemoryQueue:
     def _claim(self, record: _Record, worker: str, lease: float) -> ClaimedTask:
         record.attempts += 1
         record.worker = worker
+        record.claimed = self._clock()
         token = record.token = next(self._numbers)
         self._hold(record, lease)
         task = record.task
@@ -182,7 +192,7 @@ class MemoryQueue:
     def _expire(self, record: _Record, now: float) -> None:
         if record.attempts >= record.task.max_attempts:
             record.error = None
-            self._end(record, "dead", None)
+            self._end(record, "dead", None, record.due)
         else:
             record.state, record.due = "waiting", now
             self._make_claimable(record)
@@ -211,7 +221,7 @@ class MemoryQueue:
         record = self._current(task_id, token)
         if record is not None:
             record.result = result
-            self._end(record, "completed", token)
+            self._end(record, "completed", token, self._clock())
             return True
         known = self._records.get(task_id)
         return known is not None and known.state == "completed" and known.token == token
@@ -223,7 +233,7 @@ class MemoryQueue:
             return False
         record.error = error
         if retry_in is None or record.attempts >= record.task.max_attempts:
-            self._end(record, "dead", None)
+            self._end(record, "dead", None, self._clock())
         else:
             self._put_back(record, retry_in)
         return True
@@ -242,9 +252,9 @@ class MemoryQueue:
         record.due = self._clock() + delay
         self._make_claimable(record)
 
-    def _end(self, record: _Record, state: TaskState, token: int | None) -> None:
+    def _end(self, record: _Record, state: TaskState, token: int | None, when: float) -> None:
         self._due.discard(record.task.id)
-        record.state, record.token = state, token
+        record.state, record.token, record.ended = state, token, when
         self._unblock_thread(record.task.thread_id)
 
     def _unblock_thread(self, thread: str | None) -> None:
@@ -287,7 +297,7 @@ class MemoryQueue:
 
     def _put_at_end(self, record: _Record) -> None:
         del self._records[record.task.id]
-        self._append(record.task, self._clock())
+        self._append(record.task, self._clock(), record.added)
 
     def _find(self, ids: Collection[str], state: TaskState) -> list[_Record]:
         found = (self._records.get(task_id) for task_id in ids)
@@ -328,6 +338,54 @@ class MemoryQueue:
         done = [(r.task.id, r.result) for r in chosen.records if r.result is not None]
         return Page(done, chosen.after)
 
+    def page(self, after: str | None, limit: int) -> Page[StoredTask]:
+        """Return the tasks of the next range, without their texts."""
+        self._sweep_all()
+        chosen = self._range(after, limit)
+        return Page([self._stored(record) for record in chosen.records], chosen.after)
+
+    def read(self, task_id: str) -> StoredTask | None:
+        """Return one task, with its texts."""
+        self._sweep_all()
+        record = self._records.get(task_id)
+        if record is None:
+            return None
+        error = record.error if record.state == "dead" else None
+        stored = self._stored(record)
+        return stored._replace(text=record.task.text, result=record.result, error=error)
+
+    def _stored(self, record: _Record) -> StoredTask:
+        task, now = record.task, self._clock()
+        unfinished = _unfinished(record)
+        since = record.ended if not unfinished else record.added
+        if record.state == "claimed":
+            since = record.claimed
+        return StoredTask(
+            id=task.id,
+            key=task.key,
+            thread_id=task.thread_id,
+            priority=task.priority,
+            state=record.state,
+            attempts=record.attempts,
+            max_attempts=task.max_attempts,
+            worker=record.worker or None,
+            due_in=max(0.0, record.due - now) if unfinished else None,
+            age=0.0 if since is None else now - since,
+            added=record.added + self._epoch,
+            claimed=None if record.claimed is None else record.claimed + self._epoch,
+            ended=None if record.ended is None else record.ended + self._epoch,
+        )
+
+    def cancel(self, ids: Collection[str], error: str) -> int:
+        """End unfinished tasks: they are dead."""
+        self._sweep_all()
+        found = [record for task_id in set(ids) if (record := self._records.get(task_id))]
+        cancelled = [record for record in found if _unfinished(record)]
+        for record in cancelled:
+            record.error = error
+            self._end(record, "dead", None, self._clock())
+        return len(cancelled)
+
     def stats(self) -> QueueStats:
         """Count the tasks."""
         self._sweep_all()
@@ -354,6 +412,21 @@ class MemoryQueue:
         self._sweep_all()
         chosen = self._range(after, MAX_PER_STEP)
         gone = self._remove_from_order(chosen, states)
+        self._forget(gone)
+        return Step(len(gone), chosen.after)
+
+    def delete(self, ids: Collection[str], states: Collection[TaskState]) -> int:
+        """Delete the tasks among ``ids`` that are in these states."""
+        self._sweep_all()
+        found = [record for task_id in set(ids) if (record := self._records.get(task_id))]
+        gone = [record for record in found if record.state in states]
+        for record in gone:
+            del self._order[bisect_left(self._order, (record.place, record.task.id))]
+        self._forget(gone)
+        return len(gone)
+
+    def _forget(self, gone: Collection[_Record]) -> None:
+        """Forget tasks that are no longer in the order."""
         for record in gone:
             task = record.task
             del self._records[task.id]
@@ -363,7 +436,6 @@ class MemoryQueue:
         for thread in {record.task.thread_id for record in gone}:
             self._unblock_thread(thread)
         self._tidy_ready()
-        return Step(len(gone), chosen.after)
 
     def _tidy_ready(self) -> None:
         """Remove stale entries once they are the majority: without claims, none comes first."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from rxlanggraph.state.backend import SchemaVersion
 from rxlanggraph.state.backends.redis.backend import RedisBackend
 
-__all__ = ["RedisBackend", "open_backend"]
+__all__ = ["RedisBackend", "open_backend", "read_version"]
 
 
 async def open_backend(url: str, namespace: str) -> RedisBackend:
@@ -23,12 +24,34 @@ async def open_backend(url: str, namespace: str) -> RedisBackend:
             is not fit for shared state.
         StateUnavailableError: The server does not answer.
     """
-    if url.startswith("valkey"):  # the same protocol, under names that redis-py does not know
-        url = url.replace("valkey", "redis", 1)
-    backend = RedisBackend(url, namespace)
+    backend = _backend(url, namespace)
     try:
         await backend.connect()
     except BaseException:
         await backend.close()
         raise
     return backend
+
+
+async def read_version(url: str, namespace: str) -> SchemaVersion:
+    """Return the version of the data of ``namespace`` at ``url``; creates and changes nothing.
+
+    Args:
+        url: As for `open_backend`.
+        namespace: The namespace.
+
+    Raises:
+        InvalidArgumentError: redis-py cannot use the URL, or the server refuses the connection.
+        StateUnavailableError: The server does not answer.
+    """
+    backend = _backend(url, namespace)
+    try:
+        return await backend.read_version()
+    finally:
+        await backend.close()
+
+
+def _backend(url: str, namespace: str) -> RedisBackend:
+    if url.startswith("valkey"):  # the same protocol, under names that redis-py does not know
+        url = url.replace("valkey", "redis", 1)
+    return RedisBackend(url, namespace)

@@ -5,6 +5,7 @@ server; if more tasks are due than one step may sweep, steps that sweep come fir
 namespace start with ``{namespace}:``, and so are in one slot of a cluster:
 
     schema            the version of this layout (fitness.py)
+    since             when it was migrated to times of tasks, in microseconds; missing if always had
     clock             the counter of the namespace
     value:KEY         a hash: text and version of a value, and the highest token that wrote it
     fence:KEY         a string, that token: for some time after the value is gone
@@ -12,6 +13,9 @@ namespace start with ``{namespace}:``, and so are in one slot of a cluster:
     sequence:CLIENT:N a string, number and answer of a connection's last write
                       (lua/deduplicate.lua)
     ready:QUEUE ...   twelve sorted sets and hashes of a queue (lua/queue.lua)
+
+On the channel ``{namespace}:arrivals``, scripts that make tasks claimable publish the name of the
+queue (lua/queue.lua).
 
 Nothing has to be deleted by the caller: values, fences, locks and sequences expire, and a queue
 without tasks has no keys.
@@ -21,7 +25,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
@@ -31,10 +36,15 @@ from rxlanggraph.state.backend import (
     FENCE_RETENTION,
     ClaimedTask,
     DeadTask,
+    DoneTask,
+    HeldLock,
+    KeyInfo,
     NewTask,
     Page,
     QueueStats,
+    SchemaVersion,
     Step,
+    StoredTask,
     StoredValue,
     TaskState,
     Write,
@@ -44,14 +54,17 @@ from rxlanggraph.state.backend import (
     stale_token,
 )
 from rxlanggraph.state.backends.redis.address import parse_address
+from rxlanggraph.state.backends.redis.arrivals import watch_channel
 from rxlanggraph.state.backends.redis.connections import ConnectionPool
-from rxlanggraph.state.backends.redis.fitness import check_fitness
+from rxlanggraph.state.backends.redis.fitness import check_fitness, read_version
 from rxlanggraph.state.backends.redis.scripts import (
     COMMIT,
+    DESCRIBE,
     INCREMENT,
     LOCK_ACQUIRE,
     LOCK_RELEASE,
     LOCK_RENEW,
+    NAMES,
     READ,
     TASK_CLAIM,
     TASK_COMPLETE,
@@ -59,7 +72,10 @@ from rxlanggraph.state.backends.redis.scripts import (
     TASK_RELEASE,
     TASK_RENEW,
     TASKS_ADD,
+    TASKS_CANCEL,
     TASKS_DEAD,
+    TASKS_DELETE,
+    TASKS_PAGE,
     TASKS_PURGE,
     TASKS_REQUEUE,
     TASKS_RESULTS,
@@ -88,6 +104,9 @@ _PARTS = (
 # The states that have a sorted set of their own, which a purge can read instead of all tasks.
 _LISTED_STATES: dict[TaskState, str] = {"completed": "completed", "dead": "dead"}
 _FENCE_RETENTION_MS = int(FENCE_RETENTION * 1_000)
+# The characters with a meaning in a pattern of SCAN.
+_SPECIAL = re.compile(r"([*?\[\]\\^])")
+_ESCAPED = r"\\\1"
 _UNCHANGED = ("keep", "", "", "")
 
 
@@ -107,8 +126,9 @@ class RedisBackend:
 
     def __init__(self, url: str, namespace: str) -> None:
         self._prefix = f"{{{namespace}}}:"
-        make, count, timeout = parse_address(url)
-        self._pool = ConnectionPool(make, count, timeout, self._prefix)
+        make, count, timeout, replicas = parse_address(url)
+        self._make, self._timeout = make, timeout
+        self._pool = ConnectionPool(make, count, timeout, self._prefix, replicas)
 
     async def connect(self) -> None:
         """Connect once, and check that the server is fit for shared state.
@@ -118,7 +138,17 @@ class RedisBackend:
             StateUnavailableError: The server does not answer.
         """
         connection = await self._pool.connect()
-        self._pool.limit_arguments(await check_fitness(connection, f"{self._prefix}schema"))
+        longest = await check_fitness(connection, f"{self._prefix}schema", f"{self._prefix}since")
+        self._pool.limit_arguments(longest)
+
+    async def read_version(self) -> SchemaVersion:
+        """Connect once, and return the version of the layout; changes nothing.
+
+        Raises:
+            InvalidArgumentError: The server refuses the connection permanently.
+            StateUnavailableError: The server does not answer.
+        """
+        return await read_version(await self._pool.connect(), f"{self._prefix}schema")
 
     # -- keys --------------------------------------------------------------------------------
 
@@ -194,21 +224,28 @@ class RedisBackend:
 
     async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         """See `Backend.task_claim`."""
+        claimed = await self.tasks_claim(queue, worker, lease, 1)
+        return claimed[0] if claimed else None
 
-        async def give_back(task: ClaimedTask | None) -> None:
-            if task is not None:
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int
+    ) -> list[ClaimedTask]:
+        """See `Backend.tasks_claim`."""
+
+        async def give_back(tasks: list[ClaimedTask]) -> None:
+            for task in tasks:
                 await self.task_release(queue, task.id, task.token)
 
         return await run_shielded(
-            self._claim(queue, worker, lease), undo=partial(compensate, give_back)
+            self._claim(queue, worker, lease, count), undo=partial(compensate, give_back)
         )
 
-    async def _claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
-        reply = await self._call_swept(TASK_CLAIM, queue, worker, _microseconds(lease))
-        if reply is None:
-            return None
-        task_id, text, key, thread_id, attempt, token = reply
-        return ClaimedTask(task_id, text, key or None, thread_id or None, attempt, int(token))
+    async def _claim(self, queue: str, worker: str, lease: float, count: int) -> list[ClaimedTask]:
+        reply = await self._call_swept(TASK_CLAIM, queue, worker, _microseconds(lease), count)
+        return [
+            ClaimedTask(task_id, text, key or None, thread_id or None, attempt, int(token))
+            for task_id, text, key, thread_id, attempt, token in json.loads(reply)
+        ]
 
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
         """See `Backend.task_renew`."""
@@ -216,7 +253,16 @@ class RedisBackend:
 
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
         """See `Backend.task_complete`."""
-        return await self._call_with_token(TASK_COMPLETE, queue, task_id, token, result)
+        (complete,) = await self.tasks_complete(queue, [DoneTask(task_id, token, result)])
+        return complete
+
+    async def tasks_complete(self, queue: str, done: Sequence[DoneTask]) -> list[bool]:
+        """See `Backend.tasks_complete`."""
+        if not done:
+            return []
+        words: list[str | int] = [word for task in done for word in task]
+        complete = await self._pool.call(TASK_COMPLETE, self._queue_keys(queue), *words)
+        return [each == "1" for each in complete]
 
     async def task_fail(
         self, queue: str, task_id: str, token: int, error: str, retry_in: float | None
@@ -290,6 +336,84 @@ class RedisBackend:
             which, place = lists[0] if lists else None, ["", ""]
         return Step(count, json.dumps([which, *place]) if which else None)
 
+    async def watch_arrivals(self, arrived: Callable[[str | None], None]) -> None:
+        """See `NotifyingBackend.watch_arrivals`. Returns if the user may not subscribe."""
+        channel = f"{self._prefix}arrivals"
+        await watch_channel(self._make(), channel, self._timeout, arrived)
+
+    # -- looking after it --------------------------------------------------------------------
+
+    async def queues_page(self, after: str | None, limit: int) -> Page[str]:
+        """See `Backend.queues_page`. Looks at all keys of the server."""
+        return await self._names("tasks", "", after, limit)
+
+    async def tasks_page(self, queue: str, after: str | None, limit: int) -> Page[StoredTask]:
+        """See `Backend.tasks_page`."""
+        keys = [*self._queue_keys(queue), f"{self._prefix}since"]
+        cursor, *rows = json.loads(
+            await self._pool.call(TASKS_PAGE, keys, "page", after or "0", limit)
+        )
+        return Page([_stored_task(row) for row in rows], None if cursor == "0" else cursor)
+
+    async def task_read(self, queue: str, task_id: str) -> StoredTask | None:
+        """See `Backend.task_read`."""
+        keys = [*self._queue_keys(queue), f"{self._prefix}since"]
+        reply = await self._pool.call(TASKS_PAGE, keys, "one", task_id)
+        return None if reply is None else _stored_task([*json.loads(reply[0]), *reply[1:]])
+
+    async def tasks_cancel(self, queue: str, ids: Collection[str], error: str) -> int:
+        """See `Backend.tasks_cancel`."""
+        return int(await self._call_swept(TASKS_CANCEL, queue, error, *ids))
+
+    async def tasks_delete(
+        self, queue: str, ids: Collection[str], states: Collection[TaskState]
+    ) -> int:
+        """See `Backend.tasks_delete`."""
+        keys = self._queue_keys(queue)
+        return int(await self._pool.call(TASKS_DELETE, keys, " ".join(states), *ids))
+
+    async def keys_page(self, prefix: str, after: str | None, limit: int) -> Page[KeyInfo]:
+        """See `Backend.keys_page`. Looks at all keys of the server."""
+        names = await self._names("value", prefix, after, limit)
+        described = await self._describe("value", self._value_keys(names.items))
+        return Page(
+            [
+                KeyInfo(name, int(version), ttl / 1000 if ttl >= 0 else None)
+                for name, (version, ttl) in zip(names.items, described, strict=True)
+                if version is not None
+            ],
+            names.after,
+        )
+
+    async def locks_page(self, after: str | None, limit: int) -> Page[HeldLock]:
+        """See `Backend.locks_page`. Looks at all keys of the server."""
+        names = await self._names("lock", "", after, limit)
+        locks = [key for name in names.items for key in self._lock_keys(name)]
+        described = await self._describe("lock", locks)
+        return Page(
+            [
+                HeldLock(name, int(token), max(0, ttl) / 1000)
+                for name, (token, ttl) in zip(names.items, described, strict=True)
+                if token is not None
+            ],
+            names.after,
+        )
+
+    async def _names(self, part: str, begin: str, after: str | None, limit: int) -> Page[str]:
+        """Return names of keys of one kind; the limit is of the keys that are looked at."""
+        whole = f"{self._prefix}{part}:"
+        pattern = f"{whole}{_SPECIAL.sub(_ESCAPED, begin)}*"
+        cursor, *found = await self._pool.call(NAMES, [], after or "0", pattern, limit)
+        # SCAN may return a key twice.
+        names = [key.removeprefix(whole) for key in dict.fromkeys(found)]
+        return Page(names, None if cursor == "0" else cursor)
+
+    async def _describe(self, kind: str, keys: Sequence[str]) -> list[tuple[str | None, int]]:
+        if not keys:
+            return []
+        reply = await self._pool.call(DESCRIBE, keys, kind)
+        return list(zip(reply[::2], reply[1::2], strict=True))
+
     # -- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -327,6 +451,14 @@ class RedisBackend:
 def _dead_task(row: Sequence[Any]) -> DeadTask:
     task_id, text, key, thread_id, attempts, worker, error, _ = row
     return DeadTask(task_id, text, key or None, thread_id or None, attempts, worker, error)
+
+
+def _stored_task(row: Sequence[Any]) -> StoredTask:
+    # The script has false instead of null, and no decimal point in whole numbers.
+    fields: list[Any] = [None if value is False else value for value in row]
+    fields[8:13] = [None if value is None else float(value) for value in fields[8:13]]
+    task = StoredTask(*fields)
+    return task._replace(worker=task.worker or None)
 
 
 def _change_arguments(change: Write) -> tuple[str | int, ...]:

@@ -40,17 +40,19 @@ from rxlanggraph.errors import (
 from rxlanggraph.state.backends.redis.scripts import Script
 from rxlanggraph.state.retry import backoff
 
-__all__ = ["Connection", "ConnectionPool", "SequencedConnection", "patched"]
+__all__ = ["Connection", "ConnectionPool", "SequencedConnection", "packed_command", "patched"]
 
 # For how many of its timeouts a request in doubt is repeated: long enough to restart a server, and
 # far shorter than the server stores a sequence.
 _REPEAT_TIMEOUTS = 2
+# Part of the timeout within which replicas have to confirm a call.
+_CONFIRMING_SHARE = 0.5
 # Refusals of a server that is loading its data, or in a failover. MOVED (an AskError too) and ASK:
 # the namespace is on another node, or being moved to one.
 _TEMPORARY_REFUSALS = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError, AskError)
 # An unknown command, a key that another program uses for another type, and an argument that is too
 # long for a limit that was lowered since the state was opened.
-_PERMANENT_REFUSALS = ("unknown command", "WRONGTYPE", "Protocol error")
+_PERMANENT_REFUSALS = ("unknown command", "WRONGTYPE", "Protocol error", "ACL failure")
 
 
 class Connection(Protocol):
@@ -66,8 +68,8 @@ class Connection(Protocol):
     async def send_packed_command(self, command: bytes, *, check_health: bool) -> None:
         """Send a packed command."""
 
-    async def read_response(self) -> Any:
-        """Return the next answer; raise it if it is an error."""
+    async def read_response(self, *, timeout: float | None = None) -> Any:
+        """Return the next answer, None after ``timeout`` seconds; raise it if it is an error."""
 
     async def disconnect(self, *, nowait: bool = False) -> None:
         """Close the connection, or abort it (``nowait``)."""
@@ -165,12 +167,16 @@ class SequencedConnection:
         connection: The connection; it connects when it is needed, and again after each failure.
         keys: The keys, on the server, of the namespace's counter and of this sequence.
         timeout: Seconds that an answer may take.
+        replicas: How many replicas have to confirm each call.
     """
 
-    def __init__(self, connection: Connection, keys: tuple[str, str], timeout: float) -> None:
+    def __init__(
+        self, connection: Connection, keys: tuple[str, str], timeout: float, replicas: int = 0
+    ) -> None:
         self._connection = connection
         self._keys = keys
         self._timeout = timeout
+        self._replicas = replicas
         self._serial = 0
         self.max_argument = 0
         self._is_sealed = False
@@ -229,7 +235,7 @@ class SequencedConnection:
         """
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._exchange(_command(words))
+                return await self._exchange(packed_command(words))
         except ResponseError:
             raise
         except Exception as failure:  # as in `_attempt`
@@ -272,7 +278,7 @@ class SequencedConnection:
         except _UnansweredError as failure:
             raise self._unavailable(failure, in_doubt=in_doubt) from failure.__cause__
         except StateUnavailableError as refusal:
-            refusal.in_doubt = in_doubt
+            refusal.in_doubt |= in_doubt
             raise
 
     async def _attempt(self, request: _Request) -> Any:
@@ -306,9 +312,28 @@ class SequencedConnection:
 
     async def _evaluate(self, request: _Request) -> Any:
         try:
-            return await self._exchange(request.by_digest())
+            answer = await self._exchange(request.by_digest())
         except NoScriptError:  # the server was restarted, flushed or replaced
-            return await self._exchange(request.with_source())
+            answer = await self._exchange(request.with_source())
+        if self._replicas:
+            await self._confirm()
+        return answer
+
+    async def _confirm(self) -> None:
+        """Wait until enough replicas have what this connection has written.
+
+        A request that was sent again writes too (lua/deduplicate.lua), or the server would not
+        know what this connection waits for.
+        """
+        share = int(self._timeout * 1_000 * _CONFIRMING_SHARE)
+        confirmed = int(await self._exchange(packed_command(("WAIT", self._replicas, share))))
+        if confirmed < self._replicas:
+            raise StateUnavailableError(
+                f"{confirmed} of {self._replicas} replicas of the Redis server {self._where()} "
+                f"have confirmed the call within {share / 1_000:g} s; it took effect on the "
+                "primary, and is lost if a replica takes over before it has caught up",
+                in_doubt=True,
+            )
 
     async def _exchange(self, command: bytes) -> Any:
         await self._connection.send_packed_command(command, check_health=False)
@@ -383,16 +408,22 @@ class ConnectionPool:
         count: How many there are.
         timeout: Seconds that an answer may take.
         prefix: The prefix of all keys on the server.
+        replicas: How many replicas have to confirm each call.
     """
 
     def __init__(
-        self, make: Callable[[], Connection], count: int, timeout: float, prefix: str
+        self,
+        make: Callable[[], Connection],
+        count: int,
+        timeout: float,
+        prefix: str,
+        replicas: int = 0,
     ) -> None:
         self._timeout = timeout
         name = uuid4().hex
         self._connections = [
             SequencedConnection(
-                make(), (f"{prefix}clock", f"{prefix}sequence:{name}:{number}"), timeout
+                make(), (f"{prefix}clock", f"{prefix}sequence:{name}:{number}"), timeout, replicas
             )
             for number in range(count)
         ]
@@ -463,8 +494,8 @@ class ConnectionPool:
             raise
 
 
-def _command(words: Sequence[str | int]) -> bytes:
-    """Return a command in the Redis protocol."""
+def packed_command(words: Sequence[str | int]) -> bytes:
+    """Return a command in the Redis protocol. Any thread; never blocks."""
     return b"*%d\r\n%b" % (len(words), _packed(words))
 
 

@@ -13,15 +13,21 @@ from importlib.resources import files
 from rxlanggraph.state.backend import MAX_PER_STEP
 
 __all__ = [
+    "ADD_TIMES",
     "COMMIT",
+    "DESCRIBE",
     "INCREMENT",
     "LOCK_ACQUIRE",
     "LOCK_RELEASE",
     "LOCK_RENEW",
+    "NAMES",
     "READ",
     "SCHEMA",
     "TASKS_ADD",
+    "TASKS_CANCEL",
     "TASKS_DEAD",
+    "TASKS_DELETE",
+    "TASKS_PAGE",
     "TASKS_PURGE",
     "TASKS_REQUEUE",
     "TASKS_RESULTS",
@@ -61,6 +67,7 @@ def _script(*parts: str) -> Script:
 
 
 SCHEMA = _script("schema")
+ADD_TIMES = _script("clock", "add_times")
 
 READ = _script("read")
 COMMIT = _script("clock", "deduplicate", "fence", "commit")
@@ -80,4 +87,10 @@ TASKS_DEAD = _script("clock", "queue", "dead", "tasks_dead")
 TASKS_REQUEUE = _script("clock", "deduplicate", "queue", "dead", "tasks_requeue")
 TASKS_RESULTS = _script("queue", "tasks_results")
 TASKS_STATS = _script("clock", "queue", "tasks_stats")
-TASKS_PURGE = _script("clock", "deduplicate", "queue", "tasks_purge")
+TASKS_PURGE = _script("clock", "deduplicate", "queue", "state", "forget", "tasks_purge")
+TASKS_DELETE = _script("clock", "deduplicate", "queue", "state", "forget", "tasks_delete")
+TASKS_PAGE = _script("clock", "queue", "state", "tasks_page")
+TASKS_CANCEL = _script("clock", "deduplicate", "queue", "tasks_cancel")
+
+NAMES = _script("names")
+DESCRIBE = _script("describe")

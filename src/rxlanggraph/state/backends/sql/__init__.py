@@ -15,16 +15,17 @@ import asyncio
 from typing import Final
 
 from rxlanggraph.errors import InvalidArgumentError
-from rxlanggraph.state.backend import Backend
-from rxlanggraph.state.backends.sql.backend import Database, SqlBackend
+from rxlanggraph.state.backend import Backend, SchemaVersion
+from rxlanggraph.state.backends.sql.backend import SqlBackend
+from rxlanggraph.state.backends.sql.schema import VERSION
 
-__all__ = ["is_prepared", "open_backend"]
+__all__ = ["open_backend", "read_version"]
 
 _SCHEMES: Final = ("sqlite", "postgresql", "postgresql+psycopg")
 
 
 async def open_backend(url: str, namespace: str) -> Backend:
-    """Open the database at ``url``, and create the tables if there are none.
+    """Open the database at ``url``; create the tables, or migrate those of an older release.
 
     On the loop that will use the backend. Cancelling it leaves no connection open.
 
@@ -32,34 +33,34 @@ async def open_backend(url: str, namespace: str) -> Backend:
         InvalidArgumentError: The URL or the database cannot be used.
         StateUnavailableError: The server does not answer.
     """
-    return SqlBackend(await _open_database(url), namespace)
+    # Imported here, as PostgreSQL needs a driver that comes with an extra.
+    if _is_sqlite(url):
+        from rxlanggraph.state.backends.sql.sqlite.database import open_sqlite  # noqa: PLC0415
+
+        return SqlBackend(await open_sqlite(url), namespace)
+    from rxlanggraph.state.backends.sql.postgresql import database  # noqa: PLC0415
+
+    return database.PostgresBackend(await database.open_postgresql(url), namespace)
 
 
-async def is_prepared(url: str) -> bool:
-    """Whether the database at ``url`` has the tables; creates and changes nothing.
+async def read_version(url: str, namespace: str) -> SchemaVersion:
+    """Return the version of the tables at ``url``; creates and changes nothing.
+
+    Args:
+        url: As for `open_backend`.
+        namespace: Any: all namespaces are in the same tables.
 
     Raises:
         InvalidArgumentError: The URL or the database cannot be used.
         StateUnavailableError: The server does not answer.
     """
     if _is_sqlite(url):
-        from rxlanggraph.state.backends.sql.sqlite.file import has_tables  # noqa: PLC0415 - see `_open_database`
+        from rxlanggraph.state.backends.sql.sqlite.file import read_version as read  # noqa: PLC0415 - see `open_backend`
 
-        return await asyncio.to_thread(has_tables, url)
-    from rxlanggraph.state.backends.sql.postgresql.database import is_prepared_postgresql  # noqa: PLC0415 - see there
+        return SchemaVersion(await asyncio.to_thread(read, url), VERSION)
+    from rxlanggraph.state.backends.sql.postgresql.database import read_postgresql_version  # noqa: PLC0415 - see there
 
-    return await is_prepared_postgresql(url)
-
-
-async def _open_database(url: str) -> Database:
-    # Imported here, as PostgreSQL needs a driver that comes with an extra.
-    if _is_sqlite(url):
-        from rxlanggraph.state.backends.sql.sqlite.database import open_sqlite  # noqa: PLC0415
-
-        return await open_sqlite(url)
-    from rxlanggraph.state.backends.sql.postgresql.database import open_postgresql  # noqa: PLC0415
-
-    return await open_postgresql(url)
+    return SchemaVersion(await read_postgresql_version(url), VERSION)
 
 
 def _is_sqlite(url: str) -> bool:

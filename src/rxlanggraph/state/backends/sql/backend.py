@@ -17,10 +17,14 @@ from typing import Any, Final, Literal, Protocol
 from rxlanggraph.state.backend import (
     ClaimedTask,
     DeadTask,
+    DoneTask,
+    HeldLock,
+    KeyInfo,
     NewTask,
     Page,
     QueueStats,
     Step,
+    StoredTask,
     StoredValue,
     TaskState,
     Write,
@@ -32,14 +36,19 @@ from rxlanggraph.state.backend import (
 from rxlanggraph.state.backends.sql.statements import (
     DEAD,
     DEAD_PAGE,
+    KEYS_PAGE,
     LOCK_RELEASE,
     LOCK_RENEW,
+    LOCKS_PAGE,
+    QUEUES_PAGE,
     READ,
     READ_ONE,
     RESULTS,
     RESULTS_PAGE,
+    TASK_READ,
     TASK_RENEW,
     TASKS_COUNT,
+    TASKS_PAGE,
 )
 
 __all__ = ["Database", "Row", "SqlBackend"]
@@ -163,7 +172,16 @@ class SqlBackend:
 
     async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
         """See `Backend.task_claim`."""
+        claimed = await self._claim("task_claim", queue, worker, lease)
+        return claimed[0] if claimed else None
 
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int
+    ) -> list[ClaimedTask]:
+        """See `Backend.tasks_claim`."""
+        return await self._claim("tasks_claim", queue, worker, lease, count)
+
+    async def _claim(self, procedure: str, queue: str, *arguments: Any) -> list[ClaimedTask]:
         async def give_back(rows: Sequence[Row]) -> None:
             for task in starmap(ClaimedTask, rows):
                 if task.id is not None:
@@ -171,12 +189,11 @@ class SqlBackend:
 
         while True:
             rows = await self._database.call_with_compensation(
-                give_back, "task_claim", self._namespace, queue, worker, lease
+                give_back, procedure, self._namespace, queue, *arguments
             )
-            task = ClaimedTask(*rows[0]) if rows else None
             # A task without an id: nothing was found yet, but more has to be swept.
-            if task is None or task.id is not None:
-                return task
+            if not rows or rows[0][0] is not None:
+                return [*starmap(ClaimedTask, rows)]
 
     async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
         """See `Backend.task_renew`."""
@@ -194,6 +211,15 @@ class SqlBackend:
         """See `Backend.task_complete`."""
         (done,) = await self._call_for_row("task_complete", queue, task_id, token, result)
         return bool(done)
+
+    async def tasks_complete(self, queue: str, done: Sequence[DoneTask]) -> list[bool]:
+        """See `Backend.tasks_complete`."""
+        if not done:
+            return []
+        (complete,) = await self._call_for_row(
+            "tasks_complete", queue, *map(list, zip(*done, strict=True))
+        )
+        return list(complete)
 
     async def task_fail(
         self, queue: str, task_id: str, token: int, error: str, retry_in: float | None
@@ -273,9 +299,62 @@ class SqlBackend:
         if after is None:
             await self._sweep(queue)
         last, until = _NO_IDS if after is None else json.loads(after)
-        inner = [name for state in states for name in _STATES.get(state, (state,))]
-        count, last, until = await self._call_for_row("tasks_purge_step", queue, inner, last, until)
+        count, last, until = await self._call_for_row(
+            "tasks_purge_step", queue, _inner(states), last, until
+        )
         return Step(int(count), None if last is None else json.dumps([last, until]))
+
+    # -- looking after it --------------------------------------------------------------------
+
+    async def queues_page(self, after: str | None, limit: int) -> Page[str]:
+        """See `Backend.queues_page`."""
+        rows = await self._database.run(
+            QUEUES_PAGE, namespace=self._namespace, after=after or "", limit=limit
+        )
+        names = [name for (name,) in rows]
+        return Page(names, names[-1] if len(names) == limit else None)
+
+    async def tasks_page(self, queue: str, after: str | None, limit: int) -> Page[StoredTask]:
+        """See `Backend.tasks_page`."""
+        rows = await self._query(TASKS_PAGE, queue, after=after or "", limit=limit)
+        return Page(
+            [_stored_task(row) for row in rows], rows[-1][0] if len(rows) == limit else None
+        )
+
+    async def task_read(self, queue: str, task_id: str) -> StoredTask | None:
+        """See `Backend.task_read`."""
+        rows = await self._query(TASK_READ, queue, task_id=task_id)
+        return _stored_task(rows[0]) if rows else None
+
+    async def tasks_cancel(self, queue: str, ids: Collection[str], error: str) -> int:
+        """See `Backend.tasks_cancel`."""
+        await self._sweep(queue)
+        (count,) = await self._call_for_row("tasks_cancel", queue, list(ids), error)
+        return int(count)
+
+    async def tasks_delete(
+        self, queue: str, ids: Collection[str], states: Collection[TaskState]
+    ) -> int:
+        """See `Backend.tasks_delete`."""
+        await self._sweep(queue)
+        (count,) = await self._call_for_row("tasks_delete", queue, list(ids), _inner(states))
+        return int(count)
+
+    async def keys_page(self, prefix: str, after: str | None, limit: int) -> Page[KeyInfo]:
+        """See `Backend.keys_page`."""
+        rows = await self._database.run(
+            KEYS_PAGE, namespace=self._namespace, prefix=prefix, after=after or "", limit=limit
+        )
+        found = [KeyInfo(*row) for row in rows if row[0].startswith(prefix)]
+        return Page(found, found[-1].key if len(found) == limit else None)
+
+    async def locks_page(self, after: str | None, limit: int) -> Page[HeldLock]:
+        """See `Backend.locks_page`."""
+        rows = await self._database.run(
+            LOCKS_PAGE, namespace=self._namespace, after=after or "", limit=limit
+        )
+        held = [HeldLock(*row) for row in rows]
+        return Page(held, held[-1].key if len(held) == limit else None)
 
     async def _sweep(self, queue: str) -> None:
         is_more = True
@@ -290,6 +369,17 @@ class SqlBackend:
     async def _call_for_row(self, procedure: str, *arguments: Any) -> Row:
         (row,) = await self._database.call(procedure, self._namespace, *arguments)
         return row
+
+
+def _inner(states: Collection[TaskState]) -> list[str]:
+    """Return the states in the tables."""
+    return [name for state in states for name in _STATES.get(state, (state,))]
+
+
+def _stored_task(row: Row) -> StoredTask:
+    task = StoredTask(*row)
+    # A task that is due has been so for some time.
+    return task if task.due_in is None else task._replace(due_in=max(0.0, task.due_in))
 
 
 _NO_CHANGES: Final[tuple[list[Any], ...]] = ([], [], [])

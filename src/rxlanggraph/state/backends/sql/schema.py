@@ -6,19 +6,29 @@ is when a row is no longer needed (rule 10 of the contract): a later write delet
 
 A waiting task is *ready*, *delayed* (not due yet) or *blocked* (behind another one of its thread):
 so the next task to claim is the first entry of an index, however many tasks cannot be claimed.
-``due`` is when a waiting task may be claimed, and when the lease of a claimed one ends.
+``due`` is when a waiting task may be claimed, and when the lease of a claimed one ends. ``added``,
+``claimed`` (the last time) and ``ended`` are NULL if that has not happened, or happened before the
+tables had these columns: since ``rxlanggraph_schema.since``, which is NULL if they always had them.
+
+An upgrade. A change of the tables, or of the functions in the database, increments `VERSION`, and
+adds a `Migration`: the statements that make tables of the new version from those of the previous
+one. `open_state` runs those that are due, in one transaction and under a lock, so any number of
+processes may start at once; a program of an older release refuses the result. Such a program may
+still have the database open, and continues. Therefore a migration only adds: what a statement of
+the previous release names stays, and what it leaves out may be NULL. It should not read or write
+every row (rule 9 of the contract).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.state.backend import SchemaVersion, other_version
 
-__all__ = ["VERSION", "check_version", "definitions"]
+__all__ = ["VERSION", "Migration", "definitions", "migrations_from"]
 
 # Of the tables and the functions in the database; incremented by every change of either.
-VERSION: Final = 7
+VERSION: Final = 9
 
 # Differences between the databases are in braces, see `definitions`.
 #
@@ -31,7 +41,7 @@ VERSION: Final = 7
 # task it is the token that completed it. The index of due dates has the state too, so that tasks
 # are counted without being read.
 _TABLES: Final = """
-CREATE TABLE rxlanggraph_schema (version integer NOT NULL);
+CREATE TABLE rxlanggraph_schema (version integer NOT NULL, since double precision);
 
 CREATE TABLE rxlanggraph_entries (
     namespace {name} NOT NULL,
@@ -75,6 +85,9 @@ CREATE TABLE rxlanggraph_tasks (
     max_attempts integer NOT NULL,
     worker {name},
     token bigint,
+    added double precision,
+    claimed double precision,
+    ended double precision,
     item text NOT NULL,
     result text,
     error text,
@@ -97,6 +110,34 @@ CREATE INDEX rxlanggraph_tasks_expired ON rxlanggraph_tasks (queue)
 """
 
 
+class Migration(NamedTuple):
+    """The change from the previous version of the tables.
+
+    Attributes:
+        version: The version that it leads to.
+        statements: Its statements. The procedures of PostgreSQL are replaced after the last
+            migration, by those of this release.
+    """
+
+    version: int
+    statements: tuple[str, ...]
+
+
+_MIGRATIONS: Final = (
+    Migration(
+        8,  # tasks have times
+        (
+            "ALTER TABLE rxlanggraph_schema ADD COLUMN since double precision",
+            "UPDATE rxlanggraph_schema SET since = rxlanggraph_now()",
+            "ALTER TABLE rxlanggraph_tasks ADD COLUMN added double precision",
+            "ALTER TABLE rxlanggraph_tasks ADD COLUMN claimed double precision",
+            "ALTER TABLE rxlanggraph_tasks ADD COLUMN ended double precision",
+        ),
+    ),
+    Migration(9, ()),  # procedures that claim and complete many tasks
+)
+
+
 def definitions(*, name: str, counted: str, clustered: str) -> list[str]:
     """Return the statements that create the tables. Any thread; never blocks.
 
@@ -108,14 +149,22 @@ def definitions(*, name: str, counted: str, clustered: str) -> list[str]:
     return _TABLES.format(name=name, counted=counted, clustered=clustered).split(";")
 
 
-def check_version(version: int) -> None:
-    """Refuse tables of another version.
+def migrations_from(version: int) -> list[Migration]:
+    """Return the migrations that are due, in order; none if the tables are up to date.
+
+    Any thread; never blocks.
+
+    Args:
+        version: The version of the tables.
 
     Raises:
-        InvalidArgumentError: ``version`` is not the version that this release needs.
+        InvalidArgumentError: There are none from ``version`` to that of this release.
     """
-    if version != VERSION:
-        raise InvalidArgumentError(
-            f"the tables rxlanggraph_* in this database have version {version}, and this release "
-            f"of rxlanggraph needs version {VERSION}: use another database, or another release"
+    due = [migration for migration in _MIGRATIONS if migration.version > version]
+    if version > VERSION or version < _MIGRATIONS[0].version - 1:
+        raise other_version(
+            "the database, in its tables rxlanggraph_*,",
+            SchemaVersion(version, VERSION),
+            "database",
         )
+    return due

@@ -15,14 +15,19 @@ from typing import Final
 __all__ = [
     "DEAD",
     "DEAD_PAGE",
+    "KEYS_PAGE",
+    "LOCKS_PAGE",
     "LOCK_RELEASE",
     "LOCK_RENEW",
     "PARAMETER",
+    "QUEUES_PAGE",
     "READ",
     "READ_ONE",
     "RESULTS",
     "RESULTS_PAGE",
     "TASKS_COUNT",
+    "TASKS_PAGE",
+    "TASK_READ",
     "TASK_RENEW",
 ]
 
@@ -72,7 +77,8 @@ RETURNING seq
 """
 
 _DEAD_COLUMNS: Final = """
-    id, item, key, thread, attempts, worker, CASE WHEN state = 'dead' THEN error END"""
+    id, item, key, thread, attempts, coalesce(worker, ''),
+    CASE WHEN state = 'dead' THEN error END"""
 _OVERDUE: Final = "state = 'claimed' AND due <= moment"
 _USED_UP: Final = f"{_OVERDUE} AND attempts >= max_attempts"
 
@@ -146,3 +152,54 @@ SELECT 'claimed', worker, count(*) FROM rxlanggraph_tasks, clock
 WHERE {_OF_QUEUE} AND {_TIMED} AND state = 'claimed' AND due > moment
 GROUP BY worker
 """
+
+
+# -- looking after it ------------------------------------------------------------------------------
+
+QUEUES_PAGE: Final = """
+SELECT name FROM rxlanggraph_queues
+WHERE namespace = :namespace AND name > :after
+ORDER BY name LIMIT :limit
+"""
+
+# From the first key that may begin with the prefix; those after the last one are read in vain.
+KEYS_PAGE: Final = """
+SELECT key, version, expires - rxlanggraph_now() FROM rxlanggraph_entries
+WHERE namespace = :namespace AND key > :after AND key >= :prefix AND item IS NOT NULL
+    AND (expires IS NULL OR expires > rxlanggraph_now())
+ORDER BY key LIMIT :limit
+"""
+
+LOCKS_PAGE: Final = """
+SELECT key, token, expires - rxlanggraph_now() FROM rxlanggraph_locks
+WHERE namespace = :namespace AND key > :after AND expires > rxlanggraph_now()
+ORDER BY key LIMIT :limit
+"""
+
+# As if the queue had just been swept.
+_SWEPT: Final = f"""
+SELECT id, key, thread, priority, attempts, max_attempts, worker, due, added, claimed,
+    CASE WHEN {_USED_UP} THEN due ELSE ended END AS ended,
+    CASE WHEN {_USED_UP} THEN 'dead'
+        WHEN {_OVERDUE} OR state IN ('ready', 'delayed', 'blocked') THEN 'waiting'
+        ELSE state END AS state,
+    item, result, CASE WHEN state = 'dead' THEN error END AS error
+FROM rxlanggraph_tasks, clock
+WHERE {_OF_QUEUE}"""
+
+
+def _tasks(which: str, texts: str) -> str:
+    return f"""
+{_CLOCK}, swept AS ({_SWEPT} AND {which})
+SELECT id, key, thread, priority, state, attempts, max_attempts, worker,
+    CASE WHEN state IN ('waiting', 'claimed') THEN due - moment END,
+    moment - coalesce(
+        CASE state WHEN 'waiting' THEN added WHEN 'claimed' THEN claimed ELSE ended END,
+        (SELECT since FROM rxlanggraph_schema), moment),
+    added, claimed, ended{texts}
+FROM swept, clock ORDER BY id
+"""
+
+
+TASKS_PAGE: Final = _tasks("id > :after ORDER BY id LIMIT :limit", "")
+TASK_READ: Final = _tasks("id = :task_id", ", item, result, error")

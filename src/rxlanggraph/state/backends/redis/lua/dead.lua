@@ -8,8 +8,9 @@ local function dead_among(ids)
     if task then
       seen[id] = true
       if is_over(task) then
+        local ended = tonumber(redis.call('ZSCORE', CLAIMED, task.place))
         take_out(task)
-        bury(task, nil)
+        bury(task, nil, ended)
       end
       if redis.call('ZSCORE', DEAD, task.place) then
         places[#places + 1] = task.place

@@ -20,7 +20,12 @@ local function answered()
     -- The client has given this request up and sent later ones: it no longer waits for the answer.
     error('overtaken by a later request of its sequence')
   end
-  return serial == SERIAL and answer or nil
+  if serial ~= SERIAL then
+    return nil
+  end
+  -- A write, so that a client that waits for replicas waits for that of the first copy too.
+  redis.call('PEXPIRE', SEQUENCE, 600000)
+  return answer
 end
 
 -- Store the answer, a string, and return it. The last step of a write.

@@ -22,7 +22,8 @@ local function id_of(place)
 end
 
 -- Fields: place, priority, cap (of attempts), attempt, worker, key, thread; token while it is
--- current, and of a completed task the one that completed it; done once it is completed.
+-- current, and of a completed task the one that completed it; done once it is completed; added,
+-- claimed (the last time) and ended, each nil if that happened before the layout had these times.
 local function load(id)
   local packed = redis.call('HGET', TASKS, id)
   return packed and cmsgpack.unpack(packed)
@@ -30,6 +31,32 @@ end
 
 local function save(task)
   redis.call('HSET', TASKS, id_of(task.place), cmsgpack.pack(task))
+end
+
+-- A call for each task takes most of the time of many. These take a list, in parts that the stack of
+-- Lua has room for; each part has whole pairs.
+local PART = 1000
+
+local function read_all(hash, fields)
+  local values = {}
+  for i = 1, #fields, PART do
+    local part = redis.call('HMGET', hash, unpack(fields, i, math.min(i + PART - 1, #fields)))
+    for _, value in ipairs(part) do
+      values[#values + 1] = value
+    end
+  end
+  return values
+end
+
+local function write_all(command, key, pairs_of)
+  for i = 1, #pairs_of, PART do
+    redis.call(command, key, unpack(pairs_of, i, math.min(i + PART - 1, #pairs_of)))
+  end
+end
+
+local function put(pairs_of, one, other)
+  pairs_of[#pairs_of + 1] = one
+  pairs_of[#pairs_of + 1] = other
 end
 
 -- Whether the lease of the last attempt is over: such a task is dead, even before a sweep.
@@ -55,10 +82,23 @@ local function first_of(thread)
   return first and string.sub(first, #thread + 2)
 end
 
+local has_told = false
+
+-- Tell other processes that wait for a task of this queue, once in a script. A user may lack the
+-- right to publish, or a subscriber to listen: they poll.
+local function tell()
+  if not has_told then
+    has_told = true
+    local prefix = string.sub(KEYS[1], 1, -6) -- of all keys; KEYS[1] is the clock
+    redis.pcall('PUBLISH', prefix .. 'arrivals', string.sub(READY, #prefix + 7))
+  end
+end
+
 -- Make a waiting task that is due claimable, unless an earlier one of its thread is unfinished.
 local function offer(task)
   if not task.thread or first_of(task.thread) == task.place then
     redis.call('ZADD', READY, -task.priority, task.place)
+    tell()
   end
 end
 
@@ -77,24 +117,31 @@ local function put_at_end(task, rank)
   end
 end
 
--- Add to the number of claimed tasks of the task's worker.
-local function tally(task, number)
-  if redis.call('HINCRBY', WORKERS, task.worker, number) == 0 then
-    redis.call('HDEL', WORKERS, task.worker)
+-- Add to the number of claimed tasks of a worker.
+local function tally(worker, number)
+  if redis.call('HINCRBY', WORKERS, worker, number) == 0 then
+    redis.call('HDEL', WORKERS, worker)
   end
 end
 
 local function put_in_work(task, lease)
   redis.call('ZADD', CLAIMED, whole(now + lease), task.place)
-  tally(task, 1)
+  tally(task.worker, 1)
 end
 
--- Remove a task from CLAIMED, or from READY if it was swept back.
-local function take_out(task)
+-- Remove a task from CLAIMED, or from READY if it was swept back. Return whether it was in CLAIMED:
+-- its worker is to be told, with `tally`.
+local function withdraw(task)
   if redis.call('ZREM', CLAIMED, task.place) == 1 then
-    tally(task, -1)
-  else
-    redis.call('ZREM', READY, task.place)
+    return true
+  end
+  redis.call('ZREM', READY, task.place)
+  return false
+end
+
+local function take_out(task)
+  if withdraw(task) then
+    tally(task.worker, -1)
   end
 end
 
@@ -114,8 +161,9 @@ end
 -- -- leases and delays -------------------------------------------------------------------------
 
 -- `failure` is the error of the last attempt, as text; nil if its lease expired.
-local function bury(task, failure)
+local function bury(task, failure, ended)
   task.token = nil
+  task.ended = ended
   save(task)
   redis.call('ZADD', DEAD, 0, task.place)
   if failure then
@@ -124,19 +172,26 @@ local function bury(task, failure)
   let_next(task)
 end
 
+-- Return places, and when each was due.
 local function take_due(set)
-  local places = redis.call('ZRANGEBYSCORE', set, '-inf', whole(now), 'LIMIT', 0, MAX_PER_STEP)
+  local range = { '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, MAX_PER_STEP }
+  local found = redis.call('ZRANGEBYSCORE', set, unpack(range))
+  local places, dates = {}, {}
+  for i = 1, #found, 2 do
+    places[#places + 1] = found[i]
+    dates[#dates + 1] = tonumber(found[i + 1])
+  end
   if #places > 0 then
     redis.call('ZREM', set, unpack(places))
   end
-  return places
+  return places, dates
 end
 
--- End the attempt of a task whose lease is over.
-local function expire(task)
-  tally(task, -1)
+-- End the attempt of a task whose lease is over since `ended`.
+local function expire(task, ended)
+  tally(task.worker, -1)
   if task.attempt >= task.cap then
-    bury(task, nil)
+    bury(task, nil, ended)
   else
     offer(task)
   end
@@ -144,9 +199,9 @@ end
 
 -- Sweep one step; return whether more tasks may be due.
 local function sweep()
-  local expired = take_due(CLAIMED)
-  for _, place in ipairs(expired) do
-    expire(load(id_of(place)))
+  local expired, ends = take_due(CLAIMED)
+  for i, place in ipairs(expired) do
+    expire(load(id_of(place)), ends[i])
   end
   local due = take_due(DELAYED)
   for _, place in ipairs(due) do

@@ -1,32 +1,51 @@
--- Backend.task_claim
--- KEYS: clock, sequence, the queue's. ARGV: serial, worker, lease in us.
--- Returns id, text, key or '', thread or '', attempt and token; nil if there is nothing to claim;
---   'again' if more has to be swept before that is known.
+-- Backend.task_claim, Backend.tasks_claim
+-- KEYS: clock, sequence, the queue's. ARGV: serial, worker, lease in us, how many at most.
+-- Returns id, text, key or '', thread or '', attempt and token of each, as a JSON list of lists: one
+--   string is read much faster than the parts of a nested reply; 'again' if there is none, but more
+--   has to be swept before that is known.
 
-local function claimed(task)
-  local id = id_of(task.place)
-  local text = redis.call('HGET', TEXTS, id)
+local function claimed(task, id, text)
   return { id, text, task.key or '', task.thread or '', task.attempt, task.token }
 end
 
--- The text may be long, so only token and id are stored; the answer is made again from them.
+-- The texts may be long, so only tokens and ids are stored; the answer is made again from them.
 local before = answered()
 if before then
-  local token, id = string.match(before, '^(%d+) (.*)$')
-  local task = current(id, token)
-  return task and claimed(task) or false
+  local tasks = {}
+  for _, known in ipairs(cmsgpack.unpack(before)) do
+    local token, id = known[1], known[2]
+    local task = current(id, token)
+    tasks[#tasks + 1] = task and claimed(task, id, redis.call('HGET', TEXTS, id))
+  end
+  return #tasks > 0 and cjson.encode(tasks) or '[]'
 end
 
 local is_unswept = sweep()
-local place = redis.call('ZPOPMIN', READY)[1]
-if not place then
-  return is_unswept and 'again'
+local places = redis.call('ZPOPMIN', READY, ARGV[4]) -- and the score of each
+local count = #places / 2
+if count == 0 then
+  return is_unswept and 'again' or '[]'
 end
-local task = load(id_of(place))
-task.attempt = task.attempt + 1
-task.worker = ARGV[2]
-task.token = whole(draw(1))
-save(task)
-put_in_work(task, ARGV[3])
-answer(task.token .. ' ' .. id_of(place))
-return claimed(task)
+local ids = {}
+for i = 1, count do
+  ids[i] = id_of(places[2 * i - 1])
+end
+local stored, texts = read_all(TASKS, ids), read_all(TEXTS, ids)
+local first, ends = draw(count), whole(now + ARGV[3])
+local tasks, known, saved, leases = {}, {}, {}, {}
+for i, id in ipairs(ids) do
+  local task = cmsgpack.unpack(stored[i])
+  task.attempt = task.attempt + 1
+  task.worker = ARGV[2]
+  task.token = whole(first + i - 1)
+  task.claimed = now
+  put(saved, id, cmsgpack.pack(task))
+  put(leases, ends, task.place)
+  tasks[i] = claimed(task, id, texts[i])
+  known[i] = { task.token, id }
+end
+write_all('HSET', TASKS, saved)
+write_all('ZADD', CLAIMED, leases)
+tally(ARGV[2], count)
+answer(cmsgpack.pack(known))
+return cjson.encode(tasks)

@@ -14,7 +14,7 @@ if not task then
 end
 take_out(task)
 if ARGV[5] == '' or task.attempt >= task.cap then
-  bury(task, ARGV[4])
+  bury(task, ARGV[4], now)
 else
   task.token = nil
   save(task)

@@ -6,12 +6,14 @@
 local tasks = cjson.decode(ARGV[2])
 local rank = draw(#tasks)
 local known = {}
+local saved, texts, names = {}, {}, {}
+local added, named = {}, {} -- what this call adds: ids, and the ids by key
 
 local function find(id, key)
-  if redis.call('HEXISTS', TASKS, id) == 1 then
+  if added[id] or redis.call('HEXISTS', TASKS, id) == 1 then
     return id
   end
-  return key and redis.call('HGET', NAMES, key)
+  return key and (named[key] or redis.call('HGET', NAMES, key))
 end
 
 local function present(value)
@@ -35,14 +37,20 @@ for i, given in ipairs(tasks) do
       worker = '',
       key = key,
       thread = thread,
+      added = now,
     }
     put_at_end(task, rank + i - 1)
-    save(task)
-    redis.call('HSET', TEXTS, id, text)
+    put(saved, id, cmsgpack.pack(task))
+    put(texts, id, text)
+    added[id] = true
     if key then
-      redis.call('HSET', NAMES, key, id)
+      put(names, key, id)
+      named[key] = id
     end
     wait(task, given[5])
   end
 end
+write_all('HSET', TASKS, saved)
+write_all('HSET', TEXTS, texts)
+write_all('HSET', NAMES, names)
 return known

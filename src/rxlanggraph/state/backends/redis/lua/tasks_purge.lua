@@ -16,38 +16,6 @@ for state in string.gmatch(ARGV[2], '%a+') do
   unwanted[state] = true
 end
 
--- Return the state of a task, as if the queue had been swept.
-local function state_of(task)
-  if task.done then
-    return 'completed'
-  end
-  local ends = redis.call('ZSCORE', CLAIMED, task.place)
-  if ends and tonumber(ends) > now then
-    return 'claimed'
-  elseif ends and task.attempt >= task.cap or redis.call('ZSCORE', DEAD, task.place) then
-    return 'dead'
-  end
-  return 'waiting'
-end
-
-local function forget(id, task)
-  redis.call('HDEL', TASKS, id)
-  redis.call('HDEL', TEXTS, id)
-  if task.key then
-    redis.call('HDEL', NAMES, task.key)
-  end
-  if task.done then
-    redis.call('HDEL', RESULTS, id)
-    redis.call('ZREM', DONE, id)
-    return
-  end
-  take_out(task)
-  redis.call('ZREM', DELAYED, task.place)
-  redis.call('ZREM', DEAD, task.place)
-  redis.call('HDEL', ERRORS, id)
-  let_next(task)
-end
-
 -- Return the next ids of a sorted set, and advance the cursor.
 local function listed(set, id_in)
   if last == '' then

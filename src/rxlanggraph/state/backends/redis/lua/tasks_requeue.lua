@@ -39,6 +39,8 @@ for i, place in ipairs(places) do
   redis.call('HDEL', ERRORS, id_of(place))
   task.attempt = 0
   task.worker = ''
+  task.claimed = nil
+  task.ended = nil
   put_at_end(task, rank + i - 1)
   save(task)
   offer(task)

@@ -11,16 +11,17 @@ from typing import Any, Final
 import psycopg
 
 from rxlanggraph.concurrency.tasks import run_shielded
-from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state.backend import FENCE_RETENTION, MAX_PER_STEP
-from rxlanggraph.state.backends.sql.backend import Row
+from rxlanggraph.state.backends.sql.backend import Row, SqlBackend
+from rxlanggraph.state.backends.sql.postgresql.arrivals import watch_channel
 from rxlanggraph.state.backends.sql.postgresql.fast_path import FastPath
 from rxlanggraph.state.backends.sql.postgresql.pool import Connection, Pool
-from rxlanggraph.state.backends.sql.schema import VERSION, check_version, definitions
+from rxlanggraph.state.backends.sql.schema import VERSION, definitions, migrations_from
 from rxlanggraph.state.backends.sql.statements import PARAMETER
 from rxlanggraph.state.retry import compensate
 
-__all__ = ["PostgresDatabase", "is_prepared_postgresql", "open_postgresql"]
+__all__ = ["PostgresBackend", "PostgresDatabase", "open_postgresql", "read_postgresql_version"]
 
 # This collation compares names as bytes, whatever the collation of the database.
 _TYPES: Final = {
@@ -35,6 +36,7 @@ _HAS_TABLES: Final = (
     "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE tablename = 'rxlanggraph_schema'"
     " AND schemaname = ANY (current_schemas(false)))"
 )
+_READ_VERSION: Final = "SELECT version FROM rxlanggraph_schema"
 # Part of PgBouncer's error message in its pool_mode "statement".
 _STATEMENTS: Final = "transaction blocks not allowed"
 _NOT_ALLOWED: Final = ("25", "3F", "42")  # read only; no such schema; no privilege
@@ -56,8 +58,8 @@ async def open_postgresql(url: str) -> PostgresDatabase:
     return database
 
 
-async def is_prepared_postgresql(url: str) -> bool:
-    """Whether the database at ``url`` has the tables; creates nothing.
+async def read_postgresql_version(url: str) -> int | None:
+    """Return the version of the tables at ``url``; None if there are none. Creates nothing.
 
     Raises:
         InvalidArgumentError: The URL cannot be used, or the server refuses the connection.
@@ -65,7 +67,7 @@ async def is_prepared_postgresql(url: str) -> bool:
     """
     database = PostgresDatabase(_dsn_of(url))
     try:
-        return await database.has_tables()
+        return await database.read_version()
     finally:
         await database.close()
 
@@ -90,11 +92,11 @@ class PostgresDatabase:
         self._fast_path = FastPath(self._pool)
 
     async def open(self) -> None:
-        """Connect, and create tables and procedures if there are none.
+        """Connect, and create tables and procedures, or migrate those of an older release.
 
         Raises:
             InvalidArgumentError: The server refuses the connection permanently, the user lacks the
-                privilege to create the tables, or they are of another version.
+                privilege to create or migrate the tables, or this release cannot migrate them.
             StateUnavailableError: The server does not answer.
         """
         pooled = await self._pool.take()
@@ -103,26 +105,36 @@ class PostgresDatabase:
         except psycopg.Error as error:
             if (error.sqlstate or "")[:2] in _NOT_ALLOWED:
                 raise InvalidArgumentError(
-                    f"the tables rxlanggraph_* cannot be created in PostgreSQL: {error}"
+                    f"the tables rxlanggraph_* cannot be created or migrated in PostgreSQL: {error}"
                 ) from error
             if _STATEMENTS in str(error):
                 raise InvalidArgumentError(
-                    "the tables rxlanggraph_* cannot be created over a pooler that gives each "
-                    "statement another session: set its pool_mode to transaction or session, or "
-                    "open the state once without the pooler"
+                    "the tables rxlanggraph_* cannot be created or migrated over a pooler that "
+                    "gives each statement another session: set its pool_mode to transaction or "
+                    "session, or open the state once without the pooler"
+                ) from error
+            if isinstance(error, psycopg.errors.QueryCanceled):
+                raise StateUnavailableError(
+                    "the tables rxlanggraph_* cannot be created or migrated in PostgreSQL, as "
+                    "another transaction has locked them for too long; end it (pg_stat_activity "
+                    "lists it), and open the state again",
+                    in_doubt=False,
                 ) from error
             raise pooled.unavailable(error, in_doubt=False) from error
         finally:
             self._pool.give_back(pooled)
 
-    async def has_tables(self) -> bool:
-        """Whether the database has the tables; creates nothing.
+    async def read_version(self) -> int | None:
+        """Return the version of the tables; None if there are none. Creates nothing.
 
         Raises:
             InvalidArgumentError: The server refuses the connection permanently.
             StateUnavailableError: The server does not answer.
         """
-        return await self._pool.fetch(_HAS_TABLES, ()) == [(True,)]
+        if await self._pool.fetch(_HAS_TABLES, ()) != [(True,)]:
+            return None
+        rows = await self._pool.fetch(_READ_VERSION, ())
+        return int(rows[0][0]) if rows else 0
 
     def run(self, statement: str, **values: Any) -> Coroutine[Any, Any, Sequence[Row]]:
         """See `Database.run`."""
@@ -143,9 +155,41 @@ class PostgresDatabase:
         """See `Database.names`. An array."""
         return list(names)
 
+    async def watch_arrivals(self, namespace: str, arrived: Callable[[str | None], None]) -> None:
+        """See `NotifyingBackend.watch_arrivals`. Returns if it cannot listen.
+
+        Args:
+            namespace: The namespace of the queues.
+            arrived: See there.
+
+        Raises:
+            StateUnavailableError: See there.
+        """
+        try:
+            await watch_channel(self._pool, namespace, arrived)
+        except InvalidArgumentError as refusal:  # of a URL that was accepted at opening
+            raise StateUnavailableError(str(refusal), in_doubt=False) from refusal
+
     async def close(self) -> None:
         """Release all connections. Idempotent."""
         self._pool.close()
+
+
+class PostgresBackend(SqlBackend):
+    """A `NotifyingBackend` in PostgreSQL.
+
+    Args:
+        database: The database; closed with the backend.
+        namespace: The namespace in its tables.
+    """
+
+    def __init__(self, database: PostgresDatabase, namespace: str) -> None:
+        super().__init__(database, namespace)
+        self._watch = partial(database.watch_arrivals, namespace)
+
+    async def watch_arrivals(self, arrived: Callable[[str | None], None]) -> None:
+        """See `NotifyingBackend.watch_arrivals`. Returns if there is a pooler."""
+        await self._watch(arrived)
 
 
 @cache
@@ -163,9 +207,27 @@ async def _prepare(connection: Connection) -> None:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", [_PREPARING])
             if not await _has_tables(connection):  # another process may have created them meanwhile
                 await _make_tables(connection)
-    cursor = await connection.execute("SELECT version FROM rxlanggraph_schema")
+    if migrations_from(await _version(connection)):
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", [_PREPARING])
+            await _migrate(connection)
+
+
+async def _migrate(connection: Connection) -> None:
+    """Run the migrations that are due: perhaps none, as another process may have run them."""
+    due = migrations_from(await _version(connection))
+    for migration in due:
+        for statement in migration.statements:
+            await connection.execute(statement.encode())
+    if due:
+        await connection.execute(_procedures(), prepare=False)
+        await connection.execute("UPDATE rxlanggraph_schema SET version = $1", [VERSION])
+
+
+async def _version(connection: Connection) -> int:
+    cursor = await connection.execute(_READ_VERSION)
     row = await cursor.fetchone()
-    check_version(row[0] if row else 0)
+    return row[0] if row else 0
 
 
 async def _has_tables(connection: Connection) -> bool:
@@ -174,11 +236,16 @@ async def _has_tables(connection: Connection) -> bool:
 
 
 async def _make_tables(connection: Connection) -> None:
-    template = resources.files(__package__).joinpath("procedures.sql").read_text("utf-8")
-    procedures = template.replace("{max_per_step}", str(MAX_PER_STEP)).replace(
-        "{fence_retention}", str(FENCE_RETENTION)
-    )
-    script = ";\n".join([*definitions(**_TYPES), procedures])
     # Not prepared, as a prepared message must not have several statements.
-    await connection.execute(script.encode(), prepare=False)
-    await connection.execute("INSERT INTO rxlanggraph_schema VALUES ($1)", [VERSION])
+    await connection.execute(";\n".join(definitions(**_TYPES)).encode(), prepare=False)
+    await connection.execute(_procedures(), prepare=False)
+    await connection.execute("INSERT INTO rxlanggraph_schema (version) VALUES ($1)", [VERSION])
+
+
+def _procedures() -> bytes:
+    template = resources.files(__package__).joinpath("procedures.sql").read_text("utf-8")
+    return (
+        template.replace("{max_per_step}", str(MAX_PER_STEP))
+        .replace("{fence_retention}", str(FENCE_RETENTION))
+        .encode()
+    )

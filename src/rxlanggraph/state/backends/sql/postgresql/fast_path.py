@@ -12,11 +12,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
 from rxlanggraph.state.backends.sql.batcher import Batcher
+from rxlanggraph.state.backends.sql.postgresql.arrivals import TELL, TELLING
 from rxlanggraph.state.backends.sql.postgresql.pool import Pool
 
 __all__ = ["FastPath", "QueueFastPath"]
@@ -140,7 +142,8 @@ def _claim_statement(which: str) -> str:
 UPDATE rxlanggraph_tasks SET
     state = 'claimed', attempts = attempts + 1, worker = $2,
     token = nextval('rxlanggraph_counter'),
-    due = date_part('epoch', clock_timestamp()) + $3::double precision
+    due = date_part('epoch', clock_timestamp()) + $3::double precision,
+    claimed = date_part('epoch', clock_timestamp())
 WHERE seq = (
     SELECT seq FROM rxlanggraph_tasks
     WHERE queue = $1
@@ -162,7 +165,8 @@ WITH first AS MATERIALIZED (SELECT ARRAY(
 UPDATE rxlanggraph_tasks SET
     state = 'claimed', attempts = attempts + 1, worker = ($2)[array_position(seqs, seq)],
     token = nextval('rxlanggraph_counter'),
-    due = rxlanggraph_now() + ($3::double precision[])[array_position(seqs, seq)]
+    due = rxlanggraph_now() + ($3::double precision[])[array_position(seqs, seq)],
+    claimed = rxlanggraph_now()
 FROM first
 WHERE seq = ANY (seqs) AND NOT EXISTS {_OVERDUE}
 RETURNING array_position(seqs, seq), id, item, key, thread, attempts, token, {_POSITION}
@@ -180,7 +184,7 @@ _CLAIM: Final = _Claims(_claim_statement(_ANY), _claim_statement(_BEHIND))
 _CLAIM_MANY: Final = _Claims(_claims_statement(_ANY), _claims_statement(_BEHIND))
 
 _COMPLETE: Final = """
-UPDATE rxlanggraph_tasks SET state = 'completed', result = $4
+UPDATE rxlanggraph_tasks SET state = 'completed', result = $4, ended = rxlanggraph_now()
 WHERE queue = $1 AND id = $2 AND token = $3::bigint AND thread IS NULL
     AND (state = 'ready' OR state = 'claimed'
         AND (attempts < max_attempts OR due > rxlanggraph_now()))
@@ -197,11 +201,11 @@ _MEASURED: Final = 8
 _SLOW: Final = 0.0003
 _TIMES_SLOWER: Final = 3
 _TIMES_AS_LONG: Final = 20
-# Instead of a task: claim again, as there may be one. Other claims got theirs, or more has to be
+# Instead of tasks: claim again, as there may be one. Other claims got theirs, or more has to be
 # swept.
-_AGAIN: Final[Row] = []
-# Instead of a task: another transaction holds some, and may leave one.
-_HELD: Final[Row] = []
+_AGAIN: Final[Sequence[Row]] = ["again"]
+# Instead of tasks: another transaction holds some, and may leave one.
+_HELD: Final[Sequence[Row]] = ["held"]
 # Seconds to wait for that transaction; after the last pause there is nothing to claim. Transactions
 # of a state are short, but one of a user may have locked a row for long.
 _PAUSES: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
@@ -213,7 +217,14 @@ _MAX_SWEEPS: Final = 20
 def _call_statement(procedure: str, count: int) -> str:
     """Return the statement that calls a procedure with ``count`` arguments. Any thread."""
     places = ", ".join(f"${place}" for place in range(1, count + 1))
-    return f"SELECT * FROM rxlanggraph_{procedure}({places})"  # noqa: S608 - no user input
+    tell = f", {TELL}" if procedure in TELLING else ""
+    return f"SELECT called.*{tell} FROM rxlanggraph_{procedure}({places}) AS called"  # noqa: S608 - no user input
+
+
+async def _call_procedure(pool: Pool, procedure: str, arguments: Sequence[Any]) -> Sequence[Row]:
+    """Call a procedure; tell other processes if it may have made a task claimable."""
+    rows = await pool.fetch(_call_statement(procedure, len(arguments)), arguments)
+    return [row[:-1] for row in rows] if procedure in TELLING else rows
 
 
 class QueueFastPath:
@@ -241,8 +252,8 @@ class QueueFastPath:
         # The task behind which searches begin that are not full; None: they begin at the first.
         self._last_claimed: tuple[int, int] | None = None
         self._sweeps = 0  # claims in a row that only the procedure could make
-        # Each claim is a worker and a lease.
-        self._claims: Batcher[tuple[str, float], Row | None] = Batcher(self._claim)
+        # Each call is a worker, a lease, and how many tasks it claims.
+        self._claims: Batcher[tuple[str, float, int], Sequence[Row]] = Batcher(self._claim)
 
     @property
     def may_be_stale(self) -> bool:
@@ -251,18 +262,24 @@ class QueueFastPath:
 
     async def task_claim(self, worker: str, lease: float) -> Sequence[Row]:
         """Claim a task; concurrent claims share one statement."""
+        return await self.tasks_claim(worker, lease, 1)
+
+    async def tasks_claim(self, worker: str, lease: float, count: int) -> Sequence[Row]:
+        """Claim up to ``count`` tasks; concurrent claims share one statement."""
         pauses = iter(_PAUSES)
         try:
-            while (row := await self._claims.call((worker, lease))) is _AGAIN or row is _HELD:
+            while (
+                rows := await self._claims.call((worker, lease, count))
+            ) is _AGAIN or rows is _HELD:
                 # Claim again at once after _AGAIN: tasks were claimed or swept, so the loop ends.
-                if row is _HELD:
+                if rows is _HELD:
                     if (pause := next(pauses, None)) is None:
                         return []
                     await asyncio.sleep(pause)
         except StateUnavailableError as error:
             # Each caller of a batch needs an exception of its own, to which notes may be added.
             raise StateUnavailableError(str(error), in_doubt=error.in_doubt) from error
-        return [] if row is None else [row]
+        return rows
 
     async def task_complete(self, task_id: str, token: int, result: str) -> Sequence[Row]:
         """Complete a task; return one row: whether it is complete."""
@@ -270,19 +287,25 @@ class QueueFastPath:
         rows = await self._pool.fetch(_COMPLETE, (self.number, *arguments))
         return rows or await self._call("task_complete", *arguments)
 
-    async def _claim(self, claims: Sequence[tuple[str, float]]) -> Sequence[Row | None]:
-        if len(claims) == 1:
-            rows = await self._claim_ready(_CLAIM, *claims[0])
-            rows = rows or await self._sweep("task_claim", *claims[0])
-            return [_next_action(row) if row[0] is None else row for row in rows] or [None]
-        each = [*map(list, zip(*claims, strict=True))]
-        claimed = {place: row for place, *row in await self._claim_ready(_CLAIM_MANY, *each)}
+    async def _claim(self, claims: Sequence[tuple[str, float, int]]) -> Sequence[Sequence[Row]]:
+        # A worker and a lease for each task.
+        each = [(worker, lease) for worker, lease, count in claims for _ in range(count)]
+        if len(each) == 1:
+            rows = await self._claim_ready(_CLAIM, *each[0])
+            rows = rows or await self._sweep("task_claim", *each[0])
+            return [_next_action(rows[0]) if rows and rows[0][0] is None else rows]
+        many = [*map(list, zip(*each, strict=True))]
+        claimed = {place: row for place, *row in await self._claim_ready(_CLAIM_MANY, *many)}
         # Claimed tasks are returned before a second search, which may fail.
-        missing = _AGAIN if claimed else None
+        missing: Sequence[Row] = _AGAIN if claimed else []
         if not claimed:
-            claimed = {place: row for place, *row in await self._sweep("tasks_claim", *each)}
-            missing = _next_action(claimed[None]) if None in claimed else None
-        return [claimed.get(place, missing) for place in range(1, len(claims) + 1)]
+            claimed = {place: row for place, *row in await self._sweep("tasks_claim", *many)}
+            missing = _next_action(claimed[None]) if None in claimed else []
+        places = iter(range(1, len(each) + 1))
+        shares = [[*islice(places, count)] for *_, count in claims]
+        return [
+            [claimed[place] for place in share if place in claimed] or missing for share in shares
+        ]
 
     async def _claim_ready(self, claims: _Claims, *arguments: Any) -> Sequence[Row]:
         """Claim ready tasks, unless a task is overdue within the searched part of the due dates.
@@ -336,11 +359,10 @@ class QueueFastPath:
         return rows
 
     async def _call(self, procedure: str, *arguments: Any) -> Sequence[Row]:
-        every = (*self._name, *arguments)
-        return await self._pool.fetch(_call_statement(procedure, len(every)), every)
+        return await _call_procedure(self._pool, procedure, (*self._name, *arguments))
 
 
-def _next_action(task: Row) -> Row:
+def _next_action(task: Row) -> Sequence[Row]:
     """Return what to do after a row without a task: its `attempts` say whether tasks are held."""
     return _HELD if task[4] else _AGAIN
 
@@ -356,6 +378,7 @@ _QUEUE: Final = "SELECT id FROM rxlanggraph_queues WHERE namespace = $1 AND name
 _MAX_QUEUES: Final = 1_000
 _IN_QUEUES: Final[Mapping[str, Callable[..., Coroutine[Any, Any, Sequence[Row]]]]] = {
     "task_claim": QueueFastPath.task_claim,
+    "tasks_claim": QueueFastPath.tasks_claim,
     "task_complete": QueueFastPath.task_complete,
 }
 
@@ -387,7 +410,7 @@ class FastPath:
             rows = await self._pool.fetch(short.statement, short.arguments)
             if rows:
                 return short.answer(rows)
-        return await self._pool.fetch(_call_statement(procedure, len(arguments)), arguments)
+        return await _call_procedure(self._pool, procedure, arguments)
 
     async def _call_in(
         self, procedure: str, namespace: str, name: str, *arguments: Any

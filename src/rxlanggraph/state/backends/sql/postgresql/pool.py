@@ -73,6 +73,7 @@ _SHOW_ISOLATION: Final = "SELECT current_setting('default_transaction_isolation'
 _PERMANENT_REFUSAL: Final = re.compile(
     r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry"
     r"|not permitted|invalid |unrecognized configuration"
+    r"|certificate verify failed|does not match host name|does not support SSL"
     r"|no such (database|user)|unsupported startup parameter"  # PgBouncer
 )
 
@@ -119,6 +120,11 @@ class PooledConnection:
         # about the requests that the server has already received.
         is_last = notice.severity_nonlocalized == "FATAL"
         self.server_closed |= is_last and not (notice.sqlstate or "").startswith(_CONNECTION_FAILED)
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether there is a pooler, which may give each transaction another session."""
+        return self.connection.prepare_threshold is None
 
     def is_alive(self) -> bool:
         """Whether nothing has arrived since the last answer: no final message, no end of file."""
@@ -284,6 +290,15 @@ class Pool:
             raise pooled.unavailable(error, in_doubt=in_doubt) from error
         finally:
             self.give_back(pooled)
+
+    async def connect_apart(self) -> PooledConnection:
+        """Connect beside the connections of the pool; the caller discards the connection.
+
+        Raises:
+            InvalidArgumentError: The server refuses the connection permanently.
+            StateUnavailableError: The server does not answer.
+        """
+        return await self._connect()
 
     def close(self) -> None:
         """Release all connections; those in use when they are given back. Idempotent."""

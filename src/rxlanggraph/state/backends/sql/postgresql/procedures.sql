@@ -1,4 +1,6 @@
 -- The procedures of shared state in PostgreSQL. One call is one statement, so one transaction.
+-- A migration runs all of this again (schema.py); one that changes the signature of a function has to
+-- drop it first.
 --
 -- Each statement in here sees what was committed before that statement began (READ COMMITTED, which
 -- the connections require), so data read after taking a lock stays valid while the lock is held.
@@ -13,24 +15,24 @@
 -- 3. Rows. Claiming and sweeping skip those that are locked.
 
 -- Of versions and tokens (rule 3 of the contract).
-CREATE SEQUENCE rxlanggraph_counter;
+CREATE SEQUENCE IF NOT EXISTS rxlanggraph_counter;
 
-CREATE FUNCTION rxlanggraph_now() RETURNS double precision LANGUAGE sql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION rxlanggraph_now() RETURNS double precision LANGUAGE sql VOLATILE AS $$
     SELECT extract(epoch FROM clock_timestamp())::double precision
 $$;
 
-CREATE FUNCTION rxlanggraph_hold_names(names text[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rxlanggraph_hold_names(names text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(1920494187, bucket)
     FROM (SELECT DISTINCT hashtext(name) & 1023 AS bucket FROM unnest(names) AS name
           ORDER BY bucket) AS buckets;
 END $$;
 
-CREATE FUNCTION rxlanggraph_hold_queue(queue_id integer) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION rxlanggraph_hold_queue(queue_id integer) RETURNS void LANGUAGE sql AS $$
     SELECT pg_advisory_xact_lock(1920494193, queue_id)
 $$;
 
-CREATE FUNCTION rxlanggraph_share_queue(queue_id integer) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION rxlanggraph_share_queue(queue_id integer) RETURNS void LANGUAGE sql AS $$
     SELECT pg_advisory_xact_lock_shared(1920494193, queue_id)
 $$;
 
@@ -38,12 +40,12 @@ $$;
 -- Keys --------------------------------------------------------------------------------------------
 
 -- Returns when a row whose key is gone at a date is no longer needed; NULL: not known yet.
-CREATE FUNCTION rxlanggraph_forget(gone double precision, fence bigint) RETURNS double precision
+CREATE OR REPLACE FUNCTION rxlanggraph_forget(gone double precision, fence bigint) RETURNS double precision
 LANGUAGE sql IMMUTABLE AS $$
     SELECT gone + CASE WHEN fence IS NULL THEN 0 ELSE {fence_retention} END
 $$;
 
-CREATE FUNCTION rxlanggraph_commit(
+CREATE OR REPLACE FUNCTION rxlanggraph_commit(
     space text, names text[], items text[], ttls double precision[], tokens bigint[],
     checked text[], expected bigint[],
     OUT outcome text, OUT stale text, OUT befores bigint[], OUT afters bigint[]
@@ -119,7 +121,7 @@ BEGIN
     outcome := 'done';
 END $$;
 
-CREATE FUNCTION rxlanggraph_increment(
+CREATE OR REPLACE FUNCTION rxlanggraph_increment(
     space text, name text, step bigint, writer bigint, OUT outcome text, OUT total bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -159,7 +161,7 @@ END $$;
 
 -- Locks -------------------------------------------------------------------------------------------
 
-CREATE FUNCTION rxlanggraph_lock_acquire(
+CREATE OR REPLACE FUNCTION rxlanggraph_lock_acquire(
     space text, name text, taker text, ttl double precision
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -191,13 +193,13 @@ END $$;
 
 -- Work --------------------------------------------------------------------------------------------
 
-CREATE FUNCTION rxlanggraph_queue(space text, queue_name text) RETURNS integer
+CREATE OR REPLACE FUNCTION rxlanggraph_queue(space text, queue_name text) RETURNS integer
 LANGUAGE sql AS $$
     SELECT id FROM rxlanggraph_queues WHERE namespace = space AND name = queue_name
 $$;
 
 -- Unblocks the first unfinished task of each thread, if it is blocked.
-CREATE FUNCTION rxlanggraph_unblock(queue_id integer, threads text[], moment double precision)
+CREATE OR REPLACE FUNCTION rxlanggraph_unblock(queue_id integer, threads text[], moment double precision)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE rxlanggraph_tasks AS t
@@ -212,7 +214,7 @@ BEGIN
 END $$;
 
 -- Sweeps one step, the tasks first that fell due first; returns whether there is more.
-CREATE FUNCTION rxlanggraph_sweep(queue_id integer, moment double precision)
+CREATE OR REPLACE FUNCTION rxlanggraph_sweep(queue_id integer, moment double precision)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     threads text[];
@@ -228,6 +230,7 @@ BEGIN
     ), swept AS (
         UPDATE rxlanggraph_tasks AS t SET
             state = CASE WHEN is_used_up THEN 'dead' ELSE 'ready' END,
+            ended = CASE WHEN is_used_up THEN t.due END,
             token = CASE WHEN is_used_up THEN NULL ELSE token END,
             error = CASE WHEN is_used_up THEN NULL ELSE error END
         FROM overdue WHERE t.seq = overdue.seq
@@ -241,12 +244,12 @@ BEGIN
     RETURN count = {max_per_step};
 END $$;
 
-CREATE FUNCTION rxlanggraph_sweep_step(space text, queue_name text) RETURNS boolean
+CREATE OR REPLACE FUNCTION rxlanggraph_sweep_step(space text, queue_name text) RETURNS boolean
 LANGUAGE sql AS $$
     SELECT rxlanggraph_sweep(rxlanggraph_queue(space, queue_name), rxlanggraph_now())
 $$;
 
-CREATE FUNCTION rxlanggraph_tasks_add(
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_add(
     space text, queue_name text, ids text[], items text[], keys text[], priorities integer[],
     delays double precision[], threads text[], caps integer[]
 ) RETURNS text[] LANGUAGE plpgsql AS $$
@@ -270,10 +273,10 @@ BEGIN
     END LOOP;
     moment := rxlanggraph_now();
     INSERT INTO rxlanggraph_tasks
-        (queue, id, key, thread, priority, state, due, attempts, max_attempts, item)
+        (queue, id, key, thread, priority, state, due, attempts, max_attempts, added, item)
     SELECT queue_id, id, key, thread, priority,
         CASE WHEN thread IS NOT NULL THEN 'blocked' WHEN delay > 0 THEN 'delayed' ELSE 'ready' END,
-        moment + delay, 0, cap, item
+        moment + delay, 0, cap, moment, item
     FROM unnest(ids, items, keys, priorities, delays, threads, caps)
         WITH ORDINALITY AS new (id, item, key, priority, delay, thread, cap, place)
     ORDER BY place
@@ -289,7 +292,7 @@ BEGIN
 END $$;
 
 -- Whether another transaction has locked tasks that a claim could take, and may leave some.
-CREATE FUNCTION rxlanggraph_is_held(queue_id integer, moment double precision) RETURNS boolean
+CREATE OR REPLACE FUNCTION rxlanggraph_is_held(queue_id integer, moment double precision) RETURNS boolean
 LANGUAGE sql AS $$
     SELECT EXISTS (SELECT FROM rxlanggraph_tasks WHERE queue = queue_id AND state = 'ready')
         OR EXISTS (
@@ -301,7 +304,7 @@ $$;
 -- Claims one task for each of the workers, as far as there are tasks; returns each with the position
 -- of its worker. If there is none, but more has to be swept (0), or another transaction has locked
 -- some (1): a row with that number as its `attempts`, and nothing else.
-CREATE FUNCTION rxlanggraph_tasks_claim(
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_claim(
     space text, queue_name text, claimers text[], leases double precision[]
 ) RETURNS TABLE (
     place integer, id text, item text, key text, thread text, attempts integer, token bigint
@@ -322,7 +325,8 @@ BEGIN
     FOR claimer IN 1 .. cardinality(claimers) LOOP
         RETURN QUERY UPDATE rxlanggraph_tasks AS t SET
             state = 'claimed', attempts = t.attempts + 1, worker = claimers[claimer],
-            token = nextval('rxlanggraph_counter'), due = rxlanggraph_now() + leases[claimer]
+            token = nextval('rxlanggraph_counter'), due = rxlanggraph_now() + leases[claimer],
+            claimed = rxlanggraph_now()
         WHERE seq = (
             SELECT seq FROM rxlanggraph_tasks
             WHERE queue = queue_id AND state = 'ready'
@@ -340,7 +344,7 @@ BEGIN
     END LOOP;
 END $$;
 
-CREATE FUNCTION rxlanggraph_task_claim(
+CREATE OR REPLACE FUNCTION rxlanggraph_task_claim(
     space text, queue_name text, claimer text, lease double precision
 ) RETURNS TABLE (id text, item text, key text, thread text, attempts integer, token bigint)
 LANGUAGE sql AS $$
@@ -348,8 +352,19 @@ LANGUAGE sql AS $$
     FROM rxlanggraph_tasks_claim(space, queue_name, ARRAY[claimer], ARRAY[lease])
 $$;
 
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_claim(
+    space text, queue_name text, claimer text, lease double precision, most integer
+) RETURNS TABLE (id text, item text, key text, thread text, attempts integer, token bigint)
+LANGUAGE sql AS $$
+    SELECT id, item, key, thread, attempts, token
+    FROM rxlanggraph_tasks_claim(
+        space, queue_name, array_fill(claimer, ARRAY[most]), array_fill(lease, ARRAY[most])
+    )
+    ORDER BY place
+$$;
+
 -- Returns queue and thread of a task, and takes the lock of the queue that ending the task needs.
-CREATE FUNCTION rxlanggraph_ending(
+CREATE OR REPLACE FUNCTION rxlanggraph_ending(
     space text, queue_name text, task_id text, OUT queue_id integer, OUT line text
 ) LANGUAGE plpgsql AS $$
 BEGIN
@@ -362,19 +377,20 @@ BEGIN
 END $$;
 
 -- Whether a token is still current: not if the lease of the last attempt is over.
-CREATE FUNCTION rxlanggraph_is_current(task rxlanggraph_tasks) RETURNS boolean
+CREATE OR REPLACE FUNCTION rxlanggraph_is_current(task rxlanggraph_tasks) RETURNS boolean
 LANGUAGE sql AS $$
     SELECT task.state = 'ready' OR task.state = 'claimed'
         AND (task.attempts < task.max_attempts OR task.due > rxlanggraph_now())
 $$;
 
-CREATE FUNCTION rxlanggraph_task_complete(
+CREATE OR REPLACE FUNCTION rxlanggraph_task_complete(
     space text, queue_name text, task_id text, holder bigint, outcome text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     task record := rxlanggraph_ending(space, queue_name, task_id);
 BEGIN
-    UPDATE rxlanggraph_tasks AS t SET state = 'completed', result = outcome
+    UPDATE rxlanggraph_tasks AS t SET
+        state = 'completed', result = outcome, ended = rxlanggraph_now()
     WHERE queue = task.queue_id AND id = task_id AND token = holder AND rxlanggraph_is_current(t);
     IF NOT FOUND THEN
         RETURN EXISTS (
@@ -388,7 +404,42 @@ BEGIN
     RETURN true;
 END $$;
 
-CREATE FUNCTION rxlanggraph_task_fail(
+-- Completes each of the tasks whose token is current; returns for each whether it is complete.
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_complete(
+    space text, queue_name text, ids text[], holders bigint[], outcomes text[]
+) RETURNS boolean[] LANGUAGE plpgsql AS $$
+DECLARE
+    queue_id integer := rxlanggraph_queue(space, queue_name);
+    lines text[];
+BEGIN
+    IF EXISTS (
+        SELECT FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND id = ANY (ids) AND thread IS NOT NULL
+    ) THEN
+        PERFORM rxlanggraph_share_queue(queue_id);
+    END IF;
+    WITH ended AS (
+        UPDATE rxlanggraph_tasks AS t SET
+            state = 'completed', result = done.outcome, ended = rxlanggraph_now()
+        FROM unnest(ids, holders, outcomes) AS done (id, holder, outcome)
+        WHERE t.queue = queue_id AND t.id = done.id AND t.token = done.holder
+            AND rxlanggraph_is_current(t)
+        RETURNING t.thread
+    )
+    SELECT array_agg(thread) FILTER (WHERE thread IS NOT NULL) INTO lines FROM ended;
+    IF lines IS NOT NULL THEN
+        PERFORM rxlanggraph_unblock(queue_id, lines, rxlanggraph_now());
+    END IF;
+    RETURN ARRAY(
+        SELECT t.seq IS NOT NULL
+        FROM unnest(ids, holders) WITH ORDINALITY AS done (id, holder, place)
+        LEFT JOIN rxlanggraph_tasks AS t ON t.queue = queue_id AND t.id = done.id
+            AND t.token = done.holder AND t.state = 'completed'
+        ORDER BY done.place
+    );
+END $$;
+
+CREATE OR REPLACE FUNCTION rxlanggraph_task_fail(
     space text, queue_name text, task_id text, holder bigint, reason text,
     retry_in double precision
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -398,7 +449,8 @@ BEGIN
     UPDATE rxlanggraph_tasks AS t SET
         state = CASE WHEN attempts >= max_attempts OR retry_in IS NULL THEN 'dead'
             WHEN retry_in > 0 THEN 'delayed' ELSE 'ready' END,
-        error = reason, token = NULL, due = rxlanggraph_now() + coalesce(retry_in, 0)
+        error = reason, token = NULL, due = rxlanggraph_now() + coalesce(retry_in, 0),
+        ended = CASE WHEN attempts >= max_attempts OR retry_in IS NULL THEN rxlanggraph_now() END
     WHERE queue = task.queue_id AND id = task_id AND token = holder AND rxlanggraph_is_current(t);
     IF NOT FOUND THEN
         RETURN false;
@@ -409,7 +461,7 @@ BEGIN
     RETURN true;
 END $$;
 
-CREATE FUNCTION rxlanggraph_task_release(
+CREATE OR REPLACE FUNCTION rxlanggraph_task_release(
     space text, queue_name text, task_id text, holder bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -420,8 +472,31 @@ BEGIN
     RETURN FOUND;
 END $$;
 
+-- Ends tasks that are neither completed nor dead; returns how many.
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_cancel(
+    space text, queue_name text, ids text[], reason text
+) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    queue_id integer := rxlanggraph_queue(space, queue_name);
+    moment double precision := rxlanggraph_now();
+    threads text[];
+    count integer;
+BEGIN
+    PERFORM rxlanggraph_share_queue(queue_id);
+    WITH ended AS (
+        UPDATE rxlanggraph_tasks SET
+            state = 'dead', error = reason, token = NULL, due = moment, ended = moment
+        WHERE queue = queue_id AND id = ANY (ids) AND state NOT IN ('completed', 'dead')
+        RETURNING thread
+    )
+    SELECT count(*), array_agg(DISTINCT thread) FILTER (WHERE thread IS NOT NULL)
+    INTO count, threads FROM ended;
+    PERFORM rxlanggraph_unblock(queue_id, threads, moment);
+    RETURN count;
+END $$;
+
 -- Puts dead tasks back, in this order. Under the lock of the queue.
-CREATE FUNCTION rxlanggraph_put_back(queue_id integer, seqs bigint[]) RETURNS void
+CREATE OR REPLACE FUNCTION rxlanggraph_put_back(queue_id integer, seqs bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     moment double precision := rxlanggraph_now();
@@ -432,14 +507,14 @@ BEGIN
         UPDATE rxlanggraph_tasks SET
             seq = DEFAULT,
             state = CASE WHEN thread IS NULL THEN 'ready' ELSE 'blocked' END,
-            attempts = 0, worker = NULL, error = NULL, due = moment
+            attempts = 0, worker = NULL, error = NULL, due = moment, claimed = NULL, ended = NULL
         WHERE seq = seqs[place] RETURNING thread INTO line;
         threads := array_append(threads, line);
     END LOOP;
     PERFORM rxlanggraph_unblock(queue_id, array_remove(threads, NULL), moment);
 END $$;
 
-CREATE FUNCTION rxlanggraph_tasks_requeue(space text, queue_name text, ids text[])
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_requeue(space text, queue_name text, ids text[])
 RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     queue_id integer := rxlanggraph_queue(space, queue_name);
@@ -461,7 +536,7 @@ END $$;
 
 -- Puts back some of the tasks that were dead at the first step. Returns for the next step the last
 -- task that was put back, and the last of all; NULL at the end.
-CREATE FUNCTION rxlanggraph_tasks_requeue_step(
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_requeue_step(
     space text, queue_name text, first bigint, final bigint,
     OUT count integer, OUT last bigint, OUT until bigint
 ) LANGUAGE plpgsql AS $$
@@ -486,7 +561,7 @@ END $$;
 
 -- Reads some of the tasks, by their ids, and deletes those in these states. Returns for the next
 -- step the last task that was read, and the last of all; NULL at the end.
-CREATE FUNCTION rxlanggraph_tasks_purge_step(
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_purge_step(
     space text, queue_name text, states text[], first text, final text,
     OUT count integer, OUT last text, OUT until text
 ) LANGUAGE plpgsql AS $$
@@ -518,4 +593,27 @@ BEGIN
         DELETE FROM rxlanggraph_queues WHERE rxlanggraph_queues.id = queue_id
             AND NOT EXISTS (SELECT FROM rxlanggraph_tasks WHERE queue = queue_id);
     END IF;
+END $$;
+
+-- Deletes the tasks among these that are in these states; returns how many.
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_delete(
+    space text, queue_name text, ids text[], states text[]
+) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    queue_id integer := rxlanggraph_queue(space, queue_name);
+    threads text[];
+    count integer;
+BEGIN
+    PERFORM rxlanggraph_hold_queue(queue_id);
+    WITH gone AS (
+        DELETE FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND id = ANY (ids) AND state = ANY (states)
+        RETURNING thread
+    )
+    SELECT count(*), array_agg(DISTINCT thread) FILTER (WHERE thread IS NOT NULL)
+    INTO count, threads FROM gone;
+    PERFORM rxlanggraph_unblock(queue_id, threads, rxlanggraph_now());
+    DELETE FROM rxlanggraph_queues WHERE id = queue_id
+        AND NOT EXISTS (SELECT FROM rxlanggraph_tasks WHERE queue = queue_id);
+    RETURN count;
 END $$;

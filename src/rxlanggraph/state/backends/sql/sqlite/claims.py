@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from rxlanggraph.state.backends.sql.sqlite.numbers import NEXT
+from rxlanggraph.state.backends.sql.sqlite.numbers import NEXT, next_number
 from rxlanggraph.state.backends.sql.sqlite.queues import queue_of, sweep, unblock
 from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 
@@ -17,6 +19,8 @@ __all__ = [
     "task_complete",
     "task_fail",
     "task_release",
+    "tasks_claim",
+    "tasks_complete",
 ]
 
 # The set is cleared when it is full.
@@ -37,7 +41,7 @@ _HAS_WORK: Final = f"SELECT EXISTS ({_READY}) OR EXISTS ({_OVERDUE.format(queue=
 # the queue number in the row of that task, so that the queue is looked up once.
 _TO_CLAIM: Final = (
     "UPDATE rxlanggraph_tasks SET"  # noqa: S608
-    f" state = 'claimed', attempts = attempts + 1, worker = ?, token = {NEXT}, due = ?"
+    f" state = 'claimed', attempts = attempts + 1, worker = ?, token = {NEXT}, claimed = ?, due = ?"
     f" WHERE seq = ({_READY})"
 )
 _RETURNING: Final = " RETURNING id, item, key, thread, attempts, token"
@@ -50,11 +54,42 @@ _CURRENT: Final = (
     "token = ? AND (state = 'ready' OR state = 'claimed' AND (attempts < max_attempts OR due > ?))"
 )
 _TO_COMPLETE: Final = (
-    "UPDATE rxlanggraph_tasks SET state = 'completed', result = ?"  # noqa: S608
+    "UPDATE rxlanggraph_tasks SET state = 'completed', result = ?, ended = ?"  # noqa: S608
     f" WHERE {_OF_QUEUE} AND id = ? AND {_CURRENT}"
 )
 _COMPLETE: Final = f"{_TO_COMPLETE} RETURNING queue, thread"
 _COMPLETE_WITHOUT_THREAD: Final = f"{_TO_COMPLETE} AND thread IS NULL RETURNING TRUE"
+
+# Many tasks: one statement for all of them, which returns a single row. SQLite gives the
+# interpreter to the other threads of this process for each statement, and for each row.
+_IS_OVERDUE: Final = f"SELECT EXISTS ({_OVERDUE.format(queue='?')})"
+_MANY_READY: Final = (
+    "SELECT json_group_array(seq) FROM (SELECT seq FROM rxlanggraph_tasks"
+    " WHERE queue = ? AND state = 'ready' ORDER BY priority DESC, seq LIMIT ?)"
+)
+_CLAIM_MANY: Final = (
+    "UPDATE rxlanggraph_tasks SET state = 'claimed', attempts = attempts + 1, worker = ?,"
+    " token = ? + chosen.key, due = ?, claimed = ?"
+    " FROM json_each(?) AS chosen WHERE rxlanggraph_tasks.seq = chosen.value"
+)
+_CLAIMED_MANY: Final = (
+    "SELECT json_group_array(json_array(t.id, t.item, t.key, t.thread, t.attempts, t.token))"
+    " FROM json_each(?) AS chosen JOIN rxlanggraph_tasks AS t ON t.seq = chosen.value"
+)
+# The place of each named task whose token is current (1) or has completed it (0).
+_TO_COMPLETE_MANY: Final = (
+    "SELECT json_group_array(json_array(named.key, t.seq, t.thread, t.state <> 'completed'))"
+    " FROM json_each(?) AS named CROSS JOIN rxlanggraph_tasks AS t"
+    " ON t.queue = ? AND t.id = json_extract(named.value, '$[0]')"
+    " WHERE t.token = json_extract(named.value, '$[1]')"
+    " AND (t.state IN ('completed', 'ready')"
+    " OR t.state = 'claimed' AND (t.attempts < t.max_attempts OR t.due > ?))"
+)
+# The results by `seq`, as one JSON object.
+_COMPLETE_MANY: Final = (
+    "UPDATE rxlanggraph_tasks SET state = 'completed', result = done.value, ended = ?"
+    " FROM json_each(?) AS done WHERE seq = CAST(done.key AS INTEGER)"
+)
 
 
 # -- claiming --------------------------------------------------------------------------------------
@@ -95,6 +130,23 @@ def claim_in_one_statement(
     return _claimed(session, _CLAIM, queue, worker, lease, now)
 
 
+def tasks_claim(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
+    session: SqliteSession, namespace: str, queue_name: str, worker: str, lease: float, count: int
+) -> Sequence[Any]:
+    """Return the rows of the tasks, or none; a row of None if more has to be swept."""
+    queue, now = queue_of(session, namespace, queue_name), session.transaction_time
+    ((is_overdue,),) = session.query(_IS_OVERDUE, queue, now)
+    is_more = bool(is_overdue) and sweep(session, queue)
+    ((chosen,),) = session.query(_MANY_READY, queue, count)
+    if chosen == "[]":
+        session.hot_queues.discard((namespace, queue_name))
+        return [(None,) * 6] if is_more else []
+    _mark_hot(session, (namespace, queue_name))
+    session.query(_CLAIM_MANY, worker, next_number(session), now + lease, now, chosen)
+    ((claimed,),) = session.query(_CLAIMED_MANY, chosen)
+    return sorted(json.loads(claimed), key=itemgetter(-1))  # in the order of their tokens
+
+
 def _claimed(
     session: SqliteSession,
     statement: str,
@@ -103,14 +155,19 @@ def _claimed(
     lease: float,
     *now: float,
 ) -> Sequence[Any] | None:
-    claimed = session.query(statement, worker, session.transaction_time + lease, *queue, *now)
+    moment = session.transaction_time
+    claimed = session.query(statement, worker, moment, moment + lease, *queue, *now)
     if claimed:
-        if len(session.hot_queues) >= _MAX_HOT_QUEUES:
-            session.hot_queues.clear()
-        session.hot_queues.add(queue)
+        _mark_hot(session, queue)
     else:
         session.hot_queues.discard(queue)
     return claimed or None
+
+
+def _mark_hot(session: SqliteSession, queue: tuple[str, str]) -> None:
+    if len(session.hot_queues) >= _MAX_HOT_QUEUES:
+        session.hot_queues.clear()
+    session.hot_queues.add(queue)
 
 
 # -- with a token ----------------------------------------------------------------------------------
@@ -140,7 +197,8 @@ def task_complete(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
 ) -> Sequence[Any]:
     """Return one row: whether the task is complete."""
     completed = session.query(
-        _COMPLETE, result, namespace, queue_name, task_id, token, session.transaction_time
+        *(_COMPLETE, result, session.transaction_time, namespace, queue_name, task_id, token),
+        session.transaction_time,
     )
     if not completed:
         return session.query(
@@ -154,12 +212,33 @@ def task_complete(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     return [(True,)]
 
 
+def tasks_complete(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
+    session: SqliteSession,
+    namespace: str,
+    queue_name: str,
+    ids: Sequence[str],
+    tokens: Sequence[int],
+    results: Sequence[str],
+) -> Sequence[Any]:
+    """Return one row: for each task whether it is complete."""
+    queue, now = queue_of(session, namespace, queue_name), session.transaction_time
+    named = json.dumps([*zip(ids, tokens, strict=True)])
+    ((found,),) = session.query(_TO_COMPLETE_MANY, named, queue, now)
+    current = json.loads(found)
+    texts = {seq: results[place] for place, seq, _, is_open in current if is_open}
+    session.query(_COMPLETE_MANY, now, json.dumps(texts))
+    unblock(session, queue, {thread for _, _, thread, is_open in current if is_open})
+    complete = {place for place, *_ in current}
+    return [([place in complete for place in range(len(ids))],)]
+
+
 def complete_in_one_statement(  # noqa: PLR0917 - as above
     session: SqliteSession, namespace: str, queue_name: str, task_id: str, token: int, result: str
 ) -> Sequence[Any] | None:
     """Complete a task without a thread, if ``token`` is current; otherwise return None."""
     done = session.query(
-        *(_COMPLETE_WITHOUT_THREAD, result, namespace, queue_name, task_id, token),
+        *(_COMPLETE_WITHOUT_THREAD, result, session.transaction_time),
+        *(namespace, queue_name, task_id, token),
         session.transaction_time,
     )
     return done or None
@@ -179,12 +258,14 @@ def task_fail(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     if task is None:
         return [(False,)]
     if task.is_last or retry_in is None:
-        state, due = "dead", session.transaction_time
+        state, due, ended = "dead", session.transaction_time, session.transaction_time
     else:
-        state, due = "delayed" if retry_in > 0 else "ready", session.transaction_time + retry_in
+        due, ended = session.transaction_time + retry_in, None
+        state = "delayed" if retry_in > 0 else "ready"
     session.query(
-        "UPDATE rxlanggraph_tasks SET state = ?, error = ?, token = NULL, due = ? WHERE seq = ?",
-        *(state, error, due, task.seq),
+        "UPDATE rxlanggraph_tasks SET state = ?, error = ?, token = NULL, due = ?, ended = ?"
+        " WHERE seq = ?",
+        *(state, error, due, ended, task.seq),
     )
     unblock(session, task.queue, [task.thread])
     return [(True,)]

@@ -16,7 +16,7 @@ from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
 from rxlanggraph.state.backends.sql.batcher import Batcher
-from rxlanggraph.state.backends.sql.schema import VERSION, check_version, definitions
+from rxlanggraph.state.backends.sql.schema import VERSION, definitions, migrations_from
 from rxlanggraph.state.backends.sql.sqlite.claims import (
     claim_in_one_statement,
     complete_in_one_statement,
@@ -25,8 +25,15 @@ from rxlanggraph.state.backends.sql.sqlite.claims import (
     task_complete,
     task_fail,
     task_release,
+    tasks_claim,
+    tasks_complete,
 )
-from rxlanggraph.state.backends.sql.sqlite.file import HAS_TABLES, check_one_name, path_of
+from rxlanggraph.state.backends.sql.sqlite.file import (
+    HAS_TABLES,
+    READ_VERSION,
+    check_one_name,
+    path_of,
+)
 from rxlanggraph.state.backends.sql.sqlite.keys import (
     commit,
     commit_in_one_statement,
@@ -38,6 +45,8 @@ from rxlanggraph.state.backends.sql.sqlite.numbers import COUNTER
 from rxlanggraph.state.backends.sql.sqlite.queues import (
     sweep_step,
     tasks_add,
+    tasks_cancel,
+    tasks_delete,
     tasks_purge_step,
     tasks_requeue,
     tasks_requeue_step,
@@ -100,11 +109,11 @@ class SqliteDatabase:
         self._batcher: Batcher[Call, Outcome] = Batcher(self._thread.do)
 
     async def open(self) -> None:
-        """Connect, and create the tables if there are none.
+        """Connect, and create the tables if there are none, or migrate those of an older release.
 
         Raises:
             InvalidArgumentError: The file cannot be created, is not an SQLite file, has another
-                name, or has tables of another version.
+                name, or has tables that this release cannot migrate.
             StateUnavailableError: It cannot be read or written now.
         """
         try:
@@ -225,19 +234,33 @@ def _run_statement(
 
 
 def _prepare(session: SqliteSession) -> Sequence[Any]:
-    """Set the options of the file, and create the tables if there are none."""
+    """Set the options of the file, and create the tables, or migrate those of an older release."""
     # For a new file. Transactions change a few bytes on a few pages, and write whole pages.
     session.query("PRAGMA page_size = 2048")
     session.query("PRAGMA journal_mode = WAL")
     # Acknowledged writes survive a power cut.
     session.query("PRAGMA synchronous = FULL")
+    # A checkpoint waits for the disk several times. 16 MB of pages, and as much in memory: with the
+    # defaults of SQLite, a long queue would wait for the disk at every few calls.
+    session.query("PRAGMA wal_autocheckpoint = 8000")
+    session.query("PRAGMA cache_size = -16000")
     if not _has_tables(session):
         with session.transaction():
             if not _has_tables(session):  # another process may have created them meanwhile
                 _make_tables(session)
-    rows = session.query("SELECT version FROM rxlanggraph_schema")
-    check_version(rows[0][0] if rows else 0)
+    if migrations_from(_version(session)):
+        with session.transaction():
+            # Again: another process may have migrated them meanwhile.
+            for migration in migrations_from(_version(session)):
+                for statement in migration.statements:
+                    session.query(statement)
+                session.query("UPDATE rxlanggraph_schema SET version = ?", migration.version)
     return []
+
+
+def _version(session: SqliteSession) -> int:
+    rows = session.query(READ_VERSION)
+    return int(rows[0][0]) if rows else 0
 
 
 def _has_tables(session: SqliteSession) -> bool:
@@ -262,8 +285,12 @@ _PROCEDURES: Final[Mapping[str, Procedure]] = {
         task_claim, is_noop=nothing_to_claim, single_statement=claim_in_one_statement
     ),
     "task_complete": Procedure(task_complete, single_statement=complete_in_one_statement),
+    "tasks_claim": Procedure(tasks_claim, is_noop=nothing_to_claim),
+    "tasks_complete": Procedure(tasks_complete),
     "task_fail": Procedure(task_fail),
     "task_release": Procedure(task_release),
+    "tasks_cancel": Procedure(tasks_cancel, batchable=False),
+    "tasks_delete": Procedure(tasks_delete, batchable=False),
     "sweep_step": Procedure(sweep_step, batchable=False),
     "tasks_requeue": Procedure(tasks_requeue, batchable=False),
     "tasks_requeue_step": Procedure(tasks_requeue_step, batchable=False),

@@ -15,9 +15,17 @@ from urllib.parse import unquote
 
 from rxlanggraph.errors import InvalidArgumentError
 
-__all__ = ["HAS_TABLES", "check_one_name", "has_tables", "path_of", "read_only"]
+__all__ = [
+    "HAS_TABLES",
+    "READ_VERSION",
+    "check_one_name",
+    "path_of",
+    "read_only",
+    "read_version",
+]
 
 HAS_TABLES: Final = "SELECT 1 FROM sqlite_master WHERE name = 'rxlanggraph_schema'"
+READ_VERSION: Final = "SELECT version FROM rxlanggraph_schema"
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 # The mounts of Linux; other systems cannot mount single files.
 MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -90,18 +98,23 @@ def read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.as_uri()}?mode=ro{quiet}", uri=True)
 
 
-def has_tables(url: str) -> bool:
-    """Whether the file of ``url`` exists and has the tables. Changes nothing. Blocks.
+def read_version(url: str) -> int | None:
+    """Return the version of the tables; None if there is no file, or no table. Changes nothing.
+
+    Blocks.
 
     Raises:
         InvalidArgumentError: It is not an SQLite file, cannot be read, or has another name.
     """
     path = Path(path_of(url)).absolute()
     if not os.path.isfile(path):
-        return False
+        return None
     check_one_name(path)
     try:
         with closing(read_only(path)) as connection:
-            return bool(connection.execute(HAS_TABLES).fetchall())
+            if not connection.execute(HAS_TABLES).fetchall():
+                return None
+            rows = connection.execute(READ_VERSION).fetchall()
+            return int(rows[0][0]) if rows else 0
     except sqlite3.Error as error:
         raise InvalidArgumentError(f"{str(path)!r} cannot be read as SQLite: {error}") from error

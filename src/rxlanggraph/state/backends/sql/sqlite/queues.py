@@ -14,6 +14,8 @@ __all__ = [
     "sweep",
     "sweep_step",
     "tasks_add",
+    "tasks_cancel",
+    "tasks_delete",
     "tasks_purge_step",
     "tasks_requeue",
     "tasks_requeue_step",
@@ -37,6 +39,7 @@ def sweep(session: SqliteSession, queue: int | None) -> bool:
     swept = session.query(
         "UPDATE rxlanggraph_tasks SET"
         " state = iif(state = 'claimed' AND attempts >= max_attempts, 'dead', 'ready'),"
+        " ended = iif(state = 'claimed' AND attempts >= max_attempts, due, NULL),"
         " token = iif(state = 'claimed' AND attempts >= max_attempts, NULL, token),"
         " error = iif(state = 'claimed' AND attempts >= max_attempts, NULL, error)"
         " WHERE seq IN (SELECT seq FROM rxlanggraph_tasks"
@@ -70,6 +73,23 @@ def unblock(session: SqliteSession, queue: int | None, threads: Iterable[str | N
 
 # -- adding ----------------------------------------------------------------------------------------
 
+# One statement for all tasks, for the reason given in claims.py. Each is an array of its columns.
+# WHERE true: otherwise ON would be taken for that of a join.
+_COLUMNS: Final = ", ".join(f"json_extract(new.value, '$[{place}]')" for place in range(8))
+_ADD: Final = (
+    "INSERT INTO rxlanggraph_tasks"  # noqa: S608 - no user input
+    " (queue, added, attempts, id, key, thread, priority, state, due, max_attempts, item)"
+    f" SELECT ?, ?, 0, {_COLUMNS} FROM json_each(?) AS new WHERE true ORDER BY new.key"
+    " ON CONFLICT DO NOTHING"
+)
+# The id of each of them, or that of the known task with this key.
+_ADDED: Final = (
+    "SELECT json_group_array(coalesce("
+    "(SELECT id FROM rxlanggraph_tasks WHERE queue = ? AND id = json_extract(new.value, '$[0]')),"
+    "(SELECT id FROM rxlanggraph_tasks WHERE queue = ? AND key = json_extract(new.value, '$[1]'))"
+    ")) FROM json_each(?) AS new"
+)
+
 
 def tasks_add(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     session: SqliteSession,
@@ -89,40 +109,42 @@ def tasks_add(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
         namespace,
         queue_name,
     )
-    queue = queue_of(session, namespace, queue_name)
-    added = []
-    for row in zip(ids, items, keys, priorities, delays, threads, caps, strict=True):
-        task_id, item, key, priority, delay, thread, cap = row
-        state = "blocked" if thread is not None else "delayed" if delay > 0 else "ready"
-        new = session.query(
-            "INSERT INTO rxlanggraph_tasks"
-            " (queue, id, key, thread, priority, state, due, attempts, max_attempts, item)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
-            *(
-                queue,
-                task_id,
-                key,
-                thread,
-                priority,
-                state,
-                session.transaction_time + delay,
-                cap,
-                item,
-            ),
-        )
-        added.append(task_id if new else _known(session, queue, task_id, key))
-    unblock(session, queue, set(threads))
-    return [(added,)]
-
-
-def _known(session: SqliteSession, queue: int | None, task_id: str, key: str | None) -> str:
-    """Return the id of the task that has this id, or this key."""
-    ((known,),) = session.query(
-        "SELECT id FROM rxlanggraph_tasks WHERE queue = ? AND (id = ? OR key = ?)"
-        " ORDER BY id = ? DESC LIMIT 1",
-        *(queue, task_id, key, task_id),
+    queue, now = queue_of(session, namespace, queue_name), session.transaction_time
+    rows = json.dumps(
+        [
+            (task_id, key, thread, priority, _first_state(thread, delay), now + delay, cap, item)
+            for task_id, item, key, priority, delay, thread, cap in zip(
+                ids, items, keys, priorities, delays, threads, caps, strict=True
+            )
+        ],
+        ensure_ascii=False,
     )
-    return str(known)
+    session.query(_ADD, queue, now, rows)
+    ((added,),) = session.query(_ADDED, queue, queue, rows)
+    unblock(session, queue, set(threads))
+    return [(json.loads(added),)]
+
+
+def _first_state(thread: str | None, delay: float) -> str:
+    return "blocked" if thread is not None else "delayed" if delay > 0 else "ready"
+
+
+# -- cancelling ------------------------------------------------------------------------------------
+
+
+def tasks_cancel(
+    session: SqliteSession, namespace: str, queue_name: str, ids: Sequence[str], error: str
+) -> Sequence[Any]:
+    """Return one row: how many were ended. The queue was swept."""
+    queue, now = queue_of(session, namespace, queue_name), session.transaction_time
+    ended = session.query(
+        "UPDATE rxlanggraph_tasks SET state = 'dead', error = ?, token = NULL, due = ?, ended = ?"
+        " WHERE queue = ? AND state NOT IN ('completed', 'dead')"
+        " AND id IN (SELECT value FROM json_each(?)) RETURNING thread",
+        *(error, now, now, queue, json.dumps(ids)),
+    )
+    unblock(session, queue, {thread for (thread,) in ended})
+    return [(len(ended),)]
 
 
 # -- requeueing and purging ------------------------------------------------------------------------
@@ -140,7 +162,7 @@ _DEAD_AFTER: Final = (
 _PUT_BACK: Final = (
     "UPDATE rxlanggraph_tasks SET seq = back.seq,"
     " state = iif(thread IS NULL, 'ready', 'blocked'),"
-    " attempts = 0, worker = NULL, error = NULL, due = ?"
+    " attempts = 0, worker = NULL, error = NULL, due = ?, claimed = NULL, ended = NULL"
     " FROM (SELECT value AS old, key + 1 + (SELECT max(seq) FROM rxlanggraph_tasks) AS seq"
     " FROM json_each(?)) AS back"
     " WHERE rxlanggraph_tasks.seq = back.old RETURNING thread"
@@ -202,10 +224,34 @@ def tasks_purge_step(  # noqa: PLR0917 - as backend.py calls it, and in PostgreS
     )
     unblock(session, queue, set(gone.values()))
     if len(rows) < MAX_PER_STEP:
-        session.query(
-            "DELETE FROM rxlanggraph_queues WHERE id = ?"
-            " AND NOT EXISTS (SELECT 1 FROM rxlanggraph_tasks WHERE queue = ?)",
-            *(queue, queue),
-        )
+        _forget_empty(session, queue)
         return [(len(gone), None, None)]
     return [(len(gone), rows[-1][0], until)]
+
+
+def tasks_delete(
+    session: SqliteSession,
+    namespace: str,
+    queue_name: str,
+    ids: Sequence[str],
+    states: Sequence[str],
+) -> Sequence[Any]:
+    """Return one row: how many were deleted. The queue was swept."""
+    queue = queue_of(session, namespace, queue_name)
+    # The plus sign: each task is looked up by its id, not in an index of its state.
+    gone = session.query(
+        "DELETE FROM rxlanggraph_tasks WHERE queue = ? AND id IN (SELECT value FROM json_each(?))"
+        " AND +state IN (SELECT value FROM json_each(?)) RETURNING thread",
+        *(queue, json.dumps(ids), json.dumps(states)),
+    )
+    unblock(session, queue, {thread for (thread,) in gone})
+    _forget_empty(session, queue)
+    return [(len(gone),)]
+
+
+def _forget_empty(session: SqliteSession, queue: int | None) -> None:
+    session.query(
+        "DELETE FROM rxlanggraph_queues WHERE id = ?"
+        " AND NOT EXISTS (SELECT 1 FROM rxlanggraph_tasks WHERE queue = ?)",
+        *(queue, queue),
+    )
