@@ -10,6 +10,7 @@ A map of the layers; each imports only from those above it.
     state                values, locks and work that agents share, on a server or in memory
     registry             the tasks in flight: open, closing, closed
     hooks                what metrics and traces learn of runs
+    limits               what runs may ask of the providers of models
     bridge               one message on its way from a thread to the loop and back
     operators            Rx's flattening operators, over graphs; streams awaited on a loop
     agent                agents: state, memory and output, one run at a time

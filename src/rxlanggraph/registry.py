@@ -224,24 +224,28 @@ class TaskRegistry:
             RegistryClosedError: After `close`.
         """
         now = self._now()
-        entries = self._entries
         with self._lock:
-            if task in entries:
-                return True
-            # Kept in a local: a handler that adds a task between two lines takes the next id.
-            self._last_id = number = self._last_id + 1
-            entries[task] = (number, name, thread_id, now)
-            # Checked after the insertion: a handler that closes between two lines of this section
-            # is noticed here (invariants 3 and 5).
-            if self._closed:
-                entries.pop(task, None)  # unless a handler closed, and cleaned up, in between
-                raise RegistryClosedError(
-                    "this TaskRegistry is closed and takes no new tasks; make a new one, "
-                    "or add before close()"
-                )
-            if len(entries) > self._peak:
-                self._peak = len(entries)
-            return not self._sweeps
+            return self._insert(task, name, thread_id, now)
+
+    def _insert(self, task: Trackable, name: str | None, thread_id: str | None, now: float) -> bool:
+        """Do what `_enter` does, at the time ``now``. By a caller that holds the lock."""
+        entries = self._entries
+        if task in entries:
+            return True
+        # Kept in a local: a handler that adds a task between two lines takes the next id.
+        self._last_id = number = self._last_id + 1
+        entries[task] = (number, name, thread_id, now)
+        # Checked after the insertion: a handler that closes between two lines of this section
+        # is noticed here (invariants 3 and 5).
+        if self._closed:
+            entries.pop(task, None)  # unless a handler closed, and cleaned up, in between
+            raise RegistryClosedError(
+                "this TaskRegistry is closed and takes no new tasks; make a new one, "
+                "or add before close()"
+            )
+        if len(entries) > self._peak:
+            self._peak = len(entries)
+        return not self._sweeps
 
     def discard(self, task: Trackable) -> None:
         """Stop tracking ``task``, if it is tracked. A done task is counted by its outcome.
@@ -256,6 +260,7 @@ class TaskRegistry:
         outcome: Outcome | None,
         resolve: Callable[[_T], object] | None = None,
         result: _T | None = None,
+        settle: Callable[[_T], bool] | None = None,
     ) -> bool:
         """Remove ``task``, which has ended, and count it; then call ``resolve(result)``.
 
@@ -267,6 +272,8 @@ class TaskRegistry:
             outcome: How it is counted; None for a task that is removed unfinished.
             resolve: What is left to do before the registry may count as idle.
             result: The argument of ``resolve``.
+            settle: Called first, under the lock, with ``result``: does all that ``resolve`` would,
+                if that calls no other code; otherwise nothing, and returns False.
 
         Returns:
             True for the one call that removed it, False for every later one.
@@ -279,6 +286,8 @@ class TaskRegistry:
             if self._sweeps:
                 for sweep in tuple(self._sweeps):
                     sweep.note(task, entry, outcome)
+            if settle is not None and settle(result):  # type: ignore[arg-type] # as below
+                resolve = None
             if resolve is None and (self._entries or not self._idle_waiters):
                 return True
             self._leaving[task] = entry

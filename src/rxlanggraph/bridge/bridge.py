@@ -58,6 +58,8 @@ from rxlanggraph.errors import (
     InvalidTypeError,
 )
 from rxlanggraph.hooks import Hooks
+from rxlanggraph.limits import Limits, Usage
+from rxlanggraph.limits.rules import model_rules
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from rxlanggraph.validation import check_duration, check_seconds, check_whole
@@ -157,6 +159,9 @@ class RxPyLangGraphBridge:
             may have another loop than the bridge, and is closed after it. None: the bridge shares
             its threads with no other.
         lane_ttl: Seconds until the thread of a process that died is free.
+        limits: What the providers of models allow. Every call of a LangChain model within a run
+            waits until it may be made. Several bridges may share them. None: no call waits.
+        usage: What counts the tokens of these calls, and what they cost. None: nothing does.
         blocked_after: Seconds after which the loop counts as blocked. While there are runs, a
             thread measures its `loop_lag`, and logs once of each callback that blocks it, or up to
             a quarter longer, a warning with its stack. None: the loop is not watched, unless hooks
@@ -180,6 +185,8 @@ class RxPyLangGraphBridge:
         timeout: Timeout | None = None,
         lanes: State | None = None,
         lane_ttl: float = 30.0,
+        limits: Limits | None = None,
+        usage: Usage | None = None,
         blocked_after: float | None = None,
         name: str | None = None,
     ) -> None:
@@ -212,6 +219,7 @@ class RxPyLangGraphBridge:
             overflow=overflow,
             spare_threads=spare_threads,
             lanes=shared_lanes,
+            models=model_rules(limits, usage),
         )
         self._fence = None if shared_lanes is None else fenced
         if blocked_after is not None:
@@ -1185,9 +1193,11 @@ def submitter(
     bridge: RxPyLangGraphBridge,
     graph: Graph,
     *,
-    timeout: float | None = None,
+    timeout: Timeout | None = None,
     retry: Retry = None,
     errors: Literal["raise", "emit"] = "raise",
+    config: Mapping[str, Any] | None = None,
+    context: Any = None,
 ) -> Callable[[Any], Run]:
     """Return `RxPyLangGraphBridge.create_future_task` bound to one ``graph``, for many messages.
 
@@ -1197,7 +1207,9 @@ def submitter(
     Raises:
         InvalidTypeError, InvalidArgumentError: As in `RxPyLangGraphBridge.create_future_task`.
     """
-    options = bridge._run_options(graph, timeout=timeout, retry=retry, errors=errors)
+    options = bridge._run_options(
+        graph, timeout=timeout, retry=retry, errors=errors, config=config, context=context
+    )
 
     def submit(message: Any) -> Run:
         return bridge._engine.submit(*options.bind(message, None), bridge)
@@ -1212,6 +1224,14 @@ def request_drain(bridge: RxPyLangGraphBridge) -> None:
     asked does not begin.
     """
     bridge._engine.request_drain()
+
+
+def count_active(bridge: RxPyLangGraphBridge) -> int:
+    """Return how many runs of ``bridge`` hold a slot: have begun, and have not ended.
+
+    Any thread; never blocks. For display: the number may be about to change.
+    """
+    return bridge._engine.active
 
 
 def check_known(method: str, options: Mapping[str, Any], arguments: type[Any]) -> None:

@@ -60,6 +60,7 @@ from rxlanggraph.errors import (
     ThreadBusyError,
 )
 from rxlanggraph.hooks import Hooks, Listener, Observed, Observers
+from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.messages import Status, StreamMessage
 from rxlanggraph.registry import Outcome, Trackable
 
@@ -92,6 +93,7 @@ class Engine:
         overflow: What happens to those beyond ``max_pending``.
         spare_threads: How many worker threads there may be in addition to one for each run.
         lanes: The lanes that are shared with other processes; None if there are none.
+        models: What applies to the models that runs call; None if nothing does.
         clock: By which the bridge measures time.
         host_of: Makes the host of a loop of another kind; None for one that is owned or adopted.
     """
@@ -107,6 +109,7 @@ class Engine:
         overflow: Overflow = "block",
         spare_threads: int = 0,
         lanes: ThreadLanes | None = None,
+        models: ModelRules | None = None,
         clock: Clock = SYSTEM_CLOCK,
         host_of: Callable[[Engine], LoopHost] | None = None,
     ) -> None:
@@ -144,6 +147,7 @@ class Engine:
         self._starting = False  # whether _start_ready is at work
         self._started = False
         self._stopped = False  # whether the loop was asked to end
+        self._models = models
         self._execution = self._new_execution()
         self._pid = os.getpid()
         register_after_fork(self)
@@ -384,7 +388,8 @@ class Engine:
                 loop = self.inbox.loop
                 if loop is None or not loop.is_running():
                     self.host.check()
-            self.inbox.submit(run)
+            if not self.inbox.post(run, admit=True):
+                raise self.inbox.why_refused()
         except (RegistryClosedError, LoopUnavailableError) as error:
             if self.registry.state == "open":
                 raise
@@ -504,6 +509,11 @@ class Engine:
         """See `RxPyLangGraphBridge.loop_lag`."""
         watch = self._watch
         return None if watch is None else watch.lag
+
+    @property
+    def active(self) -> int:
+        """How many runs hold a slot. Any thread: one number is read, which the loop writes."""
+        return self.inbox.max_concurrency - self._scheduler.free
 
     def stop_listening(self, listener: Listener) -> None:
         """Tell the hooks of ``listener`` nothing more, once. Any thread; never blocks."""
@@ -708,7 +718,9 @@ class Engine:
 
     def _new_execution(self) -> Execution:
         now = self._now
-        return Execution(self.threads, self.registry, self._answers, now, ends=self)
+        return Execution(
+            self.threads, self.registry, self._answers, now, ends=self, models=self._models
+        )
 
     def ended(self, run: Run, result: StreamMessage, error: BaseException | None) -> None:
         """See `Execution`: the coroutine of ``run`` has come to its end."""
@@ -746,9 +758,10 @@ class Engine:
         run.phase = Phase.ENDED
         if result.status == "cancelled" and self.inbox.refuses():
             run.cut_off = True
-        self._scheduler.release(run)
+        others = self._scheduler.release(run)
         self._retire(run, result)  # first, or its thread's next run could end before it
-        self._start_ready(in_place=True)
+        if others:
+            self._start_ready(in_place=True)
 
     # -- in any thread -------------------------------------------------------------------------
 
@@ -773,8 +786,9 @@ class Engine:
 
     def _leave(self, run: Run, result: StreamMessage) -> None:
         """Remove ``run`` from the registry, and resolve its future if still pending."""
+        outcome, settle = run.leaves_as(result)
         resolve = run.resolve if run.observed is None else partial(_resolve_observed, run)
-        if not self.registry.leave(run, run.counts_as(result.status), resolve, result):
+        if not self.registry.leave(run, outcome, resolve, result, settle):
             resolve(result)  # it was discarded; its future is to resolve all the same
         run.owner = run.parent = None
         if run.scope is not None:

@@ -28,12 +28,13 @@ from rxlanggraph.bridge.graphs.interrupts import (
 from rxlanggraph.bridge.graphs.retention import prune_thread
 from rxlanggraph.bridge.graphs.rollback import Undo, remember_thread
 from rxlanggraph.bridge.graphs.tracebacks import without_machinery
-from rxlanggraph.bridge.leftovers import end_of_leftovers
+from rxlanggraph.bridge.leftovers import Leftovers
 from rxlanggraph.bridge.reports import report_started
 from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.errors import LaneLostError, RunError
+from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
 
 __all__ = ["Execution", "enter_scope"]
@@ -63,6 +64,7 @@ class Execution:
         answers: Answers that name no question; each run overtakes those of its thread.
         now: The clock.
         ends: What to do when a run ends.
+        models: What applies to the models that runs call; None if nothing does.
     """
 
     def __init__(
@@ -72,12 +74,16 @@ class Execution:
         answers: UnnamedAnswers,
         now: Callable[[], float],
         ends: _Ends,
+        *,
+        models: ModelRules | None = None,
     ) -> None:
         self._threads = threads
         self._registry = registry
         self._answers = answers
         self._now = now
         self._ends = ends
+        self._models = models
+        self._leftovers = Leftovers()
         self.draining = False
         """Whether graphs were asked to stop between supersteps. Only ever set, by any thread."""
 
@@ -98,7 +104,7 @@ class Execution:
         except asyncio.CancelledError as caught:
             status, error = self._cancelled_by(run, caught)
             with contextlib.suppress(asyncio.CancelledError):  # the loop is ending
-                await end_of_leftovers(run.scope)
+                await self._leftovers.end(run.scope)
         except BaseException as caught:
             if asyncio._get_running_loop() is None:
                 raise  # GeneratorExit, from a loop closed while this ran: see loop_stopped()
@@ -188,9 +194,25 @@ class Execution:
             report_started(run, observed)
         if run.obstacle is not None:
             raise run.obstacle
+        if self._models is not None:
+            return self._told_of_models(run, self._models)
         if run.options.saver is not None and run.message.thread_id is not None:
             return self._undoable(run)
         return self._insistent(run)
+
+    async def _told_of_models(self, run: Run, models: ModelRules) -> Any:
+        """Make the attempts; the models that they call wait until they may, and are counted."""
+        scope = run.scope
+        calls = models.calls_of(run.message, run.clock, lambda: run_scope.get() is scope)
+        run.add_done_callback(calls.resolved)
+        calls.enter()
+        try:
+            if run.options.saver is not None and run.message.thread_id is not None:
+                return await self._undoable(run)
+            return await self._insistent(run)
+        finally:
+            calls.end()
+            del run, calls  # the exception refers to this frame
 
     def _insistent(self, run: Run) -> Awaitable[Any]:
         message, options = run.message, run.options
@@ -242,7 +264,7 @@ class Execution:
 
     async def _roll_back(self, run: Run, undo: Undo) -> None:
         try:
-            await end_of_leftovers(run.scope)
+            await self._leftovers.end(run.scope)
             await self._threads_ended(run)
             if run.lease is not None:
                 run.lease.check()
@@ -282,7 +304,7 @@ class Execution:
             if not only_expired or options.retry is None:
                 raise
             asyncio.current_task(loop).uncancel()  # type: ignore[union-attr]
-            await end_of_leftovers(run.scope)
+            await self._leftovers.end(run.scope)
             await self._threads_ended(run)
             run.timeout_error = run.unanswered("timed_out").error
             assert run.timeout_error is not None

@@ -85,43 +85,41 @@ class LoopInbox:
         # here.
         self.elsewhere: WrongProcessError | None = None
 
-    def submit(self, run: Run) -> None:
-        """Register ``run`` and have the loop process it.
-
-        Any thread, also the loop's; never blocks. During the sweep of a cleanup, the run is
-        cancelled at once and never starts.
-
-        Raises:
-            RegistryClosedError: The registry is closed; the run is not registered.
-            LoopUnavailableError: The loop is gone; the run is not registered.
-        """
-        if self._refusal is not None:  # checked again, under the lock, in post()
-            self._raise_refusal()
-        welcome = self._registry.enter(run, run.options.name, run.message.thread_id)
-        if not welcome:
-            run.cancel()
-        elif not self.post(run):
-            # The loop stopped since the check, so its final cleanup may have missed this run.
-            self._registry.leave(run, "failed")
-            self._raise_refusal()
-
-    def post(self, run: Run) -> bool:
+    def post(self, run: Run, *, admit: bool = False) -> bool:
         """Have the loop process ``run`` soon. Any thread, also the loop's; never blocks.
 
+        Args:
+            run: The run.
+            admit: Register it, in the same critical section. During the sweep of a cleanup, it is
+                cancelled at once and never starts.
+
         Returns:
-            False if the loop is gone: the code that stopped it resolves the remaining runs.
+            False if the loop is gone: the code that stopped it resolves the remaining runs. With
+            ``admit``, the run is not registered then: see `why_refused`.
+
+        Raises:
+            RegistryClosedError: With ``admit``: the registry is closed; the run is not registered.
         """
+        now = self.clock.now() if admit else 0.0
         drain: _Drain | None = None
         try:
             with self.lock:
-                if self._refusal is not None or self.loop is None:
+                # Without a loop nothing can be admitted: the bridge was closed before its start.
+                if self._refusal is not None or (self.loop is None and not admit):
                     return False
-                self._queue.append(run)
-                if self._drain_due is not None:
-                    return True
-                drain = self._drain_due = self._new_drain()
-            self._send(drain)
-        except BaseException:  # from a signal handler: how far this got is unknown
+                welcome = not admit or self._registry.insert(
+                    run, run.options.name, run.message.thread_id, now
+                )
+                if welcome:
+                    self._queue.append(run)
+                    if self._drain_due is not None:
+                        return True
+                    drain = self._drain_due = self._new_drain()
+            if drain is None:
+                run.cancel()
+            else:
+                self._send(drain)
+        except BaseException:  # it was not admitted; or from a signal handler, at any point
             self._send_another(drain)
             raise
         return True
@@ -153,11 +151,12 @@ class LoopInbox:
         with self.lock:
             return self._refusal is not None
 
-    def _raise_refusal(self) -> None:
+    def why_refused(self) -> LoopUnavailableError:
+        """Make the error of what was refused. Any thread; never blocks."""
         with self.lock:
             refusal = self._refusal
-        if refusal is not None:
-            raise type(refusal)(*refusal.args)
+        assert refusal is not None, "ask only after a refusal"
+        return type(refusal)(*refusal.args)
 
     def after_fork(self, error: WrongProcessError) -> None:
         """Drop the loop of the parent without touching it. See `forking`.

@@ -10,23 +10,50 @@ from __future__ import annotations
 import asyncio
 
 from rxlanggraph.bridge.run import RunScope, run_scope
-from rxlanggraph.concurrency.stacks import tasks_where
+from rxlanggraph.concurrency.stacks import context_of
 
-__all__ = ["end_of_leftovers"]
+__all__ = ["Leftovers"]
 
 # By these methods a saver, whoever has written it, is told to save.
 _OF_SAVERS = {"aput", "aput_writes"}
 
 
-async def end_of_leftovers(scope: RunScope | None) -> None:
-    """Wait until a run that was cancelled has left no task of LangGraph behind. On the loop.
+class Leftovers:
+    """Finds the leftovers of runs. Confined to the loop.
 
-    Tasks that the user's nodes have created by themselves are their own.
+    All runs that ask within one iteration of the loop share one look at its tasks, in the next:
+    if ten thousand are cancelled at once, each would otherwise look at the tasks of all others.
     """
-    tasks = tasks_where(asyncio.get_running_loop(), run_scope, scope)
-    leftovers = [task for task in tasks if _is_of_langgraph(task)]
-    if leftovers:
-        await asyncio.wait(leftovers)
+
+    def __init__(self) -> None:
+        # By scope: resolved with the leftovers of the run that asks.
+        self._asked: dict[RunScope, asyncio.Future[list[asyncio.Task[object]]]] = {}
+
+    async def end(self, scope: RunScope | None) -> None:
+        """Wait until a run that was cancelled has left no task of LangGraph behind.
+
+        Tasks that the user's nodes have created by themselves are their own.
+        """
+        if scope is None:
+            return
+        loop = asyncio.get_running_loop()
+        if not self._asked:
+            loop.call_soon(self._look, loop)
+        answer = self._asked[scope] = loop.create_future()
+        leftovers = await answer
+        if leftovers:
+            await asyncio.wait(leftovers)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        asked, self._asked = self._asked, {}
+        found: dict[object, list[asyncio.Task[object]]] = {scope: [] for scope in asked}
+        for task in asyncio.all_tasks(loop):
+            leftovers = found.get(context_of(task).get(run_scope))
+            if leftovers is not None and _is_of_langgraph(task):
+                leftovers.append(task)
+        for scope, answer in asked.items():
+            if not answer.done():  # its run was cancelled once more
+                answer.set_result(found[scope])
 
 
 def _is_of_langgraph(task: asyncio.Task[object]) -> bool:

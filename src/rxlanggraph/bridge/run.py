@@ -254,6 +254,20 @@ class Run(SharedLockFuture[StreamMessage]):
     observed: Observed | None = None
     # Whether its graph has stopped at a breakpoint. Confined to the loop.
     at_breakpoint = False
+    # Whether a result of the same bridge led to it. Written before its hand-over.
+    downstream = False
+    # For a run that is not handed over yet: the runs that have to end before. Any thread.
+    withheld_by: Callable[[], Iterable[Run]] | None = None
+    # Whether a run made in its context was cancelled. Any thread; never reset.
+    child_cancelled = False
+    # Confined to the loop: the timer of its attempt; the limit that it has exceeded; its own
+    # time-out, not that of a child run.
+    timer: asyncio.TimerHandle | None = None
+    expired: TimeLimit | None = None
+    timeout_error: BaseException | None = None
+    # Whether its loop ended it, by ending itself; whether it ever used a worker thread.
+    cut_off = False
+    threaded = False
     # Of an answer that names no question: whether another run has used its thread since it was
     # given. Written under the lock, before that run's result can be seen; read at its start.
     overtaken = False
@@ -290,25 +304,16 @@ class Run(SharedLockFuture[StreamMessage]):
         self.place = crossing  # its bridge
         # What it has to itself while it runs. In most messages, the thread.
         self.lane = options.lane if message.thread_id is None else message.thread_id
-        self.downstream = False  # whether a result of the same bridge led to it
-        # For a run that is not handed over yet: the runs that have to end before. Any thread.
-        self.withheld_by: Callable[[], Iterable[Run]] | None = None
         # The unfinished run in whose context this one was made. Until this one has ended.
         parent = current_run()
         self.parent: Run | None = None if parent is None or parent.done() else parent
-        self.child_cancelled = False  # whether a run made in its context was cancelled; never reset
         # A reference to this future keeps its bridge from being collected while the run is active.
         self.owner: object = owner
         # Confined to the loop's thread, from its hand-over on:
         self.phase = Phase.NEW
         self.scope: RunScope | None = None  # from its start to its end
         self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.expired: TimeLimit | None = None  # what it has exceeded
         self.executor: Executor | None = None  # of its bridge, from its start on
-        self.timeout_error: BaseException | None = None  # its own, not that of a child run
-        self.cut_off = False  # whether its loop ended it, by ending itself
-        self.threaded = False  # whether it ever used a worker thread
         # Its making; from its start on, that.
         self.since = crossing.clock.now() if options.timed else 0.0
 
@@ -513,8 +518,21 @@ class Run(SharedLockFuture[StreamMessage]):
         if interrupt is not None:
             raise interrupt
 
-    def counts_as(self, status: Status) -> Outcome:
-        """How the registry counts it: as its future says, if that is already resolved."""
+    def leaves_as(
+        self, result: StreamMessage
+    ) -> tuple[Outcome, Callable[[StreamMessage], bool] | None]:
+        """How the registry counts it, and what may resolve it in the registry's critical section.
+
+        Returns:
+            The outcome; and `settle_unobserved`, or None where `resolve` has more to do.
+        """
+        unobserved = self._callbacks is None and self.observed is None
+        succeeded = result.status == "ok" or self.options.errors == "emit"
+        settle = self.settle_unobserved if unobserved and succeeded else None
+        return self._counts_as(result.status), settle
+
+    def _counts_as(self, status: Status) -> Outcome:
+        # As its future says, if that is already resolved.
         if self.interruption is not None:
             return "cancelled"
         if self._progress is not PENDING:

@@ -134,7 +134,7 @@ class RunRegistry(TaskRegistry):
     Shares the lock, the fields and the invariants of `TaskRegistry`.
     """
 
-    enter = TaskRegistry._enter
+    insert = TaskRegistry._insert
     leave = TaskRegistry._leave
     tasks = TaskRegistry._tasks
     check_outside = TaskRegistry._check_outside

@@ -44,7 +44,7 @@ class RunScheduler:
 
     def __init__(self, limit: int, leases: Leases | None = None) -> None:
         self._leases = leases
-        self.free = limit  # how many slots are free; written here alone
+        self.free = limit  # how many slots are free; written here alone, read by any thread
         self._ready: deque[Run] = deque()
         # With max_pending, runs that results of the bridge led to. They go first: otherwise the
         # earlier stages of a pipeline would fill the room that the later ones have to empty.
@@ -61,13 +61,19 @@ class RunScheduler:
         """
         run.phase = Phase.WAITING
         lane = run.lane
-        if lane is not None:
-            if lane in self._lanes:
-                run.behind = True
-                self._behind.setdefault(lane, deque()).append(run)
-                return False
-            self._lanes[lane] = run
         is_first = not (self._ready or self._downstream)
+        if lane is None:
+            if is_first and self.free:
+                if self._take_group(run):
+                    self.free -= 1
+                    return True
+                return False
+        elif lane in self._lanes:
+            run.behind = True
+            self._behind.setdefault(lane, deque()).append(run)
+            return False
+        else:
+            self._lanes[lane] = run
         self._take_lane(run)
         ready = self._downstream or self._ready
         if not (is_first and self.free and ready):
@@ -89,11 +95,16 @@ class RunScheduler:
             self._leave_group_and_lane(run)  # cancelled while it waited
         return None
 
-    def release(self, run: Run) -> None:
-        """Give back everything that ``run``, returned by `next_ready`, holds."""
+    def release(self, run: Run) -> bool:
+        """Give back everything that ``run``, returned by `next_ready`, holds.
+
+        Returns:
+            Whether others may be ready now.
+        """
         self.free += 1
         if run.options.group is not None or run.lane is not None:
             self._leave_group_and_lane(run)
+        return bool(self._ready or self._downstream)
 
     def discard(self, run: Run) -> None:
         """Remove ``run``, which waits and was dropped; others may be ready now.
@@ -164,14 +175,19 @@ class RunScheduler:
             run.behind = True
 
     def _pass_lane(self, run: Run) -> None:
+        if self._take_group(run):
+            self._line_up(run)
+
+    def _take_group(self, run: Run) -> bool:
+        """Take a place of its group for ``run``, or have it wait for one."""
         group = run.options.group
         if group is None:
-            self._line_up(run)
-        elif group.running < group.limit:
+            return True
+        if group.running < group.limit:
             group.running += 1
-            self._line_up(run)
-        else:
-            group.waiting.append(run)
+            return True
+        group.waiting.append(run)
+        return False
 
     def _line_up(self, run: Run) -> None:
         (self._downstream if run.downstream else self._ready).append(run)

@@ -111,12 +111,10 @@ def close_steps(
     until, asking_at = _deadline(engine, timeout), _deadline(engine, drain_after)
     begun = engine.registry.begin_sweep()
     try:
-        idle = False
         if asking_at is not None and (until is None or asking_at < until):
-            idle = yield from _until_idle(engine, asking_at)
+            yield from _until_idle(engine, asking_at)
             engine.request_drain()
-        if not idle:
-            yield from _until_idle(engine, until)
+        yield from _until_idle(engine, until)
         if engine.registry.cancel_all():
             yield from _until_idle(engine, _deadline(engine, cancel_timeout))
     finally:

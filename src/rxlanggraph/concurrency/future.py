@@ -104,20 +104,21 @@ class SharedLockFuture(Future[_T]):
         on_done: The first done-callback, if any.
     """
 
+    # All fields are guarded by the lock; _progress is also read without it: one reference, which
+    # only advances, and is written last. What most futures never need is in the class alone.
+    _exception: BaseException | None = None
+    _gates: list[Gate] | None = None
+    _waiting: _WaiterState | None = None
+
     def __init__(
         self, lock: threading.RLock, on_done: Callable[[Any], object] | None = None
     ) -> None:
-        # Not super().__init__(), which makes the Condition. All fields are guarded by the lock;
-        # _progress is also read without it: one reference, which only advances, and is written
-        # last.
+        # Not super().__init__(), which makes the Condition.
         self._lock = lock
         self._progress = PENDING
         self._result: _T | None = None
-        self._exception: BaseException | None = None
         self._callbacks: list[Callable[[Any], object]] | None
         self._callbacks = None if on_done is None else [on_done]
-        self._gates: list[Gate] | None = None
-        self._waiting: _WaiterState | None = None
 
     def done(self) -> bool:
         """Whether it is resolved or cancelled. Any thread; never blocks."""
@@ -174,7 +175,9 @@ class SharedLockFuture(Future[_T]):
         with self._lock:
             before = self._progress
             if before is PENDING:
-                self._result, self._exception = result, exception
+                self._result = result
+                if exception is not None:
+                    self._exception = exception
                 self._progress = _FINISHED
             elif before is _CANCELLED:
                 self._progress = _NOTIFIED
@@ -182,15 +185,30 @@ class SharedLockFuture(Future[_T]):
                 return False
             waiting = None if before in _NOTIFIED_STATES else self._waiting
             waiters = () if waiting is None else tuple(waiting.waiters)
-            unobserved = self._gates is None and self._callbacks is None
+            gates, callbacks = self._take_observers(call_back)
         if waiters:
             self._notify_waiters(waiters)
-        if unobserved:
-            return before is PENDING
-        interrupt = self._wake_and_call_back(call_back=call_back)
-        if interrupt is not None:
-            raise_on_loop(interrupt)
+        if gates is not None or callbacks is not None:
+            interrupt = self._wake_each_and_call(gates, callbacks)
+            if interrupt is not None:
+                raise_on_loop(interrupt)
         return before is PENDING
+
+    def settle_unobserved(self, result: _T) -> bool:
+        """Resolve it with ``result`` if nothing observes it. By a caller that holds the lock.
+
+        Returns:
+            False if a thread waits for it, there is a callback, or it is resolved: use
+            `set_outcome`, without the lock.
+        """
+        observed = (
+            self._callbacks is not None or self._gates is not None or self._waiting is not None
+        )
+        if observed or self._progress is not PENDING:
+            return False
+        self._result = result
+        self._progress = _FINISHED
+        return True
 
     def abandon(self, exception: BaseException) -> None:
         """Resolve it, unless it is resolved, notifying only the threads that wait for it.
@@ -300,10 +318,24 @@ class SharedLockFuture(Future[_T]):
 
     def _wake_and_call_back(self, *, call_back: bool = True) -> BaseException | None:
         with self._lock:
-            gates, self._gates = self._gates, None
-            callbacks = self._callbacks if call_back else None
-            if call_back:
-                self._callbacks = None
+            gates, callbacks = self._take_observers(call_back)
+        return self._wake_each_and_call(gates, callbacks)
+
+    def _take_observers(
+        self, call_back: bool
+    ) -> tuple[list[Gate] | None, list[Callable[[Any], object]] | None]:
+        """Remove what waits for it and, with ``call_back``, its callbacks. Under the lock."""
+        gates = self._gates
+        if gates is not None:
+            self._gates = None
+        if not call_back:
+            return gates, None
+        callbacks, self._callbacks = self._callbacks, None
+        return gates, callbacks
+
+    def _wake_each_and_call(
+        self, gates: list[Gate] | None, callbacks: list[Callable[[Any], object]] | None
+    ) -> BaseException | None:
         for gate in gates or ():
             gate.release()
         interrupt = None

@@ -54,6 +54,35 @@ def run_on_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, 
         del call  # otherwise it and an error's traceback keep each other alive
 
 
+async def await_on_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Run ``coroutine`` on ``loop``, and await its end. On any loop, also on that one.
+
+    If cancelled, it cancels the coroutine and does not wait for it.
+
+    Returns:
+        What the coroutine returned.
+
+    Raises:
+        LoopUnavailableError: The loop does not run, or stopped for half a second during the call.
+        WrongProcessError: The loop runs in the process that this one was forked from.
+        BaseException: Whatever the coroutine raised.
+    """
+    if asyncio.get_running_loop() is loop:
+        return await coroutine
+    call = _Call(loop, coroutine)
+    try:
+        call.send()
+        ended, probe = asyncio.wrap_future(call.future), LoopProbe(loop)
+        while not (await asyncio.wait([ended], timeout=_PROBE_INTERVAL))[0]:
+            _check(probe, loop, call.future)
+        return ended.result()
+    except BaseException:
+        call.give_up()
+        raise
+    finally:
+        del call  # otherwise it and an error's traceback keep each other alive
+
+
 def leave_to_parent(loop: asyncio.AbstractEventLoop, what: str, remedy: str) -> None:
     """In a forked child: have `run_on_loop` refuse ``loop``, which the parent runs.
 
@@ -150,8 +179,12 @@ class _Call(Generic[_T]):
 def _wait(future: Future[Any], loop: asyncio.AbstractEventLoop) -> None:
     probe = LoopProbe(loop)
     while not wait([future], _PROBE_INTERVAL).done:
-        if not probe.has_run() and not future.done():
-            raise _not_running(loop)
+        _check(probe, loop, future)
+
+
+def _check(probe: LoopProbe, loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
+    if not probe.has_run() and not future.done():
+        raise _not_running(loop)
 
 
 def _not_running(loop: asyncio.AbstractEventLoop) -> LoopUnavailableError:

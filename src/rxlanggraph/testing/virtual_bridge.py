@@ -22,6 +22,7 @@ from rxlanggraph.bridge.shutdown import CleanupReport
 from rxlanggraph.bridge.time_limits import Timeout
 from rxlanggraph.concurrency.tasks import silence_pending_warning
 from rxlanggraph.errors import InvalidTypeError, LoopUnavailableError
+from rxlanggraph.limits import Limits, Usage
 from rxlanggraph.testing.virtual_time import VirtualClock, VirtualTimeLoop, refuse_on_loop
 from rxlanggraph.validation import check_seconds
 
@@ -68,6 +69,8 @@ class VirtualBridge(RxPyLangGraphBridge):
         max_pending_per_thread: As there.
         overflow: As there.
         timeout: As there.
+        limits: As there.
+        usage: As there.
         name: As there.
 
     Raises:
@@ -86,6 +89,8 @@ class VirtualBridge(RxPyLangGraphBridge):
         max_pending_per_thread: int | None = None,
         overflow: Overflow = "block",
         timeout: Timeout | None = None,
+        limits: Limits | None = None,
+        usage: Usage | None = None,
         name: str | None = None,
     ) -> None:
         if scheduler is not None and not isinstance(scheduler, VirtualTimeScheduler):
@@ -103,6 +108,8 @@ class VirtualBridge(RxPyLangGraphBridge):
             max_pending_per_thread=max_pending_per_thread,
             overflow=overflow,
             timeout=timeout,
+            limits=limits,
+            usage=usage,
             name=name,
         )
 
