@@ -2,15 +2,29 @@
 
 A map; each imports only from those above it.
 
-    errors      errors that stop a command, and exit statuses
-    stderr      messages on standard error
-    loading     imports the graph that MODULE_OR_FILE:GRAPH names
-    formats     lines and records, JSON Lines and CSV
-    pipeline    a run without a journal, from its reader to its summary
-    journal     a run that survives being killed
-    run         rxlanggraph run: its options, summary and exit status
-    status      rxlanggraph status: the progress of a journal's run
-    demo        rxlanggraph demo: plain asyncio beside the bridge
+    errors           errors that stop a command, and exit statuses
+    stdio            standard output and standard error
+    passwords        passwords of servers, from the environment
+    tables           rows of text as columns
+    prices           what models cost, from a file
+    json_object      files that hold one JSON object
+    settings         options from rxlanggraph.toml
+    project          a LangGraph project: langgraph.json, .env
+    factories        functions that make a graph
+    loading          finds and imports the graph that was named
+    graph_arguments  --context and --config
+    formats          lines and records, JSON Lines and CSV
+    pipeline         a run without a journal, from its reader to its summary
+    journal          a run that survives being killed
+    completion       rxlanggraph completion: the script for a shell
+    graphs           rxlanggraph graphs: the graphs of a project
+    run              rxlanggraph run: its options, summary and exit status
+    failure_groups   the failures of a run, grouped
+    error_list       rxlanggraph errors: those groups as a table
+    status           rxlanggraph status: the progress of a journal's run
+    journals         rxlanggraph journal: dropping a journal
+    state            rxlanggraph state: queues, tasks, locks and keys, and migrations
+    demo             rxlanggraph demo: plain asyncio beside the bridge
 """
 
 from __future__ import annotations
@@ -20,24 +34,46 @@ from collections.abc import Sequence
 
 import click
 
+from rxlanggraph.cli.completion import complete_file, completion
 from rxlanggraph.cli.demo import demo
+from rxlanggraph.cli.error_list import errors
 from rxlanggraph.cli.errors import CommandError, ExitStatus
+from rxlanggraph.cli.graphs import graphs
+from rxlanggraph.cli.journals import journal
 from rxlanggraph.cli.run import run
+from rxlanggraph.cli.settings import ENVIRONMENT_PREFIX, load_settings, source_of
+from rxlanggraph.cli.state import state
 from rxlanggraph.cli.status import status
-from rxlanggraph.cli.stderr import discard_stderr_buffer, print_stderr
+from rxlanggraph.cli.stdio import discard_buffers, print_stderr
 
 __all__ = ["main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": ENVIRONMENT_PREFIX,
+    },
+    epilog="Every option may also be set as an environment variable, such as "
+    "RXLANGGRAPH_RUN_MAX_CONCURRENCY=16. The command line has precedence over the environment, and "
+    "that over the settings.",
+)
 @click.version_option(package_name="rxlanggraph", prog_name="rxlanggraph")
+@click.option(
+    "--settings",
+    metavar="FILE",
+    callback=load_settings,
+    expose_value=False,
+    shell_complete=complete_file,
+    help="Options of the commands, as TOML: 'max-concurrency = 16' below '[run]'. By default "
+    "rxlanggraph.toml in the current directory, if there is one.",
+)
 def _commands() -> None:
     """Run LangGraph graphs over streams of messages: bounded, tracked, none lost."""
 
 
-_commands.add_command(run)
-_commands.add_command(status)
-_commands.add_command(demo)
+for _command in (run, status, errors, journal, state, graphs, demo, completion):
+    _commands.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,10 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         with contextlib.suppress(OSError, ValueError):  # standard error is closed or full
             error.show()
+        if (source := source_of(error)) is not None:
+            print_stderr(f"the value is from {source}")
         return error.exit_code
     except CommandError as error:
         print_stderr(str(error))
         return error.status
     finally:
-        discard_stderr_buffer()
+        discard_buffers()
     return int(status or ExitStatus.OK)

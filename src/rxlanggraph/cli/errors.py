@@ -4,10 +4,15 @@ Continues the tree of `rxlanggraph.errors`:
 
     RxLangGraphError
     └── CommandError               the command cannot go on; `status` becomes its exit status
-        ├── TargetError            MODULE_OR_FILE:GRAPH does not name a graph
+        ├── TargetError            the graph that was named cannot be had
+        ├── ProjectError           langgraph.json, or a file of variables, is wrong
+        ├── SettingsError          the file of settings is wrong
+        ├── ArgumentError          --context or --config is wrong
         ├── InputError             the input cannot be read, or is not CSV at all
         ├── OutputError            a record could not be written
         ├── JournalError           the journal does not answer
+        ├── StateDownError         the server of a state does not answer
+        ├── NotFoundError          a task or a key that was named is not there
         └── JournalMismatchError   the journal belongs to another run, or to none
 """
 
@@ -18,12 +23,17 @@ from enum import IntEnum
 from rxlanggraph.errors import RxLangGraphError
 
 __all__ = [
+    "ArgumentError",
     "CommandError",
     "ExitStatus",
     "InputError",
     "JournalError",
     "JournalMismatchError",
+    "NotFoundError",
     "OutputError",
+    "ProjectError",
+    "SettingsError",
+    "StateDownError",
     "TargetError",
 ]
 
@@ -48,7 +58,19 @@ class CommandError(RxLangGraphError):
 
 
 class TargetError(CommandError):
-    """``MODULE_OR_FILE:GRAPH`` does not lead to a graph."""
+    """``MODULE_OR_FILE:GRAPH``, or a name in langgraph.json, does not lead to a graph."""
+
+
+class ProjectError(CommandError):
+    """A project's langgraph.json, or a file of environment variables, cannot be used."""
+
+
+class SettingsError(CommandError):
+    """The file of settings cannot be used."""
+
+
+class ArgumentError(CommandError):
+    """What ``--context`` or ``--config`` names cannot be passed to the graph."""
 
 
 class InputError(CommandError):
@@ -65,6 +87,18 @@ class JournalError(CommandError):
     """The journal does not answer, refuses a request, or has lost data."""
 
     status = ExitStatus.JOURNAL_FAILED
+
+
+class StateDownError(CommandError):
+    """The server of a state does not answer."""
+
+    status = ExitStatus.JOURNAL_FAILED
+
+
+class NotFoundError(CommandError):
+    """A task or a key that was named is not there."""
+
+    status = ExitStatus.SOME_FAILED
 
 
 class JournalMismatchError(CommandError):

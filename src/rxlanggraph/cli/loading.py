@@ -1,13 +1,21 @@
-"""Imports the graph that ``MODULE_OR_FILE:GRAPH`` names."""
+"""Finds the graph that the command is to run: by its name in a project, or by its place.
+
+Whatever is wrong with it is found here, before the first message: one error that names the place in
+the user's files, instead of one for every line.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,39 +23,149 @@ from typing import Any
 from rxlanggraph.bridge.draining import can_drain
 from rxlanggraph.bridge.graphs.adapters import adapt_graph
 from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
-from rxlanggraph.cli.errors import TargetError
-from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.cli.errors import CommandError, TargetError
+from rxlanggraph.cli.factories import MadeGraph, is_factory, made_graph
+from rxlanggraph.cli.project import (
+    PROJECT_FILE,
+    Project,
+    is_javascript,
+    read_environment,
+    read_project,
+)
+from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, error_text
 
-__all__ = ["bound_thread", "can_continue", "has_checkpointer", "keeps_in_memory", "load_graph"]
+__all__ = [
+    "Target",
+    "bound_thread",
+    "can_continue",
+    "find_target",
+    "has_checkpointer",
+    "keeps_in_memory",
+    "opened_graph",
+]
 
 _EXAMPLE = "such as my_graphs.py:graph or my_package.graphs:graph"
+# Where code is that is not the user's: the command, the standard library, installed packages.
+_CODE = Path(__file__).parent
+_LIBRARY = Path(os.__file__).parent
+# The file of os.environ in a traceback, from its source and as part of the interpreter.
+_OS_FILES = ("<frozen os>", os.__file__)
 
 
-def load_graph(target: str) -> Any:
-    """Import the module or file of ``target`` and return the graph that it names.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The graph that the command is to run.
 
-    For the main thread, before anything runs: it changes `sys.path`, so that modules beside the
-    file, or in the current directory, can be imported. Blocks while the module is imported.
+    Attributes:
+        place: ``MODULE_OR_FILE:GRAPH``.
+        project: The project that it belongs to; None if it was named by its place.
+        origin: The place as the user has written it, for messages.
+    """
+
+    place: str
+    project: Project | None
+    origin: str
+
+
+def find_target(text: str, *, project: str = PROJECT_FILE, env_file: str | None = None) -> Target:
+    """Find the graph that ``text`` names, and set its environment variables; import nothing.
+
+    The main thread: it changes `os.environ`. A variable that is set already keeps its value.
 
     Args:
-        target: ``package.module:name`` or ``path/to/file.py:name``; the name may have dots.
-
-    Returns:
-        A compiled LangGraph graph, another Runnable, or a function of the content.
+        text: ``MODULE_OR_FILE:GRAPH``, or a name in langgraph.json.
+        project: The path of langgraph.json.
+        env_file: A file of environment variables, which has precedence over the project's.
 
     Raises:
-        TargetError: It has no ``:``, cannot be imported, has no such name, or that is not a graph.
+        ProjectError: langgraph.json, or a file of variables, cannot be used.
+        TargetError: ``text`` is neither a place nor the name of a graph.
     """
-    source, colon, name = target.rpartition(":")
-    if not colon or not source or not name:
+    variables = {} if env_file is None else read_environment(env_file)
+    target = Target(text, None, repr(text)) if ":" in text else _in_project(text, project)
+    if target.project is not None:
+        variables = {**target.project.environment, **variables}
+        target.project.enter()
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+    return target
+
+
+def _in_project(name: str, file: str) -> Target:
+    if (file == PROJECT_FILE and not os.path.isfile(file)) or name.endswith(".py"):
         raise TargetError(
-            f"{target!r} does not name a graph: write MODULE_OR_FILE:GRAPH, {_EXAMPLE}"
+            f"{name!r} does not name a graph: write MODULE_OR_FILE:GRAPH, {_EXAMPLE}, or a name "
+            f"that {PROJECT_FILE} in the current directory, or --project, has among its graphs"
         )
-    is_file = source.endswith(".py") or "/" in source or "\\" in source
-    module = _import_file(source) if is_file else _import_module(source)
-    graph = _attribute(module, name, source)
-    _check_graph(graph, target)
-    return graph
+    project = read_project(file)
+    graph = project.graph(name)
+    origin = f"{file}, graphs.{name}"
+    if is_javascript(graph.place):
+        raise TargetError(
+            f"{origin} is JavaScript: {graph.place}; name one of the graphs in Python, or run it "
+            "with LangGraph's server"
+        )
+    return Target(graph.place, project, origin)
+
+
+@contextlib.contextmanager
+def opened_graph(target: Target, config: Mapping[str, Any] | None) -> Iterator[MadeGraph]:
+    """Import the graph of ``target``, and have it for the length of a block, made if need be.
+
+    The main thread, before anything runs. Blocks as importing does, and as `made_graph` does.
+
+    Args:
+        target: From `find_target`.
+        config: The config of the runs, for a factory.
+
+    Raises:
+        TargetError: It cannot be imported or made, there is no such name, or it is not a graph.
+    """
+    found = _imported(target)
+    if not _makes_graph(found, target):
+        found = _compiled(found) if target.project is not None else found
+        _check_graph(found, target)
+        yield MadeGraph(found, None)
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(made_graph(found, config, target.origin))
+        except CommandError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise TargetError(
+                f"{target.origin}: making the graph failed: "
+                f"{_failure(error, target, _making_remedy(target))}"
+            ) from error
+        graph = _compiled(made.graph)
+        if not hasattr(graph, "ainvoke"):
+            raise TargetError(
+                f"{target.origin} returned {graph!r}, which is not a graph; return a compiled "
+                "graph; a function of the content has a parameter for it, and is named by its place"
+            )
+        yield MadeGraph(graph, made.loop)
+
+
+def _making_remedy(target: Target) -> str:
+    if target.project is None:
+        return "check that it returns a graph"
+    return (
+        "check that it returns a graph; a function of the content is not named in "
+        f"{PROJECT_FILE}, but run by its place, {target.place}"
+    )
+
+
+def _makes_graph(found: Any, target: Target) -> bool:
+    if target.project is None:
+        return is_factory(found)
+    # To LangGraph's server every function is a factory; none is one of the content.
+    return callable(found) and not isinstance(found, type) and not hasattr(found, "ainvoke")
+
+
+def _compiled(graph: Any) -> Any:
+    """Compile a graph that is not compiled yet, as LangGraph's server does."""
+    is_builder = hasattr(graph, "compile") and hasattr(graph, "add_node")
+    return graph.compile() if is_builder and not isinstance(graph, type) else graph
 
 
 def has_checkpointer(graph: Any) -> bool:
@@ -55,16 +173,16 @@ def has_checkpointer(graph: Any) -> bool:
     return bool(getattr(graph, "checkpointer", None))
 
 
-def bound_thread(graph: Any, target: str) -> str | None:
-    """The one thread that ``with_config`` has bound the graph to, if any.
+def bound_thread(graph: Any, config: Mapping[str, Any] | None, target: Target) -> str | None:
+    """The one thread that the graph is bound to by ``with_config``, or by ``config``, if any.
 
     Raises:
         TargetError: The thread is not a string, or there are two.
     """
     try:
-        named = one_thread(threads_of(graph, None))
+        named = one_thread(threads_of(graph, config))
     except (InvalidArgumentError, InvalidTypeError) as error:
-        raise TargetError(f"{target!r} cannot run: {error}") from error
+        raise TargetError(f"{target.origin} cannot run: {error}") from error
     return None if named is None else named.thread_id
 
 
@@ -85,15 +203,28 @@ def can_continue(graph: Any) -> bool:
     return can_drain(graph) and not keeps_in_memory(graph)
 
 
-def _import_file(source: str) -> ModuleType:
+def _imported(target: Target) -> Any:
+    source, colon, name = target.place.rpartition(":")
+    if not colon or not source or not name:
+        raise TargetError(
+            f"{target.place!r} does not name a graph: write MODULE_OR_FILE:GRAPH, {_EXAMPLE}"
+        )
+    is_file = source.endswith(".py") or "/" in source or "\\" in source
+    module = (_import_file if is_file else _import_module)(source, target)
+    return _attribute(module, name, source, target)
+
+
+def _import_file(source: str, target: Target) -> ModuleType:
     path = Path(os.path.realpath(source))
     if not os.path.isfile(path):
-        raise TargetError(f"no file {source!r}: give the path of a Python file, {_EXAMPLE}")
+        raise TargetError(
+            f"{_by(target)}no file {source!r}: give the path of a Python file, {_EXAMPLE}"
+        )
     _make_importable(path.parent)
     name = path.stem if path.stem not in sys.modules else f"_rxlanggraph_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TargetError(f"{source!r} is not a Python file: its name must end in .py")
+        raise TargetError(f"{_by(target)}{source!r} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     # LangGraph reads the annotations of a state class through its module's entry here.
     sys.modules[name] = module
@@ -101,11 +232,11 @@ def _import_file(source: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise TargetError(_import_failure(source, error)) from error
+        raise _import_error(source, error, target) from error
     return module
 
 
-def _import_module(source: str) -> ModuleType:
+def _import_module(source: str, target: Target) -> ModuleType:
     _make_importable(Path.cwd())
     try:
         return importlib.import_module(source)
@@ -114,12 +245,12 @@ def _import_module(source: str) -> ModuleType:
         if source == missing or source.startswith(f"{missing}."):
             hint = f"; did you mean {source}.py?" if os.path.isfile(f"{source}.py") else ""
             raise TargetError(
-                f"no module {missing!r}, neither in {Path.cwd()} nor installed"
+                f"{_by(target)}no module {missing!r}, neither in {Path.cwd()} nor installed"
                 f"{hint or '; check its name'}"
             ) from error
-        raise TargetError(_import_failure(source, error)) from error
+        raise _import_error(source, error, target) from error
     except (Exception, SystemExit) as error:
-        raise TargetError(_import_failure(source, error)) from error
+        raise _import_error(source, error, target) from error
 
 
 def _make_importable(directory: Path) -> None:
@@ -127,29 +258,63 @@ def _make_importable(directory: Path) -> None:
         sys.path.insert(0, str(directory))
 
 
-def _import_failure(source: str, error: BaseException) -> str:
+def _by(target: Target) -> str:
+    """The beginning of a message about what a project names."""
+    return "" if target.project is None else f"{target.origin}: "
+
+
+def _import_error(source: str, error: BaseException, target: Target) -> TargetError:
+    failure = _failure(error, target, "check that python alone can import it")
+    return TargetError(f"{_by(target)}importing {source!r} failed: {failure}")
+
+
+def _failure(error: BaseException, target: Target, remedy: str) -> str:
+    """Tell an exception of the user's code, its place, and the remedy."""
+    text = f"{type(error).__name__}: {' '.join(error_text(error).split())}"
+    frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SyntaxError):
         where = f"{error.filename}, line {error.lineno}"
     else:
-        frames = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if "importlib" not in frame.filename and frame.filename != __file__
-        ]
-        where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else source
-    return (
-        f"importing {source!r} failed: {type(error).__name__}: {error} ({where}); "
-        "check that python alone can import it"
+        own = [frame for frame in frames if _is_users(frame.filename)]
+        where = f"{own[-1].filename}, line {own[-1].lineno}" if own else target.origin
+    if isinstance(error, ModuleNotFoundError):
+        remedy = _installing(error.name or "", target.project) or remedy
+    elif isinstance(error, KeyError) and frames and frames[-1].filename in _OS_FILES:
+        text = f"the environment variable {error.args[0]} is not set"
+        remedy = "set it, or add it to the project's .env, or to a file that --env-file names"
+    return f"{text} ({where}); {remedy}"
+
+
+def _is_users(filename: str) -> bool:
+    path = Path(filename)
+    return not (
+        filename.startswith("<frozen")
+        or "site-packages" in path.parts
+        or _CODE in path.parents
+        or _LIBRARY in path.parents
     )
 
 
-def _attribute(module: ModuleType, name: str, source: str) -> Any:
+def _installing(module: str, project: Project | None) -> str | None:
+    """How to install ``module``, if a project depends on it, or may do so."""
+    packages = () if project is None else project.packages
+    top = module.partition(".")[0]
+    names = {each: re.split(r"[^\w.-]", each)[0].replace("-", "_").lower() for each in packages}
+    chosen = [each for each, name in names.items() if name == top.lower()] or list(packages)
+    if not chosen:
+        return None
+    return f"install what {project and project.file} depends on: pip install {' '.join(chosen)}"
+
+
+def _attribute(module: ModuleType, name: str, source: str, target: Target) -> Any:
     found: Any = module
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
-            raise TargetError(f"{source!r} has no {name!r}{_near(found, part)}") from None
+            raise TargetError(
+                f"{_by(target)}{source!r} has no {name!r}{_near(found, part)}"
+            ) from None
     return found
 
 
@@ -161,10 +326,10 @@ def _near(owner: Any, missing: str) -> str:
     return f"; did you mean {' or '.join(near[:3])}?" if near else "; check the name"
 
 
-def _check_graph(graph: Any, target: str) -> None:
+def _check_graph(graph: Any, target: Target) -> None:
     if isinstance(graph, type):
-        raise TargetError(f"{target!r} is a class: name a graph, or a function of the content")
+        raise TargetError(f"{target.origin} is a class: name a graph, or a function of the content")
     try:
         adapt_graph(graph)
     except InvalidTypeError as error:
-        raise TargetError(f"{target!r} is not a graph: {error}") from error
+        raise TargetError(f"{target.origin} is not a graph: {error}") from error

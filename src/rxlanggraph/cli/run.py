@@ -5,20 +5,32 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
+from rxlanggraph.cli.completion import complete_file, complete_graph
 from rxlanggraph.cli.errors import ExitStatus
-from rxlanggraph.cli.formats.readers import Format, open_source
+from rxlanggraph.cli.factories import MadeGraph
+from rxlanggraph.cli.formats.readers import open_source
 from rxlanggraph.cli.formats.sinks import Sink, same_file
-from rxlanggraph.cli.loading import bound_thread, has_checkpointer, load_graph
+from rxlanggraph.cli.graph_arguments import check_context, parse_context, read_config
+from rxlanggraph.cli.loading import (
+    Target,
+    bound_thread,
+    find_target,
+    has_checkpointer,
+    opened_graph,
+)
 from rxlanggraph.cli.pipeline.job import IOPaths, Job, JobOptions
 from rxlanggraph.cli.pipeline.limits import MINIMUM_FOR_PERCENT, FailureLimit, RateLimiter
+from rxlanggraph.cli.pipeline.model_use import ModelOptions, parse_limits
 from rxlanggraph.cli.pipeline.progress import reporter_for
 from rxlanggraph.cli.pipeline.summary import JobResult, summary
-from rxlanggraph.cli.stderr import print_stderr
+from rxlanggraph.cli.prices import prices_in
+from rxlanggraph.cli.project import PROJECT_FILE
+from rxlanggraph.cli.stdio import logged, print_stderr
 from rxlanggraph.errors import InvalidArgumentError
 
 __all__ = ["run"]
@@ -91,14 +103,20 @@ class _Seconds(click.FloatRange):
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("target", metavar="MODULE_OR_FILE:GRAPH")
+@click.argument("target", metavar="GRAPH", shell_complete=complete_graph)
 @click.option(
-    "--input", "-i", "input_", metavar="FILE", required=True, help="Messages; - is standard input."
+    "--input",
+    "-i",
+    metavar="FILE",
+    required=True,
+    shell_complete=complete_file,
+    help="Messages; - is standard input.",
 )
 @click.option(
     "--output",
     "-o",
     metavar="FILE",
+    shell_complete=complete_file,
     default="-",
     show_default=True,
     help="Results, one JSON line each; - is standard output. An existing file is overwritten.",
@@ -106,15 +124,45 @@ class _Seconds(click.FloatRange):
 @click.option(
     "--errors",
     metavar="FILE",
+    shell_complete=complete_file,
     help="Failed results and invalid lines, with the raw line and the reason. By default they go "
     "to the output.",
 )
 @click.option(
     "--format",
-    "form",
     type=click.Choice(["jsonl", "csv"]),
     help="Format of the input; by default CSV for .csv, else JSON Lines. A CSV row is a message "
     "of strings by column.",
+)
+@click.option(
+    "--project",
+    metavar="FILE",
+    default=PROJECT_FILE,
+    show_default=True,
+    is_eager=True,  # before the names of its graphs are completed
+    shell_complete=complete_file,
+    help="The project that has a graph given by its name.",
+)
+@click.option(
+    "--env-file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Environment variables for the graph, before those of its project. Variables that are set "
+    "keep their values.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="LangGraph's config of every run, a RunnableConfig as JSON.",
+)
+@click.option(
+    "--context",
+    multiple=True,
+    metavar="KEY=VALUE|FILE",
+    shell_complete=complete_file,
+    help="LangGraph's context of every run: a key with its value, as JSON or text; or a file with "
+    "a JSON object. May be repeated.",
 )
 @click.option(
     "--thread-key",
@@ -136,7 +184,15 @@ class _Seconds(click.FloatRange):
     "--timeout",
     type=_Seconds(min=0, min_open=True, max=_MAX_SECONDS),
     metavar="SECONDS",
-    help="Time limit for each message. A message that takes longer fails (timed_out).",
+    help="Time limit for each attempt at a message. One that takes longer fails (timed_out); it is "
+    "repeated with --retries.",
+)
+@click.option(
+    "--deadline",
+    type=_Seconds(min=0, min_open=True, max=_MAX_SECONDS),
+    metavar="SECONDS",
+    help="Time limit for each message, over all attempts and the pauses between them, from the "
+    "beginning of the first. A message that takes longer has failed (timed_out).",
 )
 @click.option(
     "--retries",
@@ -160,8 +216,28 @@ class _Seconds(click.FloatRange):
     help="Read at most N messages per second (/m: minute, /h: hour), evenly spaced.",
 )
 @click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="[MODEL:]LIMITS",
+    help="What a model's provider allows: requests=N/m, tokens=N/m (/s, /h) and concurrency=N, "
+    "with commas; without MODEL: of each other model. Its calls wait for that, in all processes of "
+    "a --journal together. --retries then retries only what is transient. May be repeated.",
+)
+@click.option(
+    "--usage", is_flag=True, help="Count the tokens of models, in the records and the summary."
+)
+@click.option(
+    "--prices",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="What models cost, as JSON, for a million tokens: "
+    '{"MODEL": {"input": 1.25, "output": 10}}. Implies --usage.',
+)
+@click.option(
     "--journal",
     metavar="FILE|URL",
+    shell_complete=complete_file,
     help="Checkpoint progress in this SQLite file, or on a server (postgresql://..., redis://...; "
     "#NAME after it for several runs); after a kill, continue with --resume. --output is then "
     "completed instead of overwritten. A server's password is read from "
@@ -203,53 +279,90 @@ class _Seconds(click.FloatRange):
     "in flight beside the one that crashes the worker lose an attempt too: --resume-failed -j 1, "
     "then --resume -j 1 after each crash, run them one at a time.",
 )
+@click.option(
+    "--tracebacks", is_flag=True, help="The error in the record of a failed line has its traceback."
+)
+@click.option(
+    "--verbose",
+    "-v",
+    count=True,
+    help="Log failed attempts and lines, and what the graph logs, to standard error; -vv also when "
+    "each line starts and ends.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
 def run(
     target: str,
     *,
-    input_: str,
     output: str,
     errors: str | None,
-    form: Format | None,
     quiet: bool,
+    verbose: int,
     journal: str | None,
     **options: Any,
 ) -> int:
     """Run a graph over a file of messages, one result per line.
 
-    MODULE_OR_FILE:GRAPH names a compiled LangGraph graph, another Runnable, or a function of
-    the content: my_graphs.py:graph or my_package.graphs:graph. Each line of JSON, or row of CSV,
-    is the content of one message. Every line that is not blank gets a record, in any order unless
-    --ordered: line, id, thread_id, status, content, error, duration; and if the graph asks,
-    interrupts, with the id and value of each question. A run that was stopped between supersteps
-    has its checkpoint_id.
+    GRAPH is the name of a graph in langgraph.json, or MODULE_OR_FILE:GRAPH: a compiled LangGraph
+    graph, another Runnable, a function of the content, or a function that makes a graph, such as
+    my_graphs.py:graph or my_package.graphs:graph. Each line of JSON, or row of CSV, is the content
+    of one message. Every line that is not blank gets a record, in any order unless --ordered: line,
+    id, thread_id, status, content, error, duration. An error has type, message and node. A message
+    that was retried has attempts and earlier_errors. If the graph asks, there are interrupts, with
+    the id and value of each question. A run that was stopped between supersteps has its
+    checkpoint_id.
     """
     journal_options = {name: options.pop(name) for name in _JOURNAL_OPTIONS}
+    input_, form = options.pop("input"), options.pop("format")
     paths = IOPaths(
         input_, form, None if journal_options["no_output"] else output, errors, sys.stdout
     )
     _check_paths(input_, output, errors)
     _check_journal_options(paths, journal, journal_options)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(logged(verbose))
         if "-" in (output, errors):
             # What a graph prints must not be mixed with the records.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        graph = _load(target, options["thread_key"], journal)
+        options["config"] = read_config(options["config"])
+        options["context"] = parse_context(options["context"])
+        found = find_target(
+            target, project=options.pop("project"), env_file=options.pop("env_file")
+        )
+        options["models"] = _model_options(
+            options.pop("limits"), options.pop("prices"), counts=options.pop("usage")
+        )
         job_options = JobOptions(**options)
+        made = stack.enter_context(opened_graph(found, job_options.config))
+        _check_graph(made.graph, found, job_options, journal)
         if journal is None:
-            result = _run_once(graph, paths, job_options, quiet=quiet)
+            result = _run_once(made, paths, job_options, quiet=quiet)
         else:
             # Imported here: databases are slow to import, and only a journal needs them.
             from rxlanggraph.cli.journal.run import durable_run  # noqa: PLC0415
 
             result = durable_run(
-                graph, target, paths, job_options, journal=journal, quiet=quiet, **journal_options
+                made,
+                found.place,
+                paths,
+                job_options,
+                journal=journal,
+                quiet=quiet,
+                **journal_options,
             )
     _report(result, paths, journal, quiet=quiet)
     return result.status
 
 
-def _run_once(graph: Any, paths: IOPaths, options: JobOptions, *, quiet: bool) -> JobResult:
+def _model_options(limits: Sequence[str], prices: str | None, *, counts: bool) -> ModelOptions:
+    try:
+        parsed = parse_limits(limits)
+    except InvalidArgumentError as error:
+        raise click.UsageError(f"--limit: {error}") from error
+    known = {} if prices is None else prices_in(prices)
+    return ModelOptions(parsed, counts or prices is not None, known)
+
+
+def _run_once(made: MadeGraph, paths: IOPaths, options: JobOptions, *, quiet: bool) -> JobResult:
     assert paths.output is not None, "only a run with a journal may have no output"
     # The outputs are opened last: an error before must not empty an existing file.
     with contextlib.ExitStack() as opened:
@@ -260,7 +373,7 @@ def _run_once(graph: Any, paths: IOPaths, options: JobOptions, *, quiet: bool) -
         errors = None if paths.errors is None else Sink.open(paths.errors, paths.stdout)
         opened.pop_all()  # closed by the threads of the job from now on
     reporter = reporter_for(source.size, quiet=quiet, output_on_terminal=paths.on_terminal)
-    job = Job(graph, source, output=output, errors=errors, reporter=reporter, options=options)
+    job = Job(made, source, output=output, errors=errors, reporter=reporter, options=options)
     return job.run()
 
 
@@ -322,20 +435,19 @@ def _check_paths(input_: str, output: str, errors: str | None) -> None:
         )
 
 
-def _load(target: str, thread_key: str | None, journal: str | None) -> Any:
-    graph = load_graph(target)
-    bound = bound_thread(graph, target)
-    if bound is not None and (thread_key is not None or journal is not None):
+def _check_graph(graph: Any, target: Target, options: JobOptions, journal: str | None) -> None:
+    bound = bound_thread(graph, options.config, target)
+    if bound is not None and (options.thread_key is not None or journal is not None):
         # A journal knows the threads of its messages alone: two processes would run the bound one
         # at the same time.
-        option = "--journal" if thread_key is None else "--thread-key"
+        option = "--journal" if options.thread_key is None else "--thread-key"
         raise click.UsageError(
-            f"{target} is bound to the thread {bound!r} by its config, which {option} does not "
-            "allow; name a graph that is not bound to a thread"
+            f"{target.place} is bound to the thread {bound!r} by its config, which {option} does "
+            "not allow; name a graph that is not bound to a thread"
         )
-    if bound is None and thread_key is None and has_checkpointer(graph):
+    if bound is None and options.thread_key is None and has_checkpointer(graph):
         raise click.UsageError(
-            f"{target} has a checkpointer, so each message needs a thread; name the field for it "
-            "with --thread-key"
+            f"{target.place} has a checkpointer, so each message needs a thread; name the field "
+            "for it with --thread-key"
         )
-    return graph
+    check_context(graph, options.context)

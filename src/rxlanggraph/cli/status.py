@@ -3,28 +3,75 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+from typing import Any
 
 import click
 
+from rxlanggraph.cli.completion import complete_file
 from rxlanggraph.cli.errors import ExitStatus
+from rxlanggraph.cli.prices import prices_in
+from rxlanggraph.cli.stdio import print_stdout
 
 __all__ = ["status"]
 
 
 @click.command(
-    epilog="Exit status: 0; 2 if it is not a journal; 5 if the journal does not answer.",
+    epilog="Exit status: 0; 2 if it is not a journal; 5 if the journal does not answer; 130 if "
+    "Ctrl-C ends --watch.",
 )
-@click.argument("journal", metavar="JOURNAL")
+@click.argument("journal", metavar="JOURNAL", shell_complete=complete_file)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def status(journal: str, *, as_json: bool) -> int:
+@click.option("--watch", "-w", is_flag=True, help="Show it again and again, until all is answered.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1, max=86400),
+    metavar="SECONDS",
+    default=2.0,
+    show_default=True,
+    help="With --watch: the time from one look to the next.",
+)
+@click.option(
+    "--usage", is_flag=True, help="Add up what the answered messages have used of models."
+)
+@click.option(
+    "--prices", metavar="FILE", help="What models cost, as for 'rxlanggraph run'. Implies --usage."
+)
+def status(
+    journal: str,
+    *,
+    as_json: bool,
+    watch: bool,
+    interval: float,
+    usage: bool,
+    prices: str | None,
+) -> int:
     """Show a run's progress, the messages in flight by worker, and those failed or dead.
 
     JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. Messages of
     a dead worker count as in flight until their leases expire.
     """
     # Imported here: databases are slow to import, and --help does not need them.
-    from rxlanggraph.cli.journal.status_report import SHOWN, status_of, table_of  # noqa: PLC0415
+    from rxlanggraph.cli.journal.status_report import SHOWN, status_of  # noqa: PLC0415
 
-    found = status_of(journal, shown=None if as_json else SHOWN)
-    click.echo(json.dumps(found) if as_json else table_of(found))
+    shown = None if as_json else SHOWN
+    known = {} if prices is None else prices_in(prices)
+    priced = known if usage or prices is not None else None
+    found = status_of(journal, shown, priced)
+    _show(found, as_json=as_json)
+    while watch and not found["finished"]:
+        time.sleep(interval)
+        found = status_of(journal, shown, priced)
+        if not as_json and sys.stdout.isatty():
+            click.clear()
+        elif not as_json:
+            print_stdout()
+        _show(found, as_json=as_json)
     return ExitStatus.OK
+
+
+def _show(found: dict[str, Any], *, as_json: bool) -> None:
+    from rxlanggraph.cli.journal.status_report import table_of  # noqa: PLC0415
+
+    print_stdout(json.dumps(found) if as_json else table_of(found))

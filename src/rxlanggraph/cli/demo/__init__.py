@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rxlanggraph.cli.errors import ExitStatus
+from rxlanggraph.cli.stdio import print_stderr, print_stdout
 
 if TYPE_CHECKING:
     from rxlanggraph.cli.demo.workload import Tally
@@ -44,28 +45,28 @@ def demo(count: int) -> int:
     messages = workload.airports()[:count]
     threads = len({message["state"] for message in messages})
     pause = workload.MODEL_SECONDS * 1000
-    click.echo(
+    print_stdout(
         f"{len(messages):,} messages on {threads} threads. Each reads its thread's count from the\n"
         f"checkpoint, awaits {pause:.0f} ms in place of a model, and writes count + 1."
     )
-    click.echo("\nPlain asyncio: flat_map + run_coroutine_threadsafe(graph.ainvoke(...))")
+    print_stdout("\nPlain asyncio: flat_map + run_coroutine_threadsafe(graph.ainvoke(...))")
     before = workload.through_asyncio(messages)
     _show(before)
-    click.echo("\nThrough the bridge: bridge.invoke(graph)")
+    print_stdout("\nThrough the bridge: bridge.invoke(graph)")
     after = workload.through_bridge(messages)
     _show(after)
     held = after.lost == after.wrong == 0 and after.results == after.messages
-    click.echo(
+    print_stdout(
         f"\nThe bridge lost {after.lost:,} updates where plain asyncio lost {before.lost:,}, in "
         f"{after.seconds / max(before.seconds, 1e-9):.2f} times its time."
     )
     if not held:
-        click.echo("The bridge has lost something: this is a defect; please report it.", err=True)
+        print_stderr("the bridge has lost something: this is a defect; please report it")
     return ExitStatus.OK if held else ExitStatus.SOME_FAILED
 
 
 def _show(tally: Tally) -> None:
-    click.echo(
+    print_stdout(
         f"  lost updates   {tally.lost:,} of {tally.messages:,}\n"
         f"  wrong results  {tally.wrong:,} of {tally.results:,}, compared one by one with plain "
         f"Python\n"

@@ -5,10 +5,12 @@ Everything here is a pure function, for any thread.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
 
+from rxlanggraph.cli.formats.failures import failure_of
 from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.errors import RunDrainedError, error_text
 from rxlanggraph.messages import StreamMessage
@@ -25,11 +27,25 @@ __all__ = [
 Record = dict[str, Any]
 
 
-def result_record(number: int, result: StreamMessage) -> Record:
+def result_record(
+    number: int,
+    result: StreamMessage,
+    *,
+    failed_attempts: Sequence[Record] = (),
+    tracebacks: bool = False,
+    usage: Mapping[str, Any] | None = None,
+) -> Record:
     """Return the record of a run that has ended, with whatever status.
 
     A graph that asks has its questions in it; a run that was drained, the checkpoint where it can
     go on, or None if it has not begun.
+
+    Args:
+        number: The number of the line.
+        result: The result of the run.
+        failed_attempts: The attempts before the last one, as `failure_of` tells of their errors.
+        tracebacks: Whether the error has its traceback.
+        usage: What the run has used of models, by their names.
     """
     record = {
         "line": number,
@@ -37,9 +53,16 @@ def result_record(number: int, result: StreamMessage) -> Record:
         "thread_id": result.thread_id,
         "status": result.status,
         "content": result.content,
-        "error": None if result.error is None else _error(result.error),
+        "error": (
+            None if result.error is None else failure_of(result.error, tracebacks=tracebacks)
+        ),
         "duration": result.duration,
     }
+    if failed_attempts:
+        record["attempts"] = len(failed_attempts) + 1
+        record["earlier_errors"] = list(failed_attempts)
+    if usage:
+        record["usage"] = usage
     if result.interrupts:
         record["interrupts"] = [
             {"id": each.id, "value": each.value, "response_schema": each.response_schema}
@@ -63,13 +86,9 @@ def invalid_record(line: InputLine) -> Record:
         "thread_id": None,
         "status": "invalid",
         "content": None,
-        "error": {"type": "InvalidLine", "message": line.problem},
+        "error": {"type": "InvalidLine", "message": line.problem, "node": None},
         "duration": None,
     }
-
-
-def _error(error: BaseException) -> Record:
-    return {"type": type(error).__name__, "message": error_text(error)}
 
 
 def to_line(record: Record) -> tuple[bytes, Record]:
@@ -92,6 +111,7 @@ def to_line(record: Record) -> tuple[bytes, Record]:
             "type": "UnserializableResult",
             "message": f"the result cannot be written as JSON: {error_text(error)}; return plain "
             "data, a dataclass or a pydantic model",
+            "node": None,
         }
     written = without_content(record, record["error"] or reason)
     return _json(written), written

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TextIO
 
 from rxlanggraph.cli.errors import OutputError
+from rxlanggraph.cli.stdio import why_not_written
 
 __all__ = ["Sink", "same_file"]
 
@@ -71,7 +71,7 @@ class Sink:
             self._stream.flush()
         except (OSError, ValueError) as error:
             self._truncate(written)
-            raise OutputError(_reason(self.name, error)) from error
+            raise OutputError(why_not_written(self.name, error)) from error
 
     def close(self) -> None:
         """Close the stream, if it is owned.
@@ -84,7 +84,7 @@ class Sink:
         try:
             self._stream.close()
         except OSError as error:
-            raise OutputError(_reason(self.name, error)) from error
+            raise OutputError(why_not_written(self.name, error)) from error
 
     def _truncate(self, written: int) -> None:
         """Remove the last ``written`` bytes: an incomplete line."""
@@ -93,14 +93,6 @@ class Sink:
                 self._stream.truncate(self._stream.tell() - written)
         except (OSError, ValueError):
             pass  # a pipe, or a broken disk: the error that led here is the better one
-
-
-def _reason(name: str, error: Exception) -> str:
-    if isinstance(error, BrokenPipeError):
-        return f"the reader of {name} has gone (closed pipe)"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"no room left for {name} ({error.strerror}); make room, then run the rest"
-    return f"cannot write {name}: {getattr(error, 'strerror', None) or error}"
 
 
 def same_file(first: str, second: str) -> bool:

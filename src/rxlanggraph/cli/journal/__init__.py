@@ -13,4 +13,5 @@ A map; each imports only from those above it.
     job              all of them together, in one process
     run              from the command's options to a job
     status_report    the status of a run, read from outside
+    dropping         deleting a journal
 """

@@ -8,7 +8,8 @@
 
 The parts communicate only through the journal, so that each may die at any moment, and continue in
 another process. The exception is a hint: the workers report to the writer which lines they have
-answered, so that it reads each answer once. The main thread supervises, as in `Job`.
+answered, and with what, so that it reads only the answers of others. The main thread supervises, as
+in `Job`.
 """
 
 from __future__ import annotations
@@ -20,21 +21,23 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge.bridge import request_drain
 from rxlanggraph.cli.errors import CommandError, ExitStatus
+from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor
 from rxlanggraph.cli.journal.reader import Ingester, InputFile
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.journal.workers import WorkerPool
-from rxlanggraph.cli.journal.writer import JournalWriter
+from rxlanggraph.cli.journal.writer import JournalWriter, LineResult
 from rxlanggraph.cli.loading import can_continue
 from rxlanggraph.cli.pipeline.job import CLOSE_SECONDS, JobOptions, close_bridge
 from rxlanggraph.cli.pipeline.limits import FailureLimit
+from rxlanggraph.cli.pipeline.model_use import ModelUse
 from rxlanggraph.cli.pipeline.progress import Reporter
+from rxlanggraph.cli.pipeline.run_log import RunLog
 from rxlanggraph.cli.pipeline.summary import JobResult
 from rxlanggraph.cli.pipeline.supervisor import Supervisor
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
@@ -87,7 +90,7 @@ class JournalJob:
     """One process's part in a run. All methods are for the main thread.
 
     Args:
-        graph: The graph that answers each message.
+        made: The graph that answers each message, and its loop.
         journal: The journal that all processes of the run share.
         source: The input.
         output: Where results go; None: another process writes them, or a later one.
@@ -99,7 +102,7 @@ class JournalJob:
 
     def __init__(
         self,
-        graph: Any,
+        made: MadeGraph,
         journal: OpenJournal,
         source: InputFile,
         *,
@@ -113,17 +116,28 @@ class JournalJob:
         self._reporter = reporter
         self._size = source.size
         self._failures = _FailureCounter(options.halt)
-        self._bridge = RxPyLangGraphBridge(max_concurrency=options.max_concurrency, name="run")
+        self._models = ModelUse(options.models, journal.state)
+        self._bridge = RxPyLangGraphBridge(
+            made.loop,
+            max_concurrency=options.max_concurrency,
+            limits=self._models.limits,
+            usage=self._models.usage,
+            name="run",
+        )
+        run_log = RunLog(self._bridge, options.retries, self._models.limits)
         self._supervisor = Supervisor(self._stop, self._drain, self._cancel, self._in_flight)
         self._monitor = ProgressMonitor(journal.state, journal.retry)
-        self._can_continue = can_continue(graph)
+        self._can_continue = can_continue(made.graph)
         self._workers = WorkerPool(
             journal,
             bridge=self._bridge,
-            graph=graph,
+            graph=made.graph,
             can_continue=self._can_continue,
             options=options,
+            run_log=run_log,
+            models=self._models,
             lease=sharing.lease,
+            max_attempts=sharing.max_attempts,
             on_answer=self._note_answer,
         )
         self._ingester = Ingester(
@@ -175,7 +189,8 @@ class JournalJob:
         counts = self._monitor.progress.counts(self._size)
         status = self._supervisor.status(counts)
         seconds = time.monotonic() - started
-        return JobResult(status, counts, "", self._supervisor.reason, seconds, self._answered)
+        reason, spent = self._supervisor.reason, self._models.spent()
+        return JobResult(status, counts, "", reason, seconds, self._answered, spent)
 
     def _start(self) -> None:
         self._ingester.start()
@@ -202,18 +217,19 @@ class JournalJob:
 
     def _report(self) -> None:
         if self._monitor.has_read:
-            self._reporter.update(self._monitor.progress.counts(self._size), self._in_flight())
+            progress = self._monitor.progress
+            self._reporter.update(progress.counts(self._size), progress.stats.claimed)
 
     def _in_flight(self) -> int:
         return self._bridge.statistics().in_flight
 
     # -- other threads -----------------------------------------------------------------------
 
-    def _note_answer(self, line: int, ok: bool) -> None:
+    def _note_answer(self, line: int, ok: bool, text: str) -> None:
         """On the loop of the journal."""
         self._answered += 1
         if self._writer is not None:
-            self._writer.note_answered(line)
+            self._writer.note_answered(line, LineResult(ok, text))
         self._count(1, 0 if ok else 1)
 
     def _count(self, finished: int, failures: int) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from rxlanggraph.cli.errors import CommandError
-from rxlanggraph.cli.stderr import print_stderr
+from rxlanggraph.cli.passwords import read_password, warn_of_visible_password
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.state.addresses import check_address, has_password, masked, with_password
 
@@ -34,7 +34,6 @@ _NOT_A_FILE = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,56}")
 _VARIABLE = "RXLANGGRAPH_JOURNAL_PASSWORD"
-_FILE_VARIABLE = f"{_VARIABLE}_FILE"
 
 
 class JournalLocation(NamedTuple):
@@ -128,25 +127,13 @@ def journal_password() -> str | None:
     Raises:
         CommandError: It is set twice, or in a file that cannot be read.
     """
-    password, file = os.environ.get(_VARIABLE), os.environ.get(_FILE_VARIABLE)
-    if password and file:
-        raise CommandError(f"{_VARIABLE} and {_FILE_VARIABLE} are both set; unset one of them")
-    if not file:
-        return password
-    try:
-        return Path(file).read_text("utf-8").rstrip("\r\n")
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise CommandError(f"cannot read {file}, which {_FILE_VARIABLE} names: {reason}") from None
+    return read_password(_VARIABLE)
 
 
 def warn_of_password(*, exposes_password: bool) -> None:
     """Print a warning if the command line shows a password to all users of this machine."""
     if exposes_password:
-        print_stderr(
-            "the password of the journal is visible in the list of processes; leave it out of the "
-            f"URL, and put it into {_VARIABLE}, or into a file that {_FILE_VARIABLE} names"
-        )
+        warn_of_visible_password("journal", _VARIABLE)
 
 
 def make_private(path: Path | None) -> None:

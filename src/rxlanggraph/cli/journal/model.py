@@ -30,8 +30,10 @@ from rxlanggraph.cli.errors import JournalMismatchError
 from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.cli.formats.records import Record
 from rxlanggraph.state import DeadLetter, SyncState, Task
+from rxlanggraph.state.codec import CANCELLED
 
 __all__ = [
+    "DROPPED",
     "INGEST",
     "QUEUE",
     "RUN",
@@ -58,6 +60,8 @@ QUEUE, RUN, INGEST = "lines", "run", "ingest"
 # carries it, so that a journal of another release is recognized, whatever its fields are.
 FORMAT: Final = 1
 _MAX_THREAD_CHARACTERS = 512
+# Instead of a run: the journal is being dropped. It has no format, so every release refuses it.
+DROPPED: Final = {"dropped": True}
 
 
 def _fields(what: str, stored: Any) -> dict[str, Any]:
@@ -67,6 +71,10 @@ def _fields(what: str, stored: Any) -> dict[str, Any]:
         JournalMismatchError: It has another format.
     """
     fields = dict(stored) if isinstance(stored, dict) else {}
+    if fields == DROPPED:
+        raise JournalMismatchError(
+            "the journal is being dropped: run 'rxlanggraph journal drop' again to end that"
+        )
     version = fields.pop("version", None)
     if version != FORMAT:
         found = "no format number" if version is None else f"format {version}"
@@ -257,7 +265,13 @@ def task_of(line: InputLine, form: str) -> Task:
     """Return the task for a line that is a message."""
     # The text itself: a value that json.loads accepts may not be JSON (NaN).
     text = line.raw if form == "jsonl" else json.dumps(line.content)
-    item = {**asdict(JournalLine(line.number, line.thread_id, text)), "version": FORMAT}
+    # As `JournalLine` has them; `asdict` takes longer than all the rest.
+    item = {
+        "line": line.number,
+        "thread": line.thread_id,
+        "content": text,
+        "version": FORMAT,
+    }
     return Task(
         item, key=str(line.number), thread_id=line.thread_id and _queue_thread(line.thread_id)
     )
@@ -271,18 +285,23 @@ def _queue_thread(thread_id: str) -> str:
 
 
 def dead_record(run: RunIdentity, letter: DeadLetter) -> Record:
-    """Return the record of a message whose workers all crashed."""
+    """Return the record of a message whose workers all crashed, or that was cancelled."""
     line = line_from(letter.item)
+    if letter.error == CANCELLED:
+        status, error = "cancelled", dict(CANCELLED)
+    else:
+        status = "dead"
+        error = {
+            "type": "DeadLetter",
+            "message": f"given up after {letter.attempts} attempts: each worker crashed or was "
+            f"suspended; the last one was {letter.worker}",
+        }
     return {
         "line": line.line,
         "id": message_id(run, line.line),
         "thread_id": line.thread,
-        "status": "dead",
+        "status": status,
         "content": None,
-        "error": {
-            "type": "DeadLetter",
-            "message": f"given up after {letter.attempts} attempts: each worker crashed or was "
-            f"suspended; the last one was {letter.worker}",
-        },
+        "error": {**error, "node": None},
         "duration": None,
     }

@@ -51,18 +51,17 @@ class RunProgress:
         """Return the progress as counts of lines.
 
         Args:
-            size: Bytes of the input, or None where that is unknown. As ``bytes_read`` counts the
-                share of them that is answered, and 0 until the whole input was ingested.
+            size: Bytes of the input, or None where that is unknown. ``bytes_read`` is that, or 0
+                until the whole input was ingested.
         """
         read = self.answered + self.open + self.ingest.invalid
-        share = (read - self.open) / read if read and self.ingest.complete else 0
         return LineCounts(
             read=read,
             ok=self.stats.completed,
             failed=self.stats.dead,
             invalid=self.ingest.invalid,
             open=self.open,
-            bytes_read=int((size or 0) * share),
+            bytes_read=(size or 0) if self.ingest.complete else 0,
         )
 
 

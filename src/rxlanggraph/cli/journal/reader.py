@@ -30,11 +30,12 @@ from rxlanggraph.cli.journal.model import (
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.errors import InvalidArgumentError, LeaseLostError, LockTimeoutError
 from rxlanggraph.state import Lease, SyncState, Task
+from rxlanggraph.state.backend import MAX_PER_STEP
 
 __all__ = ["Ingester", "InputFile", "read_ingest_progress"]
 
 # Limits of one step, so that it is short on every backend, and within its message size.
-_BATCH_LINES = 200
+_BATCH_LINES = MAX_PER_STEP
 _BATCH_CHARACTERS = 1_000_000
 # Short, because after a kill the next process waits for that long.
 _LOCK_SECONDS = 2.0

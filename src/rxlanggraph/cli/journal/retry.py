@@ -13,7 +13,7 @@ from tenacity import RetryCallState, stop_after_delay
 from rxlanggraph.cli.errors import CommandError, JournalError
 from rxlanggraph.cli.journal.location import JournalLocation
 from rxlanggraph.cli.journal.model import RunIdentity
-from rxlanggraph.cli.stderr import print_stderr
+from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import (
     InvalidArgumentError,
     LoopUnavailableError,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import JournalMismatchError
+from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.journal.job import JournalJob, JournalOptions
 from rxlanggraph.cli.journal.location import (
     JournalLocation,
@@ -31,7 +31,7 @@ from rxlanggraph.cli.loading import keeps_in_memory
 from rxlanggraph.cli.pipeline.job import IOPaths, JobOptions
 from rxlanggraph.cli.pipeline.progress import reporter_for
 from rxlanggraph.cli.pipeline.summary import JobResult
-from rxlanggraph.cli.stderr import print_stderr
+from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.state import State, SyncState, open_state_threadsafe
 
 __all__ = ["durable_run", "open_journal"]
@@ -74,7 +74,7 @@ def open_journal(location: JournalLocation) -> Iterator[State]:
 
 
 def durable_run(
-    graph: Any,
+    made: MadeGraph,
     target: str,
     paths: IOPaths,
     options: JobOptions,
@@ -87,10 +87,10 @@ def durable_run(
     max_attempts: int,
     quiet: bool,
 ) -> JobResult:
-    """Run ``graph`` with a journal. The main thread; blocks.
+    """Run a graph with a journal. The main thread; blocks.
 
     Args:
-        graph: The graph that answers each message.
+        made: The graph that answers each message, and its loop.
         target: ``MODULE_OR_FILE:GRAPH``.
         paths: The input and the outputs.
         options: The options of the runs.
@@ -118,13 +118,13 @@ def durable_run(
     with open_journal(request.location) as state:
         with journal_errors(request.location):
             run, output, errors = _begin(request, _identity(request, source), state.sync)
-        if keeps_in_memory(graph):
+        if keeps_in_memory(made.graph):
             print_stderr(
                 "the graph's checkpointer keeps its threads in memory: they are lost with this "
                 "process, and other processes do not see them; use a checkpointer with a database"
             )
         job = JournalJob(
-            graph,
+            made,
             OpenJournal(state, run),
             source,
             output=output,

@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -18,9 +18,12 @@ from rxlanggraph.cli.journal.location import JournalLocation, parse_location, wa
 from rxlanggraph.cli.journal.model import QUEUE, RUN, RunIdentity, dead_record, run_from
 from rxlanggraph.cli.journal.progress import RunProgress, read_progress
 from rxlanggraph.cli.journal.retry import journal_errors
-from rxlanggraph.state import DeadLetter, open_state
+from rxlanggraph.cli.pipeline.model_use import add_record, as_text, usage_as_json
+from rxlanggraph.cli.tables import columns
+from rxlanggraph.limits import Price, Spent
+from rxlanggraph.state import DeadLetter, State, open_state
 from rxlanggraph.state.backends.sql.sqlite.file import read_only
-from rxlanggraph.state.open import is_prepared
+from rxlanggraph.state.open import read_version
 
 __all__ = ["SHOWN", "status_of", "table_of"]
 
@@ -32,7 +35,13 @@ SHOWN: Final = 20
 _ERROR_WIDTH = 100
 
 
-def status_of(where: str, shown: int | None = None) -> Status:
+def status_of(
+    where: str,
+    shown: int | None = None,
+    prices: Mapping[str, Price] | None = None,
+    *,
+    on_failure: Callable[[Status], None] | None = None,
+) -> Status:
     """Return the status of a journal, as data. Blocks; no loop may run in this thread.
 
     It only reads: a file or database that is not a journal is not changed.
@@ -40,6 +49,10 @@ def status_of(where: str, shown: int | None = None) -> Status:
     Args:
         where: The path or URL of the journal.
         shown: How many failed and dead lines to list; None: all. The others are counted only.
+        prices: By model; with them, perhaps none, what the answered lines have used is added up,
+            which reads them all.
+        on_failure: Called with each failed or dead line, as it is read;
+            none is then listed, however many there are.
 
     Raises:
         CommandError: There is none, or it cannot be opened.
@@ -48,16 +61,27 @@ def status_of(where: str, shown: int | None = None) -> Status:
     location = parse_location(where)
     warn_of_password(exposes_password=location.exposes_password)
     with journal_errors(location, "try again"):
-        if not asyncio.run(is_prepared(location.url)):
+        version = asyncio.run(read_version(location.url, location.namespace))
+        if version is None or version.stored is None:
             raise _not_a_journal(location)
-        with _readable(location) as url:
-            return asyncio.run(_status_of(location, url, shown))
+        if version.is_due and location.path is None:
+            raise CommandError(
+                f"the journal {location.name} is of an older release (version {version.stored} of "
+                f"{version.needed}): continue its run with this release, or run 'rxlanggraph state "
+                "--journal URL migrate'"
+            )
+        with _readable(location, is_due=version.is_due) as url:
+            return asyncio.run(_status_of(location, url, shown, prices, on_failure))
 
 
 @contextlib.contextmanager
-def _readable(location: JournalLocation) -> Iterator[str]:
-    """Yield the URL of a journal; of a copy where it cannot be written, as SQLite must write."""
-    if location.path is None or os.access(location.path.parent, os.W_OK):
+def _readable(location: JournalLocation, *, is_due: bool) -> Iterator[str]:
+    """Yield the URL of a journal.
+
+    It is that of a copy where the file cannot be written, as SQLite must write; and where opening
+    it would migrate it, as the older release that wrote it may still be at work on it.
+    """
+    if location.path is None or (os.access(location.path.parent, os.W_OK) and not is_due):
         yield location.url
         return
     with tempfile.TemporaryDirectory(prefix="rxlanggraph-") as folder:
@@ -76,18 +100,42 @@ def _readable(location: JournalLocation) -> Iterator[str]:
         yield f"sqlite:///{quote(str(copy))}"
 
 
-async def _status_of(location: JournalLocation, url: str, shown: int | None) -> Status:
+async def _status_of(
+    location: JournalLocation,
+    url: str,
+    shown: int | None,
+    prices: Mapping[str, Price] | None,
+    on_failure: Callable[[Status], None] | None,
+) -> Status:
     async with open_state(url, namespace=location.namespace) as state:
         value = (await state.get(RUN)).value
         if value is None:
             raise _not_a_journal(location)
+        run = run_from(value)
         progress = await read_progress(state)
         letters = []
         async for letter in state.iter_dead_letters(QUEUE):
+            if on_failure is not None:
+                on_failure(_failure(run, letter))
+                continue
             letters.append(letter)
             if len(letters) == shown:
                 break
-    return _described(location, run_from(value), progress, letters)
+        described = _described(location, run, progress, letters)
+        if prices is not None:
+            described["usage"] = usage_as_json(await _usage_of(state, prices))
+    return described
+
+
+async def _usage_of(state: State, prices: Mapping[str, Price]) -> dict[str, Spent]:
+    """Return what the answered lines have used, by model."""
+    models: dict[str, Spent] = {}
+    async for _, text in state.iter_results(QUEUE):
+        add_record(models, json.loads(text), prices)
+    async for letter in state.iter_dead_letters(QUEUE):
+        if isinstance(letter.error, str):  # a record
+            add_record(models, json.loads(letter.error), prices)
+    return models
 
 
 def _not_a_journal(location: JournalLocation) -> JournalMismatchError:
@@ -156,11 +204,15 @@ def table_of(status: Status) -> str:
     ]
     workers = [(name, f"{count:,}") for name, count in status["workers"].items()]
     failures = status["dead_letters"] + status["failed_lines"]
-    parts = [_columns(rows)]
+    if "usage" in status:
+        total, models = status["usage"]["total"], status["usage"]["models"]
+        rows.append(("usage", as_text(Spent(**total))))
+        rows += [(model or "unknown", as_text(Spent(**each))) for model, each in models.items()]
+    parts = [columns(rows)]
     if workers:
-        parts.append(_columns([("worker", "in flight"), *workers]))
+        parts.append(columns([("worker", "in flight"), *workers]))
     if failures:
-        parts.append(_columns(_failures(failures)))
+        parts.append(columns(_failures(failures)))
     more = status["failed"] + status["dead"] - len(failures)
     if more > 0:
         parts.append(f"and {more:,} more; --json has all of them")
@@ -183,13 +235,3 @@ def _failures(failures: Iterable[Status]) -> Iterator[tuple[str, ...]]:
         short = text if len(text) <= _ERROR_WIDTH else f"{text[: _ERROR_WIDTH - 3]}..."
         attempts = str(failure["attempts"])
         yield (str(failure["line"]), failure["status"], attempts, failure["worker"], short)
-
-
-def _columns(rows: Iterable[tuple[str, ...]]) -> str:
-    table = list(rows)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in table
-    )
-    return "\n".join(line.rstrip() for line in lines)

@@ -10,9 +10,9 @@ answers. The writer therefore compares its failures with the journal once more a
 this process have ended. By then the process has seen the end of the run, so a run that it reports
 as ok has no stale failure in its output.
 
-Each answer is read once. The workers of this process report the lines that they have answered.
-Answers of other processes are searched for, but only while the journal counts more answers than the
-writer knows of.
+Each answer is read once at most. The workers of this process report the lines that they have
+answered, and the records, unless they are long or the writer is far behind. Answers of other
+processes are searched for, but only while the journal counts more answers than the writer knows of.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ from rxlanggraph.state import DeadLetter
 __all__ = ["JournalWriter", "LineResult", "ResultReader"]
 
 # Lines looked up in the journal at a time. A guess.
-_CHUNK = 200
+_CHUNK = 500
 # Lines looked up first in a search for answers of other processes.
 _FIRST_CHUNK = 16
 # Lines that may wait for their answers, and the characters of those that --errors will quote.
 # Guesses.
 _WINDOW = 2000
 _WINDOW_CHARACTERS = 16_000_000
+# Characters of a record that is reported and not read. A guess.
+_REPORTED_CHARACTERS = 8_000
 # Seconds between two reads of the journal: while answers arrive, and at most while none do.
 _PAUSE = 0.05
 _MAX_PAUSE = 0.25
@@ -170,9 +172,9 @@ class JournalWriter:
         self._ending = threading.Event()
         self._stopped = threading.Event()
         self._complete = False  # written before `_ending` is set, read after it
-        # Lines answered here. Appended to by any thread, emptied by the writer thread; each is a
-        # single step of a deque.
-        self._reported: deque[int] = deque()
+        # Lines answered here, with the record, or None if it is to be read. Appended to by any
+        # thread, emptied by the writer thread; each is a single step of a deque.
+        self._reported: deque[tuple[int, LineResult | None]] = deque()
         # The rest is confined to the writer thread.
         # Lines whose record is in the outputs.
         self._written = _LineBitmap()
@@ -196,12 +198,14 @@ class JournalWriter:
         """Start the thread."""
         threading.Thread(target=self._main, name="rxlanggraph-writer", daemon=True).start()
 
-    def note_answered(self, line: int) -> None:
-        """Report that this process has answered a line: the writer reads the answer next.
+    def note_answered(self, line: int, result: LineResult) -> None:
+        """Report that this process has answered a line, and the answer is in the journal.
 
-        Any thread; never blocks.
+        Any thread; never blocks. Few and short results are kept here: so a writer that is held up,
+        by a pipe or a lock, takes no more and more memory.
         """
-        self._reported.append(line)
+        is_kept = len(self._reported) < _WINDOW and len(result.text) <= _REPORTED_CHARACTERS
+        self._reported.append((line, result if is_kept else None))
 
     def end(self, *, complete: bool) -> None:
         """Write what is answered by now, and end. Any thread; never blocks; idempotent.
@@ -396,11 +400,15 @@ class JournalWriter:
             del self._window[number]
 
     def _read_due(self) -> int:
-        """Read the next answers that are known to exist; return how many were found."""
+        """Take or read the next answers that are known to exist; return how many were found."""
+        taken = 0
         while self._reported:
-            number = self._reported.popleft()
+            number, result = self._reported.popleft()
             self._answered.add(number)
-            if number in self._unread:
+            if number in self._unread and result is not None:
+                self._accept(number, result)
+                taken += 1
+            elif number in self._unread:
                 self._due.append(number)
         due = (self._due.popleft() for _ in range(min(_CHUNK, len(self._due))))
         chunk = [number for number in due if number in self._unread]
@@ -408,7 +416,7 @@ class JournalWriter:
         for number in chunk:
             if number in self._unread:
                 self._answered.discard(number)  # it had failed, and was requeued
-        return found
+        return taken + found
 
     def _search(self) -> int:
         """Search for answers of other processes; return how many were found.
@@ -443,12 +451,16 @@ class JournalWriter:
         """Read these answers, and queue their records; return how many were found."""
         results = self._results.read(chunk, any_failed=any_failed)
         for number, result in results.items():
-            del self._unread[number]
             self._answered.add(number)
-            if not result.ok:
-                self._failed[number] = hash(result.text)
-            self._put(number, result.ok, result.text.encode() + b"\n")
+            self._accept(number, result)
         return len(results)
+
+    def _accept(self, number: int, result: LineResult) -> None:
+        """Queue the record of an answer."""
+        del self._unread[number]
+        if not result.ok:
+            self._failed[number] = hash(result.text)
+        self._put(number, result.ok, result.text.encode() + b"\n")
 
 
 def _failed_lines(chunk: Iterable[ExistingRecord]) -> list[int]:

@@ -12,24 +12,27 @@ record gives it back. The main thread alone decides when the job ends (`Supervis
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TextIO
 
-from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.bridge.bridge import request_drain
+from rxlanggraph import RxPyLangGraphBridge, TimeLimits
+from rxlanggraph.bridge.bridge import count_active, request_drain
 from rxlanggraph.cli.errors import ExitStatus, OutputError
+from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.formats.readers import Format, InputLine, Source
 from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.loading import can_continue
 from rxlanggraph.cli.pipeline.limits import FailureLimit, RateLimiter
 from rxlanggraph.cli.pipeline.line_tracker import LineCounts, LineTracker, line_ranges
+from rxlanggraph.cli.pipeline.model_use import ModelOptions, ModelUse
 from rxlanggraph.cli.pipeline.progress import Reporter
 from rxlanggraph.cli.pipeline.reader import InputReader
+from rxlanggraph.cli.pipeline.run_log import RunLog
 from rxlanggraph.cli.pipeline.summary import JobResult
 from rxlanggraph.cli.pipeline.supervisor import Supervisor
 from rxlanggraph.cli.pipeline.writer import Writer
-from rxlanggraph.cli.stderr import print_stderr
+from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import RunDrainedError
 
 __all__ = ["CLOSE_SECONDS", "WINDOW_PER_RUN", "IOPaths", "Job", "JobOptions", "close_bridge"]
@@ -82,10 +85,26 @@ class JobOptions:
     max_concurrency: int = 32
     thread_key: str | None = None
     timeout: float | None = None
+    deadline: float | None = None
     retries: int = 0
     ordered: bool = False
     halt: FailureLimit | None = None
     rate: RateLimiter | None = None
+    config: Mapping[str, Any] | None = None
+    context: Mapping[str, Any] | None = None
+    tracebacks: bool = False
+    models: ModelOptions = field(default_factory=ModelOptions)
+
+    @property
+    def limits(self) -> TimeLimits | None:
+        """The limits of time for the bridge's ``timeout=``; None for no limit.
+
+        The deadline counts from the beginning of a run: that many lines were read ahead, or wait
+        for their thread, must not cost a message its time.
+        """
+        if self.timeout is None and self.deadline is None:
+            return None
+        return TimeLimits(attempt=self.timeout, run=self.deadline)
 
 
 def close_bridge(bridge: RxPyLangGraphBridge) -> None:
@@ -101,7 +120,7 @@ class Job:
     """One run of a graph over a source. All methods are for the main thread.
 
     Args:
-        graph: The graph that answers each message.
+        made: The graph that answers each message, and its loop.
         source: The input.
         output: Where results go.
         errors: Where records that are not ok go; None: to ``output``.
@@ -111,7 +130,7 @@ class Job:
 
     def __init__(
         self,
-        graph: Any,
+        made: MadeGraph,
         source: Source,
         *,
         output: Sink,
@@ -119,11 +138,19 @@ class Job:
         reporter: Reporter,
         options: JobOptions,
     ) -> None:
-        self._graph = graph
+        self._graph = made.graph
         self._reporter = reporter
         self._options = options
         self._tracker = LineTracker()
-        self._bridge = RxPyLangGraphBridge(max_concurrency=options.max_concurrency, name="run")
+        self._models = ModelUse(options.models)
+        self._bridge = RxPyLangGraphBridge(
+            made.loop,
+            max_concurrency=options.max_concurrency,
+            limits=self._models.limits,
+            usage=self._models.usage,
+            name="run",
+        )
+        self._run_log = RunLog(self._bridge, options.retries, self._models.limits)
         self._reader = InputReader(
             source,
             self._tracker,
@@ -137,6 +164,9 @@ class Job:
             output,
             errors,
             ordered=options.ordered,
+            tracebacks=options.tracebacks,
+            failed_attempts=self._run_log.take_failed_attempts,
+            usage=self._models.record_of,
             on_record=self._record_written,
             on_failure=self._writing_failed,
             on_end=lambda crash: self._post(self._writer_ended, crash),
@@ -176,7 +206,8 @@ class Job:
         numbers = line_ranges(line.number for line in self._tracker.open_lines())
         seconds = time.monotonic() - started
         status = self._supervisor.status(counts)
-        return JobResult(status, counts, numbers, self._supervisor.reason, seconds)
+        reason, spent = self._supervisor.reason, self._models.spent()
+        return JobResult(status, counts, numbers, reason, seconds, spent=spent)
 
     def _start(self) -> None:
         self._writer.start()
@@ -188,9 +219,11 @@ class Job:
             self._bridge.invoke(
                 self._graph,
                 ordered=options.ordered,
-                timeout=options.timeout,
-                retry=options.retries or None,
+                timeout=options.limits,
+                retry=self._run_log.retry,
                 errors="emit",
+                config=options.config,
+                context=options.context,
             )
         )
         results.subscribe(
@@ -200,7 +233,7 @@ class Job:
         )
 
     def _report(self) -> None:
-        self._reporter.update(self._tracker.counts(), self._bridge.statistics().in_flight)
+        self._reporter.update(self._tracker.counts(), count_active(self._bridge))
 
     # -- other threads ---------------------------------------------------------------------------
 

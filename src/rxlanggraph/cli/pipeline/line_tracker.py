@@ -49,6 +49,18 @@ class LineCounts:
         """Lines that have a record."""
         return self.read - self.open
 
+    def total(self, size: int | None) -> float | None:
+        """Return the number of lines in the input, as far as can be told.
+
+        Estimated from the bytes that the lines read so far take up; exact once all are read.
+
+        Args:
+            size: Bytes of the input, or None where that is unknown.
+        """
+        if not size or not self.bytes_read:
+            return None
+        return self.read * max(1.0, size / self.bytes_read)
+
 
 class LineTracker:
     """Tracks open lines and counts outcomes. Any thread, but no signal handler; never blocks."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from rxlanggraph.cli.errors import ExitStatus
 from rxlanggraph.cli.pipeline.line_tracker import LineCounts
+from rxlanggraph.cli.pipeline.model_use import as_text
+from rxlanggraph.limits import Spent
 
 __all__ = ["JobResult", "summary"]
 
@@ -22,6 +24,7 @@ class JobResult:
         seconds: The duration.
         answered_here: The number of lines that this process has answered, for a run with a journal;
             otherwise None.
+        spent: What the runs of this process have used of models; None if it was not counted.
     """
 
     status: ExitStatus
@@ -30,6 +33,7 @@ class JobResult:
     reason: str | None
     seconds: float
     answered_here: int | None = None
+    spent: Spent | None = None
 
 
 def summary(result: JobResult, output: str | None, errors: str | None) -> str:
@@ -49,9 +53,10 @@ def summary(result: JobResult, output: str | None, errors: str | None) -> str:
     finished = counts.finished if result.answered_here is None else result.answered_here
     shared = "" if result.answered_here is None else f" ({finished:,} answered here)"
     results = f"results in {output}{elsewhere}" if output else "no results written here"
+    models = "" if result.spent is None else f"{as_text(result.spent)}; "
     return (
         f"read {counts.read:,}: {counts.ok:,} ok, {counts.failed:,} failed, "
         f"{counts.invalid:,} invalid{cancelled}, {rest}; "
         f"{result.seconds:.1f} s, {finished / max(result.seconds, 1e-9):,.0f}/s{shared}; "
-        f"{results}"
+        f"{models}{results}"
     )

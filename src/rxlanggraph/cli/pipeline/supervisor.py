@@ -15,7 +15,7 @@ from typing import Any
 
 from rxlanggraph.cli.errors import ExitStatus
 from rxlanggraph.cli.pipeline.line_tracker import LineCounts
-from rxlanggraph.cli.stderr import print_stderr
+from rxlanggraph.cli.stdio import print_stderr
 
 __all__ = ["Supervisor"]
 

@@ -1,0 +1,47 @@
+"""Passwords of servers from the environment, so that no command line shows them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rxlanggraph.cli.errors import CommandError
+from rxlanggraph.cli.stdio import print_stderr
+
+__all__ = ["read_password", "warn_of_visible_password"]
+
+
+def read_password(variable: str) -> str | None:
+    """Return the password that the environment sets; None if it sets none.
+
+    Args:
+        variable: The variable that has it. The file that has it instead is named by the variable
+            with ``_FILE`` after its name.
+
+    Raises:
+        CommandError: It is set twice, or in a file that cannot be read.
+    """
+    file_variable = f"{variable}_FILE"
+    password, file = os.environ.get(variable), os.environ.get(file_variable)
+    if password and file:
+        raise CommandError(f"{variable} and {file_variable} are both set; unset one of them")
+    if not file:
+        return password
+    try:
+        return Path(file).read_text("utf-8").rstrip("\r\n")
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise CommandError(f"cannot read {file}, which {file_variable} names: {reason}") from None
+
+
+def warn_of_visible_password(what: str, variable: str) -> None:
+    """Print a warning: the command line shows a password to all users of this machine.
+
+    Args:
+        what: What the password is of.
+        variable: The variable that may have it instead.
+    """
+    print_stderr(
+        f"the password of the {what} is visible in the list of processes; leave it out of the "
+        f"URL, and put it into {variable}, or into a file that {variable}_FILE names"
+    )

@@ -1,0 +1,98 @@
+"""RunLog: what happens to the runs of a job: which attempts failed, and messages for the log.
+
+Hooks cost every run some time, so they are added only where there is something to tell.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextvars import ContextVar
+from typing import Any
+
+from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt, wait_random_exponential
+
+from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.cli.formats.failures import failure_of
+from rxlanggraph.hooks import Hooks, RunEnded, RunStarted
+from rxlanggraph.limits import Limits
+from rxlanggraph.messages import StreamMessage
+
+__all__ = ["RunLog"]
+
+_log = logging.getLogger("rxlanggraph.command")
+
+_Failure = dict[str, Any]
+# The message of the run in whose context it is read.
+_message: ContextVar[StreamMessage | None] = ContextVar("message", default=None)
+
+
+class RunLog(Hooks):
+    """Hooks that follow the runs of a job.
+
+    Args:
+        bridge: The bridge of the job.
+        retries: How often a message is retried.
+        limits: The limits of models: with them, only failures that are transient are retried.
+
+    Attributes:
+        retry: The policy for the bridge's ``retry=``; None without retries.
+    """
+
+    def __init__(
+        self, bridge: RxPyLangGraphBridge, retries: int, limits: Limits | None = None
+    ) -> None:
+        # A leaf; a plain Lock, since neither signal handlers nor finalizers come here. Guards the
+        # field after it.
+        self._lock = threading.Lock()
+        # By the id of the message; only of those that have failed at least once.
+        self._failed: dict[str, list[_Failure]] = {}
+        self.retry: AsyncRetrying | None = None
+        if retries and limits is not None:
+            retry = limits.retrying(retries + 1)
+            self.retry = retry.copy(before_sleep=self._attempt_failed)
+        elif retries:
+            # As the bridge makes it of a number, and it tells of the attempts that failed.
+            self.retry = AsyncRetrying(
+                stop=stop_after_attempt(retries + 1),
+                wait=wait_random_exponential(multiplier=0.1, max=10),
+                before_sleep=self._attempt_failed,
+                reraise=True,
+            )
+        if retries or _log.isEnabledFor(logging.INFO):
+            bridge.add_hooks(self)
+
+    def take_failed_attempts(self, message_id: str) -> list[_Failure]:
+        """Return the attempts at a message that failed and were repeated, once. Any thread."""
+        with self._lock:
+            return self._failed.pop(message_id, [])
+
+    def on_started(self, event: RunStarted) -> None:
+        """Note the message for `retry`. On the loop, in the context of the run."""
+        _log.debug("line %s: started", event.message.metadata.get("line"))
+        _message.set(event.message)
+
+    def on_ended(self, event: RunEnded) -> None:
+        """Log the end of the run."""
+        line = event.message.metadata.get("line")
+        if event.error is None:
+            _log.debug("line %s: %s", line, event.status)
+        else:
+            _log.info("line %s: %s: %s", line, event.status, _told(failure_of(event.error)))
+
+    def _attempt_failed(self, state: RetryCallState) -> None:
+        """On the loop, in the context of the run, before the pause."""
+        error = None if state.outcome is None else state.outcome.exception()
+        message = _message.get()
+        if error is None or message is None:
+            return
+        failure = failure_of(error)
+        with self._lock:
+            self._failed.setdefault(message.id, []).append(failure)
+        line, number = message.metadata.get("line"), state.attempt_number
+        _log.info("line %s: attempt %d failed, another follows: %s", line, number, _told(failure))
+
+
+def _told(failure: _Failure) -> str:
+    node = "" if failure["node"] is None else f" (node {failure['node']})"
+    return f"{failure['type']}: {failure['message']}{node}"

@@ -1,0 +1,169 @@
+"""StoreLocation: where a state is; and opening it, without creating or migrating it by accident."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from rxlanggraph.cli.errors import CommandError, StateDownError
+from rxlanggraph.cli.journal.location import parse_location, warn_of_password
+from rxlanggraph.cli.passwords import read_password, warn_of_visible_password
+from rxlanggraph.errors import (
+    InvalidArgumentError,
+    InvalidTypeError,
+    MissingExtraError,
+    StateUnavailableError,
+)
+from rxlanggraph.state import State, open_state
+from rxlanggraph.state.addresses import check_address, has_password, masked, with_password
+from rxlanggraph.state.backend import SchemaVersion
+from rxlanggraph.state.open import read_version
+
+__all__ = [
+    "StoreLocation",
+    "in_state",
+    "journal_store",
+    "parse_store",
+    "version_of",
+]
+
+_T = TypeVar("_T")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+# A mistyped URL, or one with a password in it, rather than the name of a file.
+_NOT_A_FILE: Final = re.compile(
+    r"(sqlite|postgres(ql)?|rediss?|valkeys?|unix)(\+\w+)?:|[^/@]*:.*@", re.IGNORECASE | re.DOTALL
+)
+_VARIABLE: Final = "RXLANGGRAPH_STATE_PASSWORD"
+
+
+class StoreLocation(NamedTuple):
+    """Where a state is.
+
+    Attributes:
+        name: The location as it was given, without a password, for messages.
+        url: The URL, for `open_state`.
+        namespace: The namespace, for `open_state`.
+    """
+
+    name: str
+    url: str
+    namespace: str
+
+
+def parse_store(where: str, namespace: str) -> StoreLocation:
+    """Return the location that a path, or the URL of a state, names.
+
+    Raises:
+        CommandError: It names neither.
+    """
+    name = masked(where)
+    if where.startswith("memory:"):
+        raise CommandError(
+            f"{name} cannot be looked at from outside: it is in the memory of one process"
+        )
+    if not _URL.match(where):
+        if not where or _NOT_A_FILE.match(where):
+            raise CommandError(
+                f"{name!r} does not name a state: the URL of a server begins with postgresql:// or "
+                "redis://, that of a file with sqlite:///; if it is the name of a file, write ./ "
+                "before it"
+            )
+        return StoreLocation(name, _file_url(where), namespace)
+    if where.startswith("sqlite:"):
+        return StoreLocation(name, where, namespace)
+    try:
+        check_address(where)
+    except InvalidArgumentError as error:
+        raise CommandError(f"{name} does not name a state: {error}") from None
+    url = where
+    if has_password(where):
+        warn_of_visible_password("state", _VARIABLE)
+    elif password := read_password(_VARIABLE):
+        url = with_password(where, quote(password, safe=""))
+    return StoreLocation(name, url, namespace)
+
+
+def journal_store(where: str) -> StoreLocation:
+    """Return the location of a journal, named as ``rxlanggraph run --journal`` names it.
+
+    Raises:
+        CommandError: It names none.
+    """
+    journal = parse_location(where)
+    warn_of_password(exposes_password=journal.exposes_password)
+    return StoreLocation(journal.name, journal.url, journal.namespace)
+
+
+def _file_url(path: str) -> str:
+    return f"sqlite:///{quote(os.fsencode(Path(path).absolute()))}"
+
+
+def in_state(location: StoreLocation, do: Callable[[State], Awaitable[_T]]) -> _T:
+    """Open the state, and return what ``do`` returns. Blocks; no loop may run in this thread.
+
+    Raises:
+        CommandError: There is none, it has to be migrated first, or it refuses the call.
+        StateDownError: Its server does not answer.
+    """
+
+    async def opened() -> _T:
+        version = await _version(location)
+        if version.is_due:
+            raise CommandError(
+                f"{location.name} has version {version.stored}, and this release of rxlanggraph "
+                f"needs version {version.needed}: once no program of an older release uses it, run "
+                "'rxlanggraph state URL migrate'"
+            )
+        async with open_state(location.url, namespace=location.namespace) as state:
+            return await do(state)
+
+    with _state_errors(location):
+        return asyncio.run(opened())
+
+
+def version_of(location: StoreLocation, *, migrate: bool) -> SchemaVersion:
+    """Return the version of a state, as it was before it was perhaps migrated. Blocks.
+
+    Raises:
+        CommandError: There is none, or this release cannot use it.
+        StateDownError: Its server does not answer.
+    """
+
+    async def look() -> SchemaVersion:
+        version = await _version(location)
+        # Also where nothing is due: a version that cannot be used is refused with its reason.
+        if migrate or (version.stored or 0) > version.needed:
+            async with open_state(location.url, namespace=location.namespace):
+                pass
+        return version
+
+    with _state_errors(location):
+        return asyncio.run(look())
+
+
+async def _version(location: StoreLocation) -> SchemaVersion:
+    version = await read_version(location.url, location.namespace)
+    if version is None or version.stored is None:
+        raise CommandError(
+            f"there is no state at {location.name}, or not in the namespace "
+            f"{location.namespace!r}: check the URL and --namespace"
+        )
+    return version
+
+
+@contextlib.contextmanager
+def _state_errors(location: StoreLocation) -> Iterator[None]:
+    try:
+        yield
+    except StateUnavailableError as error:
+        raise StateDownError(f"{location.name} does not answer: {error}; try again") from error
+    except MissingExtraError as error:
+        raise CommandError(f"cannot open {location.name}: {error}") from error
+    except (InvalidArgumentError, InvalidTypeError) as error:
+        raise CommandError(f"{location.name}: {error}") from error
