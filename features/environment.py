@@ -11,8 +11,9 @@ import sys
 # Before anything imports LangChain: no scenario reports to a tracing service.
 os.environ.update(LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
 
-from behave import register_type
+from behave import register_type, use_step_matcher
 from behave.formatter.progress import ProgressFormatterBase
+from behave.matchers import register_step_matcher_class
 from behave.model import Feature, Scenario
 from behave.model_type import Status
 from behave.runner import Context
@@ -21,9 +22,12 @@ from rxlanggraph.testing import LeakCheck
 from support import step_types
 from support.controls.expected_failure import honour_expected_failures
 from support.servers import servers
+from support.step_matcher import ByBeginning
 
-# Seconds. The slowest scenario takes a fraction of it, on two busy cores and under coverage too.
-DEADLINE = float(os.environ.get("RXLANGGRAPH_SCENARIO_DEADLINE", "180"))
+# Seconds. The slowest scenario takes a quarter of it on two quiet cores.
+DEADLINE = float(os.environ.get("RXLANGGRAPH_SCENARIO_DEADLINE", "300"))
+register_step_matcher_class(ByBeginning.NAME, ByBeginning)
+use_step_matcher(ByBeginning.NAME)
 register_type(Text=step_types.text, Times=step_types.times)
 
 

@@ -125,6 +125,7 @@ A Failed Message Is Tried Again With --retries
     Should Be Equal As Integers    ${status}    0
     ${records}=    Records Of    out.jsonl
     Account Of    ${records}    lines=5
+    Each Has    ${records}    attempts    ${2}
 
 --halt Stops After N Failures, And Reports Where
     File Holds    in.jsonl    @{{['{"n": 0}'] * 1000}}

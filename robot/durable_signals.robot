@@ -84,6 +84,36 @@ Status Shows The Messages In Flight By Worker
     It Ends With Status    0
     Each Line Has Its Record    10
 
+A Watched Status Is Shown Until All Is Answered
+    Make A Gate
+    File Holds Numbers    in.jsonl    10
+    ${run}=    Start The Run    -j    3    graph=gated
+    Wait Until It Says    started on    times=3
+    Start Command    status    ${JOURNAL}    --json    --watch    --interval    0.1
+    Wait Until It Prints    "finished": false    times=2
+    Open The Gate
+    It Ends With Status    0
+    ${printed}=    What It Printed
+    ${last}=    Evaluate    json.loads($printed.splitlines()[-1])    modules=json
+    Should Be True    ${last}[finished]
+    Should Be Equal As Integers    ${last}[ok]    10
+    Turn To    ${run}
+    It Ends With Status    0
+
+Ctrl-C Ends A Watched Status
+    Make A Gate
+    File Holds Numbers    in.jsonl    1
+    ${run}=    Start The Run    graph=gated
+    Wait Until It Says    started on
+    Start Command    status    ${JOURNAL}    --watch    --interval    1000
+    Wait Until It Prints    in flight
+    Send Signal    SIGINT
+    It Ends With Status    130
+    It Complained Of Nothing
+    Turn To    ${run}
+    Open The Gate
+    It Ends With Status    0
+
 Each Of Several Outputs Is Whole
     File Holds Numbers    in.jsonl    200
     ${first}=    Start The Run    --resume    -j    4

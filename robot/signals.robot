@@ -140,7 +140,7 @@ Ctrl-C Typed On A Terminal Drains, Below A Progress Bar
     ${records}=    Records It Printed
     Each Has    ${records}    status    ok
     Account Of    ${records}
-    It Said    in flight
+    It Said    queued
     It Complained Of Nothing
 
 A Reader That Does Not Read Cannot Hold Up The Third Ctrl-C

@@ -24,7 +24,8 @@ from behave.runner import Runner
 
 __all__ = ["SideBySide"]
 
-WORKERS = 2
+# More than the two cores of a small machine: tests wait more than they work.
+WORKERS = 3
 
 
 class SideBySide(Runner):

@@ -110,3 +110,8 @@ Feature: Cleanup cancels the runs in flight, awaits their own cleanup, and names
     Then 1 run is stuck, with its age, and its stack names "in block"
     When the gate opens
     Then the registry becomes idle
+
+  Scenario: Cancelling many runs at once does not look at the tasks of all of them for each one
+    Given an open bridge on its own loop with max_concurrency=500
+    When 500 runs wait, and are cleaned up
+    Then all 500 were cancelled, and the tasks were looked through fewer than 50 times

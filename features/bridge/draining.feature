@@ -185,7 +185,7 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
     When 10000 messages wait for their thread, and the run before them ends while they are turned away
     Then it is drained before the last of them has an error
 
-  @once
+  @once @unmeasured
   Scenario Outline: Wherever a run is when it is asked, each of its nodes runs exactly once: <saver>
     Given an open bridge on an adopted loop
     And stages with an <saver>

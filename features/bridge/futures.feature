@@ -50,6 +50,17 @@ Feature: SharedLockFuture behaves like the standard library's future
       | asyncio.wrap_future()                      |
       | cancelling what asyncio.wrap_future() made |
 
+  Scenario Outline: The future of a run is not to be resolved by others: <method>
+    Given an open bridge on its own loop
+    When a message goes to a waiting graph
+    Then <method> of its future raises a UsageError, and it is answered all the same
+
+    Examples:
+      | method                        |
+      | set_result                    |
+      | set_exception                 |
+      | set_running_or_notify_cancel  |
+
   Scenario: Runs of two bridges and futures of an executor are waited for together, from any thread
     When 6 threads wait 400 times each for runs of two bridges and an executor
     Then the registry becomes idle

@@ -57,8 +57,8 @@ Feature: No run, message or error is kept longer than needed
   Scenario Outline: Nothing is kept of a run of <kind> that was cut short
     Given an open bridge on its own loop
     When the last run of "<kind>" waits, with no options
-    And the last run of "<kind>" waits, with "timeout=0.01"
-    And the last run of "<kind>" waits, with "timeout=0.01, retry=fast"
+    And the last run of "<kind>" waits, with "timeout=0.2"
+    And the last run of "<kind>" waits, with "timeout=0.2, retry=fast"
     Then nothing is kept of it
 
     Examples:

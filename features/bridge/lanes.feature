@@ -232,3 +232,11 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
       | home       |
       | its own    |
       | an adopted |
+
+  # -- the saver behind the lanes ------------------------------------------------------------------
+
+  Scenario: A fenced saver reads, writes and counts as the saver behind it, in both forms
+    Given a saver, and another one that is fenced
+    When the same checkpoints and writes are put into both, without waiting and awaited
+    Then both answer each question about them alike
+    And what only the saver behind it has is reached as well

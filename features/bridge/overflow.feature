@@ -65,7 +65,7 @@ Feature: What happens to a message when max_pending others wait is what overflow
       | latest      | max_pending=4, max_concurrency=2 |
       | latest      | max_pending=3, max_concurrency=1 |
 
-  @once
+  @once @unmeasured
   Scenario Outline: Random histories show with overflow="<policy>" that <fault>
     Given a bridge in which <fault>
     Then one of 300 random histories of 40 steps goes otherwise than in the model of overflow: overflow="<policy>", max_pending=4, max_concurrency=2
@@ -76,7 +76,6 @@ Feature: What happens to a message when max_pending others wait is what overflow
       | error       | a cancelled message keeps its room        |
       | drop_newest | a dropped message counts twice            |
       | drop_oldest | the newest of those that wait gives way   |
-      | latest      | a superseded message stays so             |
 
   # -- what is told
 

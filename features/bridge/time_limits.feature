@@ -72,8 +72,8 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
 
   Scenario: Messages that wait for look-ahead do not begin when their time is over
     Given an open bridge on its own loop
-    When 8 runs of 0.1 s go through invoke in order, one at a time, with timeout=TimeLimits(start=0.05)
-    Then the first is answered, and no run has begun that waited for longer than 0.05 s
+    When 8 runs of 1.5 s go through invoke in order, one at a time, with timeout=TimeLimits(start=0.5)
+    Then the first is answered, and no run has begun that waited for longer than 0.5 s
 
   Scenario Outline: Room that is awaited is limited too: <options>
     Given an open bridge on <home> loop with max_concurrency=1, max_pending=1
@@ -98,6 +98,11 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
     When a waiting graph is retried, with timeout=TimeLimits(attempt=0.02, run=0.3)
     Then it has timed out by "run", with the words "within 0.3 s of its beginning"
     And it was tried more than once
+
+  Scenario: An attempt that cleans up when the time of its run is over too is cancelled once
+    When in virtual time an attempt with timeout=TimeLimits(attempt=2, run=3), which may be retried, cleans up for 1.5 s
+    Then it has timed out by "run", with the words "within 3 s of its beginning"
+    And its cleanup went on to its end, undisturbed
 
   Scenario: With retry a stream without a chunk is tried again
     Given an open bridge on its own loop

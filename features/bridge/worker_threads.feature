@@ -90,6 +90,17 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
     When a message goes to a graph with a sync node
     Then every future has a result
 
+  Scenario: Threads that have ended for being idle are not counted as idle any more
+    Given an open bridge on its own loop whose threads end when they were idle for 0.01 s
+    When a run fans out to 20 sync nodes
+    Then the bridge has no worker thread any more
+    When the idle time after which its threads end becomes 0 s
+    And a message goes to a graph with a sync node
+    Then the bridge has no worker thread any more
+    When the idle time after which its threads end becomes 60 s
+    And 50 messages, one after another, go to a graph with a sync node
+    Then one thread has executed them all
+
   Scenario: Of the threads of a burst, those that the messages after it do not need end all the same
     Given an open bridge on its own loop whose threads end when they were idle for 0.05 s
     When 20 calls of one run meet, and then messages go to a sync function one after another

@@ -21,6 +21,11 @@ Feature: A journal's status, however long, and of whatever version
     And standard output says "and 232 more"
     And no more than 100 dead letters were read
 
+  Scenario: With --watch a status is shown until all is answered
+    When I run "rxlanggraph status --watch j"
+    Then the exit status is 0
+    And standard output says "answered   2 (100%)"
+
   Scenario: As JSON a status has all failures
     Given 250 more lines of "j" have failed, and 2 have killed their workers
     When I run "rxlanggraph status --json j", and it is noted how many dead letters are read

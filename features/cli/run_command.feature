@@ -194,7 +194,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       """
     And progress is said at every opportunity
     When I run "rxlanggraph run graphs.py:double --input in.jsonl -o out.jsonl"
-    Then standard error matches "\d done \([\d,]+/s\), \d in flight, 0 failed, \d+% read, about \d+ s left"
+    Then standard error matches "2 read, 0 queued, 0 running, 2 done \([\d,]+/s\), 0 failed; about 100% done"
 
   Scenario: Progress over a pipe claims no share and no time left
     Given standard input
@@ -203,7 +203,21 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       """
     And progress is said at every opportunity
     When I run "rxlanggraph run graphs.py:double --input - -o out.jsonl"
-    Then standard error matches "1 done \([\d,]+/s\), 0 in flight, 0 failed\n"
+    Then standard error matches "1 read, 0 queued, 0 running, 1 done \([\d,]+/s\), 0 failed\n"
+
+  Scenario Outline: The time left follows from the lines done, not from the bytes read: <what>
+    Given an input of 1000 bytes, and progress that is printed after 10 seconds
+    When <bytes> bytes, <read> lines are read, of which <running> are running and <done> are done
+    Then the progress says "<text>"
+
+    Examples:
+      | what                          | bytes | read | running | done | text                                                                                         |
+      | all is read and none is done  | 1000  | 40   | 32      | 0    | 40 read, 8 queued, 32 running, 0 done (0/s), 0 failed                                        |
+      | all is read and half is done  | 1000  | 40   | 15      | 20   | 40 read, 5 queued, 15 running, 20 done (2/s), 0 failed; about 50% done, 10 s left            |
+      | a tenth is read               | 100   | 40   | 20      | 20   | 40 read, 0 queued, 20 running, 20 done (2/s), 0 failed; about 5% done, 3 min left            |
+      | nothing is read               | 0     | 0    | 0       | 0    | 0 read, 0 queued, 0 running, 0 done (0/s), 0 failed                                          |
+      | more is read than its size    | 2000  | 40   | 10      | 30   | 40 read, 0 queued, 10 running, 30 done (3/s), 0 failed; about 75% done, 3 s left             |
+      | a long way is left            | 10    | 1    | 0       | 1    | 1 read, 0 queued, 0 running, 1 done (0.1/s), 0 failed; about 1% done, 16 min left            |
 
   Scenario: On a terminal progress is a bar
     Given the file "in.jsonl"
@@ -213,7 +227,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       """
     When I run "rxlanggraph run graphs.py:double --input in.jsonl -o out.jsonl" on a terminal
     Then the exit status is 0
-    And standard error matches "done .*━.* in flight .* failed"
+    And standard error matches "read .* queued .* running .* done .*━.* failed"
 
   Scenario: On a terminal the bar of a pipe shows the time that has passed
     When I run "rxlanggraph run graphs.py:double --input - -o out.jsonl" on a terminal
@@ -587,6 +601,28 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     Then the exit status is 4
     And standard error says "the reader of standard output has gone"
     And standard error has no traceback
+
+  @once
+  Scenario Outline: A full standard output ends "<line>" with an error of one line
+    Given the file "langgraph.json"
+      """
+      {"graphs": {"double": "./graphs.py:double"}}
+      """
+    And the file "out.jsonl"
+      """
+      {"line": 1, "status": "error", "error": {"type": "E", "message": "m"}}
+      """
+    When I run "rxlanggraph <line>" with a full standard output
+    Then the exit status is 4
+    And standard error is the line "rxlanggraph: no room left for standard output (No space left on device); make room, then go on"
+
+    Examples:
+      | line                                    |
+      | errors out.jsonl                        |
+      | graphs --json                           |
+      | completion bash                         |
+      | graphs                                  |
+      | demo --messages 1                       |
 
   Scenario: A full standard error stops no thread
     Given the file "in.jsonl"

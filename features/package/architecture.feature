@@ -52,12 +52,14 @@ Feature: The package keeps to its map
   Scenario: A state and what it hands out have these public names and no others
     Then the public names of these classes of rxlanggraph.state are
       """
-      State: aclose add_tasks backend claim_task compare_and_set dead_letters delete get
-        increment_counter iter_dead_letters iter_results lock loop purge requeue results safe_update
-        set set_if_not_exists stats sync transact transaction watch
-      SyncState: add_tasks claim_task compare_and_set dead_letters delete get increment_counter
-        iter_dead_letters iter_results lock purge requeue results safe_update set set_if_not_exists
-        stats transact transaction watch
+      State: aclose add_tasks backend cancel_tasks claim_task claim_tasks compare_and_set
+        complete_tasks dead_letters declare_queue delete get increment_counter iter_dead_letters
+        iter_keys iter_locks iter_results iter_tasks lock loop purge queues requeue results
+        safe_update set set_if_not_exists stats sync task transact transaction watch
+      SyncState: add_tasks cancel_tasks claim_task claim_tasks compare_and_set complete_tasks
+        dead_letters declare_queue delete get increment_counter iter_dead_letters iter_keys
+        iter_locks iter_results iter_tasks lock purge queues requeue results safe_update set
+        set_if_not_exists stats task transact transaction watch
       Lease: check lost
       Claim: complete extend fail lost release
       StateActor: aclose ask close send state states
@@ -90,7 +92,7 @@ Feature: The package keeps to its map
   Scenario: The parameters of the bridge's methods are those of the contract
     Then the signatures of the bridge are
       """
-      __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, lanes, lane_ttl, blocked_after, name
+      __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, lanes, lane_ttl, limits, usage, blocked_after, name
       create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, keep_checkpoints, name
       submit: graph, message, options
       from_iterable: iterable

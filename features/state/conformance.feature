@@ -123,6 +123,26 @@ Feature: Every backend keeps the contract of shared state
       | backend |
       | Valkey  |
 
+  Scenario Outline: Batches are claimed and completed in one step in <backend>, each task for itself
+    Given a store in <backend>
+    When it is checked for batches
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
   Scenario Outline: Items of a thread are processed in order in <backend>, one at a time
     Given a store in <backend>
     When it is checked for order
@@ -203,10 +223,30 @@ Feature: Every backend keeps the contract of shared state
       | backend |
       | Valkey  |
 
+  Scenario Outline: Tasks, keys and locks in <backend> can be looked at, and tasks cancelled from outside
+    Given a store in <backend>
+    When it is checked for administration
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
   Scenario: No group of checks is left out
     Then there are outlines for exactly these groups
       """
-      values names sharing locks fencing work order recovery cancelling steps
+      values names sharing locks fencing work batches order recovery cancelling steps administration
       """
 
   Scenario Outline: The suite detects that a backend <does wrong>
@@ -241,6 +281,11 @@ Feature: Every backend keeps the contract of shared state
       | work       | forgets priorities                                       |
       | work       | counts an attempt that was given back                    |
       | work       | puts dead letters back in front                          |
+      | batches    | chooses a batch and then claims it                       |
+      | batches    | returns a batch in another order                         |
+      | batches    | completes nothing beside a lost claim                    |
+      | batches    | tells nothing of lost claims                             |
+      | batches    | keeps the batch of who is cancelled                      |
       | order      | lets the tasks of a thread overtake each other           |
       | recovery   | accepts the result of a slow worker                      |
       | recovery   | keeps the last of two results                            |
@@ -251,6 +296,8 @@ Feature: Every backend keeps the contract of shared state
       | steps      | puts back in one step whatever is dead                   |
       | steps      | puts back what dies meanwhile                            |
       | steps      | purges no more than a step                               |
+      | administration | cancels only what waits                              |
+      | administration | tells when a task was put back as when it was added  |
 
   Scenario Outline: From the command line, the exit status shows <what>
     When "python -m rxlanggraph.testing.state_conformance <arguments>" is run

@@ -45,6 +45,12 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
       | A claim       | a claim       | that gets lost     | the request is lost |
 
   @valkey
+  Scenario: As many tasks as a call may have, more than the stack of Lua has room for, are added in one call
+    Given a Valkey server
+    When 10000 tasks with keys are added in one call, and claimed and completed 500 at a time
+    Then each of the 10000 was completed once
+
+  @valkey
   Scenario Outline: A counter <of whom> that is incremented once is 1, though <trouble>
     Given a Valkey server
     When <who> increments a counter, and <trouble>
@@ -280,8 +286,9 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
     Given a Valkey server
     And a namespace there is of a version to come
     When a state is opened in that namespace
-    Then InvalidArgumentError is raised, which says "another release"
-    And the error says "version 2"
+    Then InvalidArgumentError is raised, which says "or a newer release"
+    And the error says "has version 3"
+    And the error says "needs version 2"
 
   Scenario Outline: <A value> that the server would not take is refused, and the next call is answered
     Given a Valkey server of its own that takes values of 1 MB
@@ -360,6 +367,8 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
       | url                                     |
       | redis://:SECRET@:1                      |
       | redis://127.0.0.1:1/0?password=SECRET   |
+      | redis+sentinel://:SECRET@127.0.0.1:1/m |
+      | redis+sentinel://127.0.0.1:1/m?sentinel_password=SECRET |
       | redis://127.0.0.1:1/0?password=SEC@RET  |
       | unix:///nowhere.sock?password=SECRET    |
 

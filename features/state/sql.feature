@@ -112,7 +112,8 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     Given an empty store in <backend>
     And the tables in it are of a version to come
     When a state is opened at {url}
-    Then InvalidArgumentError is raised, which says "another release"
+    Then InvalidArgumentError is raised, which says "or a newer release"
+    And the error names the version of the tables, and that of this release
 
     Examples:
       | backend |

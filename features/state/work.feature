@@ -159,6 +159,22 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
     When the dead letters are put back
     Then it is attempt 1 again
 
+  Scenario: A failed item waits for its next attempt as its queue was declared, for longer each time
+    Given an item in a queue, with 5 attempts
+    And its pauses are declared: 2 seconds, three times as long each time, 10 at most
+    When each attempt fails with an error
+    Then the pauses were 2, 6, 10 and 10 seconds
+
+  Scenario: A pause that is given for one attempt precedes the declared one
+    Given an item in a queue, with 3 attempts
+    And its pauses are declared: 2 seconds, three times as long each time, 10 at most
+    When each attempt fails with an error, and asks for a retry in 5 seconds
+    Then there were 3 attempts, 5 seconds apart
+
+  Scenario: Pauses are partly random, never longer than declared, and pauses that cannot be are refused
+    Then 1,000 pauses after each attempt lie between half of it and all of it
+    And a Backoff of no length, of a factor below 1, or with more jitter than 1 is refused
+
   Scenario: An item that is failed finally gets no further attempt
     Given an item in a queue, with 3 attempts
     When its first attempt fails for good

@@ -21,6 +21,7 @@ from rxlanggraph import (
 )
 from rxlanggraph.agent import AgentPool, AgentState, BaseAgent, Memory, Message, Transition
 from rxlanggraph.hooks import Hooks, NodeEnded, RunEnded
+from rxlanggraph.limits import Limits, ModelCall, ModelLimit, Price, Spent, Usage
 from rxlanggraph.operators import to_async_iterable, to_future
 from rxlanggraph.state import (
     Claim,
@@ -176,6 +177,9 @@ async def shared() -> Claim | None:
         moved: int = await state.transact(move)
         plain: str = await state.transact(lambda tx: "plain")
         print(moved, plain)
+        claims: list[Claim] = await state.claim_tasks("q", 10, worker="w", lease=30.0, wait=1.0)
+        lost: list[Claim] = await state.complete_tasks((claim, claim.item) for claim in claims)
+        print(lost)
         return await state.claim_task("q", worker="w", lease=30.0, wait=1.0)
 
 
@@ -213,3 +217,17 @@ def looking_inside(bridge: RxPyLangGraphBridge) -> int:
     for info in bridge.registry.snapshot():
         print(info.message_id, info.state, info.waiting, info.attempt, info.node)
     return bridge.registry.cancel(lambda info: info.age > 60.0)
+
+
+def tenant(call: ModelCall) -> str | None:
+    name: object = call.message.metadata.get("tenant")
+    return None if name is None else str(name)
+
+
+def limited(state: State) -> Spent:
+    limits = Limits({"*": ModelLimit(requests=500, tokens=10_000)}, key=tenant, state=state)
+    usage = Usage({"large": Price(1.25, 10), "small": {"input": 1, "output": 2}})
+    with RxPyLangGraphBridge(limits=limits, usage=usage) as bridge:
+        bridge.create_future_task(shout, "x", retry=limits.retrying(4))
+    calls: int = limits.statistics()["*"].calls
+    return usage.by_model()["large"] if calls else usage.total()

@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
+from unittest import mock
 
 from behave import then, when
 from behave.runner import Context
@@ -284,3 +285,20 @@ def step_none_of_their_reports_has_anything_stuck_and_the_registry(context: Cont
     assert all(report.stuck == () for report in context.reports), context.reports
     assert len(context.bridge.registry) == 0
     assert all(future.cancelled() for future in context.futures)
+
+
+@when("{count:d} runs wait, and are cleaned up")
+def step_count_runs_wait_and_are_cleaned_up(context: Context, count: int) -> None:
+    send(context, "a waiting graph", range(count))
+    context.work.began.wait_for(count)
+    with mock.patch("asyncio.all_tasks", wraps=asyncio.all_tasks) as looks:
+        context.report = context.bridge.cleanup_tasks(LIMIT)
+    context.looks = looks.call_count
+
+
+@then("all {count:d} were cancelled, and the tasks were looked through fewer than {most:d} times")
+def step_all_count_were_cancelled_and_the_tasks_were_looked(
+    context: Context, count: int, most: int
+) -> None:
+    assert context.report.cancelled == count, context.report
+    assert context.looks < most, context.looks

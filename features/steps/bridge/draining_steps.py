@@ -118,13 +118,13 @@ def _begin(context: Context, node: str, **options: Any) -> None:
     context.stages.held.wait_for(1)
 
 
-def _asked(context: Context) -> Gate:
-    """A gate that opens once the bridge has asked its runs."""
-    asked, request = Gate(), context.bridge._engine.request_drain
+def _asked(context: Context) -> Log:
+    """A log with an entry for each time that the bridge has asked its runs."""
+    asked, request = Log(), context.bridge._engine.request_drain
 
     def request_and_say() -> None:
         request()
-        asked.open()
+        asked.add("asked")
 
     patch(context, context.bridge._engine, "request_drain", request_and_say)
     return asked
@@ -134,7 +134,7 @@ def _drain(context: Context, timeout: float = LIMIT) -> Future[CleanupReport]:
     """Close the bridge in a thread; return when its runs are asked."""
     asked = _asked(context)
     closing = thread(lambda: context.bridge.close(timeout, drain_after=0))
-    asked.wait()
+    asked.wait_for(1)
     on_loop(context)
     return closing
 
@@ -215,7 +215,7 @@ def step_a_run_waits_and_count_threads_drain_the_bridge(
     _begin(context, node)
     asked = _asked(context)
     closing = thread(in_threads, count, lambda _: context.bridge.close(LIMIT, drain_after=0))
-    asked.wait()
+    asked.wait_for(count)
     on_loop(context)
     context.stages.gate.open()
     context.reports = closing.result(LIMIT)

@@ -5,7 +5,10 @@ from typing import Any
 from behave import then, when
 from behave.runner import Context
 
+from rxlanggraph.errors import UsageError
 from support.bridge.future_ways import WAYS, Light, Stock, Way
+from support.concurrency.raising import error_of
+from support.concurrency.waiting import LIMIT
 
 
 @when("{what} is done with a future of the standard library, and with a light one")
@@ -45,3 +48,13 @@ def step_asyncio_reads(context: Context, done: str, cancelled: str, outcome: str
     assert (str(read[0]), str(read[1])) == (done, cancelled), read
     assert read[2:] == expected[outcome], read
     assert (read[0], read[1]) == way.states()
+
+
+@then("{method} of its future raises a UsageError, and it is answered all the same")
+def step_method_of_its_future_raises_a_usageerror(context: Context, method: str) -> None:
+    (future,) = context.futures
+    arguments = {"set_result": (1,), "set_exception": (ValueError(),)}.get(method, ())
+    error = error_of(lambda: getattr(future, method)(*arguments))
+    assert isinstance(error, UsageError) and "bridge" in str(error), error
+    context.work.gate.open()
+    assert future.result(LIMIT).status == "ok"

@@ -79,16 +79,15 @@ def on_own_stopped_loop(context: Context) -> None:
 def on_own_loop_that_stops_meanwhile(context: Context) -> None:
     bridge = adopt(context, None)
     loop, engine = work.loop_of(bridge), bridge._engine
-    enter = engine.registry.enter
+    post = engine.inbox.post
 
-    def stop_and_enter(*run: Any) -> bool:
+    def stop_and_post(run: Any, **options: Any) -> bool:
         # The thread that resolves what a loop leaves behind has been here before the run is.
         loop.call_soon_threadsafe(loop.stop)
         engine.host.stopped.result(PATIENCE)
-        entered: bool = enter(*run)
-        return entered
+        return post(run, **options)
 
-    patch(context, engine.registry, "enter", stop_and_enter)
+    patch(context, engine.inbox, "post", stop_and_post)
 
 
 def on_own_closed_loop(context: Context) -> None:

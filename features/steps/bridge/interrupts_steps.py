@@ -564,6 +564,32 @@ def step_it_is_outcome_and_the_question_is(context: Context, outcome: str, quest
         assert isinstance(answer.error, StaleResumeError), answer
 
 
+@when("new input goes back to the checkpoint before the question, named by {place}")
+def step_new_input_goes_back_to_the_checkpoint_before_the_question(
+    context: Context, place: str
+) -> None:
+    context.result = send(context, CONTENTS["a dictionary"])
+    history = list(context.graph.get_state_history(ON_THREAD))
+    earlier = history[-1].config["configurable"]
+    config = {"configurable": {key: earlier[key] for key in ("checkpoint_ns", "checkpoint_id")}}
+    options: dict[str, Any] = {"thread_id": "t", "errors": "emit"}
+    if place == "the message's config":
+        task = context.bridge.create_future_task(
+            context.graph, CONTENTS["a dictionary"], config=config, **options
+        )
+    else:
+        bound = context.graph.with_config(config)
+        task = context.bridge.create_future_task(bound, CONTENTS["a dictionary"], **options)
+    context.again = task.result(LIMIT)
+
+
+@then("the graph asks anew, where it was refused without that")
+def step_the_graph_asks_anew(context: Context) -> None:
+    assert context.result.status == "rejected", context.result
+    assert context.again.status == "interrupted", context.again
+    assert [each.value for each in context.again.interrupts] == ["first?"], context.again
+
+
 @when('new input, and then a reply, go to it through invoke with errors="{policy}"')
 def step_new_input_and_then_a_reply_go_to_it_through_invoke_with_errors(
     context: Context, policy: Any

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import wait
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import Any, TypedDict
 
 from behave import given, then, when
 from behave.runner import Context
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.bridge.lanes import _key
+from rxlanggraph.bridge.lanes import _key, fenced
 from rxlanggraph.errors import LaneLostError, RunInterruptedError, ThreadBusyError
 from rxlanggraph.state import State, open_state
 from support.bridge.bridges import LentLoop, arguments
@@ -103,6 +105,12 @@ class _Here:
     def rows(self) -> Any:
         return self._lent.run(rows_of(self._saver, THREAD))
 
+    def wait_for_checkpoint(self) -> None:
+        """Until the thread has one: LangGraph saves the input while the first node is at work."""
+        limit = time.monotonic() + LIMIT
+        while not self.rows()[0]:
+            assert time.monotonic() < limit, "no checkpoint was saved"
+
     def count(self) -> int:
         async def read() -> Any:
             return await adding(self._saver).aget_state({"configurable": {"thread_id": THREAD}})
@@ -151,6 +159,7 @@ def step_a_message_to_the_thread_waits_here(context: Context) -> None:
 )
 def step_a_process_is_suspended_while_its_run_is_in_a_node(context: Context) -> None:
     here, process = _Here(context), _hold(context)
+    here.wait_for_checkpoint()  # what is on its way to the saver is not stopped: see docs/design.md
     process.stop()
     process.tell("go on")
     assert here.send().result(LIMIT).content["count"] == 1
@@ -713,3 +722,58 @@ def step_the_bridges_hold_no_lease(context: Context) -> None:
         return [await backend.lock_acquire(key, "nobody", 0.1) for key in keys]
 
     assert None not in context.shared.lent.run(leases())
+
+
+# -- the saver behind the lanes -------------------------------------------------------------------
+
+
+@given("a saver, and another one that is fenced")
+def step_a_saver_and_another_one_that_is_fenced(context: Context) -> None:
+    context.savers = [InMemorySaver(), fenced(InMemorySaver())]
+
+
+@when("the same checkpoints and writes are put into both, without waiting and awaited")
+def step_the_same_checkpoints_and_writes_are_put_into_both(context: Context) -> None:
+    first, second = empty_checkpoint(), empty_checkpoint()
+    metadata: Any = {"source": "input", "step": 1, "parents": {}}
+
+    async def awaited(saver: Any, config: Any) -> None:
+        config = await saver.aput(config, second, metadata, {})
+        await saver.aput_writes(config, [("n", 2)], "a task")
+
+    for saver in context.savers:
+        config = {"configurable": {"thread_id": "a", "checkpoint_ns": ""}}
+        config = saver.put(config, first, metadata, {})
+        saver.put_writes(config, [("n", 1)], "a task")
+        asyncio.run(awaited(saver, config))
+
+
+@then("both answer each question about them alike")
+def step_both_answer_each_question_about_them_alike(context: Context) -> None:
+    async def awaited(saver: Any) -> list[Any]:
+        return [await saver.aget_tuple(config), [each async for each in saver.alist(config)]]
+
+    config = {"configurable": {"thread_id": "a", "checkpoint_ns": ""}}
+    stock, ours = (
+        [
+            saver.get_tuple(config),
+            list(saver.list(config)),
+            list(saver.list(config, limit=1)),
+            *asyncio.run(awaited(saver)),
+            str(saver.get_next_version(None, None)).partition(".")[0],
+            saver.config_specs,
+        ]
+        for saver in context.savers
+    )
+    assert stock == ours, f"the saver: {stock}, fenced: {ours}"
+    assert [each.pending_writes for each in stock[1]] == [
+        [("a task", "n", 2)],
+        [("a task", "n", 1)],
+    ]
+
+
+@then("what only the saver behind it has is reached as well")
+def step_what_only_the_saver_behind_it_has_is_reached_as_well(context: Context) -> None:
+    saver = context.savers[1]
+    assert list(saver.storage) == ["a"], saver.storage
+    assert type(saver.with_allowlist([("builtins", "set")])) is type(saver)

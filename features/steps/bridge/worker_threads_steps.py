@@ -264,10 +264,17 @@ def step_an_open_bridge_on_its_own_loop_whose_threads_end_when(
     context.bridge._engine.threads.idle_timeout = seconds
 
 
+@when("the idle time after which its threads end becomes {seconds:g} s")
+def step_the_idle_time_after_which_its_threads_end_becomes(
+    context: Context, seconds: float
+) -> None:
+    context.bridge._engine.threads.idle_timeout = seconds
+
+
 @then("the bridge has no worker thread any more")
 def step_no_worker_thread(context: Context) -> None:
     while workers := workers_of(context):  # one that was needed no longer may only now begin
-        for worker in workers:
+        for worker in (each for each in workers if each.ident is not None):
             worker.join(LIMIT)
             assert not worker.is_alive(), worker
 

@@ -11,7 +11,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.cli.journal import progress, retry
+from rxlanggraph.cli.journal import progress, retry, writer
 from rxlanggraph.cli.journal.model import IngestProgress
 from rxlanggraph.cli.journal.progress import ProgressMonitor, RunProgress
 from rxlanggraph.cli.journal.retry import JournalRetry
@@ -166,10 +166,20 @@ def step_it_was_checked_how_the_graph_is_to_run(context: Context, times: int) ->
     assert context.checks == times, context.checks
 
 
+@given("results of more than {count:d} character are long")
+def step_results_of_more_than_count_character_are_long(context: Context, count: int) -> None:
+    patch(context, writer, "_REPORTED_CHARACTERS", count)
+
+
+@then("no answer was looked for")
+def step_no_answer_was_looked_for(context: Context) -> None:
+    assert context.looks == [], context.looks
+
+
 @given("the writer is not told what is answered here")
 def step_the_writer_is_not_told_what_is_answered_here(context: Context) -> None:
     """As if other processes had answered it."""
-    patch(context, JournalWriter, "note_answered", lambda _, __: None)
+    patch(context, JournalWriter, "note_answered", lambda *_: None)
 
 
 @when('I run "{line}", and what is looked for is noted')

@@ -7,7 +7,10 @@ import json
 import os
 import signal
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -21,9 +24,10 @@ from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor
 from rxlanggraph.cli.journal.status_report import status_of
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
-from rxlanggraph.state import Claim, SyncState, open_state
+from rxlanggraph.state import Claim, State, SyncState, open_state
 from support.cli import command, durable
 from support.concurrency.patching import patch
+from support.concurrency.waiting import LIMIT
 from support.servers import servers
 from support.servers.valkey_server import LocalValkey
 
@@ -83,17 +87,19 @@ def step_the_journal_refuses_to_keep_an_answer(context: Context) -> None:
     async def refused(*_: Any, **__: Any) -> None:
         raise InvalidArgumentError("permission denied")
 
-    context.patched = mock.patch.multiple(Claim, complete=refused, fail=refused)
-    context.patched.start()
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.object(State, "complete_tasks", refused))
+    stack.enter_context(mock.patch.multiple(Claim, complete=refused, fail=refused))
+    context.patched = SimpleNamespace(stop=stack.close)
 
 
 @given("the journal does not answer when one is to be kept")
 def step_the_journal_does_not_answer_when_one_is_to_be_kept(context: Context) -> None:
-    async def unanswered(claim: Claim, result: Any) -> None:
+    async def unanswered(state: State, results: Any) -> None:
         raise StateUnavailableError("the server has gone")
 
     patch(context, retry, "_RETRY_SECONDS", 0.5)
-    context.patched = mock.patch.object(Claim, "complete", unanswered)
+    context.patched = mock.patch.object(State, "complete_tasks", unanswered)
     context.patched.start()
 
 
@@ -154,6 +160,24 @@ def step_line_is_killed_when_at_time_time(
 def step_line_dies_times_times(context: Context, line: str, times: int) -> None:
     for _ in range(times):
         assert command.run_apart(line, context.folder).status == 9
+
+
+@when('"{line}" runs apart')
+def step_line_runs_apart(context: Context, line: str) -> None:
+    executor = ThreadPoolExecutor(1)
+    context.add_cleanup(executor.shutdown)
+    context.apart = executor.submit(command.run_apart, line, context.folder)
+
+
+@when('once "{name}" is there I run "{line}"')
+def step_once_name_is_there_i_run_line(context: Context, name: str, line: str) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not (context.folder / name).exists():
+        assert time.monotonic() < deadline, f"there is no {name}"
+        assert not context.apart.done(), context.apart.result()
+        time.sleep(0.01)  # another process makes it
+    context.ended = command.run_here(line, context.folder, context.stdin)
+    assert context.apart.result(LIMIT).status == 0, context.apart.result()
 
 
 @when("a run over 3 lines is killed at each step in turn, and resumed each time")

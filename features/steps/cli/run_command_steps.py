@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.util
 import io
@@ -10,6 +11,7 @@ import shutil
 import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -22,7 +24,7 @@ from rxlanggraph.cli.formats.readers import InputLine, Source
 from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.pipeline import progress, writer
 from rxlanggraph.cli.pipeline.limits import FailureLimit, RateLimiter
-from rxlanggraph.cli.pipeline.line_tracker import LineTracker
+from rxlanggraph.cli.pipeline.line_tracker import LineCounts, LineTracker
 from rxlanggraph.cli.pipeline.reader import InputReader
 from support.cli import command
 from support.concurrency.patching import patch
@@ -82,6 +84,36 @@ def step_progress_is_said_at_every_opportunity(context: Context) -> None:
     patch(context, progress, "LINE_EVERY", 0)
 
 
+@given("an input of {size:d} bytes, and progress that is printed after {seconds:d} seconds")
+def step_an_input_of_size_bytes_and_progress_after_seconds(
+    context: Context, size: int, seconds: int
+) -> None:
+    context.now, context.later = 0.0, float(seconds)
+    patch(context, progress, "time", SimpleNamespace(monotonic=lambda: context.now))
+    context.stderr = io.StringIO()
+    with contextlib.redirect_stderr(context.stderr):
+        context.reporter = progress.reporter_for(size, quiet=False, output_on_terminal=False)
+        context.reporter.update(LineCounts(), 0)
+
+
+@when(
+    "{size:d} bytes, {read:d} lines are read, of which {running:d} are running "
+    "and {done:d} are done"
+)
+def step_bytes_lines_are_read_of_which_running_and_done(
+    context: Context, size: int, read: int, running: int, done: int
+) -> None:
+    context.now = context.later
+    counts = LineCounts(read=read, ok=done, open=read - done, bytes_read=size)
+    with contextlib.redirect_stderr(context.stderr):
+        context.reporter.update(counts, running)
+
+
+@then('the progress says "{text}"')
+def step_the_progress_says_text(context: Context, text: str) -> None:
+    assert context.stderr.getvalue() == f"rxlanggraph: {text}\n", context.stderr.getvalue()
+
+
 @given("writing a record raises an unexpected error")
 def step_writing_a_record_raises_an_unexpected_error(context: Context) -> None:
     patch(context, writer, "to_line", mock.Mock(side_effect=RuntimeError("unexpected")))
@@ -117,7 +149,13 @@ def step_i_run_line_on_a_terminal(context: Context, line: str) -> None:
 @when('I run "{line}" with a full standard error')
 def step_i_run_line_with_a_full_standard_error(context: Context, line: str) -> None:
     with Path("/dev/full").open("w") as full:
-        context.ended = command.run_apart(line, context.folder, full)
+        context.ended = command.run_apart(line, context.folder, stderr=full)
+
+
+@when('I run "{line}" with a full standard output')
+def step_i_run_line_with_a_full_standard_output(context: Context, line: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        context.ended = command.run_apart(line, context.folder, stdout=full)
 
 
 @when('I run "{line}" and close its output after one line')
@@ -505,6 +543,9 @@ def step_closing_an_output_says_that_it_could_not_be_written(context: Context) -
         Sink("the disk", context.disk, owned=True),
         None,
         ordered=False,
+        tracebacks=False,
+        usage=lambda _: {},
+        failed_attempts=lambda _: [],
         on_record=lambda: None,
         on_failure=failures.append,
         on_end=lambda _: ended.set(),

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from itertools import pairwise
 from typing import Any
 from unittest import mock
 
-from behave import then, when
+from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import InvalidArgumentError, UsageError
-from rxlanggraph.state import Claim
+from rxlanggraph.state import Backoff, Claim
 from support.concurrency.patching import patch
-from support.concurrency.raising import raised
+from support.concurrency.raising import check_error, error_of, raised
 from support.state.state_world import World, claimed, slowly, turns, world
 
 # -- attempts --------------------------------------------------------------------------------------
@@ -28,6 +29,54 @@ def step_each_attempt_fails_with_an_error_and_asks_for_a_retry_in_5(context: Con
             await claim.fail(ValueError("no answer"), retry_in=5)
 
     world(context).run(work())
+
+
+@given("its pauses are declared: 2 seconds, three times as long each time, 10 at most")
+def step_its_pauses_are_declared_2_seconds_three_times_as_long(context: Context) -> None:
+    async def declare() -> None:
+        backoff = Backoff(first=2, factor=3, longest=10, jitter=0)
+        context.state.declare_queue("q", backoff=backoff)
+
+    world(context).run(declare())
+
+
+@when("each attempt fails with an error")
+def step_each_attempt_fails_with_an_error(context: Context) -> None:
+    context.attempts = []
+
+    async def work() -> None:
+        while not await context.other.dead_letters("q"):
+            claim = await claimed(context.state, worker="w", wait=20)
+            context.attempts.append((claim.attempt, world(context).clock.now))
+            with contextlib.suppress(ValueError):
+                async with claim:
+                    raise ValueError("no answer")
+
+    world(context).run(work())
+
+
+@then("the pauses were 2, 6, 10 and 10 seconds")
+def step_the_pauses_were_2_6_10_and_10_seconds(context: Context) -> None:
+    pauses = [later - earlier for (_, earlier), (_, later) in pairwise(context.attempts)]
+    expected = (2, 6, 10, 10)
+    assert len(pauses) == len(expected), pauses
+    assert all(a <= b <= a + 0.3 for a, b in zip(expected, pauses, strict=True)), pauses
+
+
+@then("1,000 pauses after each attempt lie between half of it and all of it")
+def step_1_000_pauses_after_each_attempt_lie_between_half_of_it(context: Context) -> None:
+    backoff = Backoff(first=1, factor=2, longest=100, jitter=0.5)
+    for attempt, whole in ((1, 1), (2, 2), (7, 64), (8, 100), (2**31 - 1, 100)):
+        pauses = [backoff.pause(attempt) for _ in range(1000)]
+        assert whole / 2 <= min(pauses) < max(pauses) <= whole + 1e-9, (attempt, pauses)
+
+
+@then("a Backoff of no length, of a factor below 1, or with more jitter than 1 is refused")
+def step_a_backoff_of_no_length_of_a_factor_below_1(context: Context) -> None:
+    for wrong in ({"first": 0}, {"longest": 0}, {"factor": 0.5}, {"jitter": 1.5}):
+        check_error(error_of(lambda wrong=wrong: Backoff(**wrong)), "InvalidArgumentError")
+    for wrong in ({"first": "1"}, {"jitter": None}):
+        check_error(error_of(lambda wrong=wrong: Backoff(**wrong)), "InvalidTypeError")
 
 
 @then("there were 3 attempts, 5 seconds apart")

@@ -7,6 +7,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.errors import StateUnavailableError
+from rxlanggraph.state import Task, open_state
 from rxlanggraph.state.backends.redis import backend
 from rxlanggraph.state.backends.redis import connections as redis_connection
 from support.concurrency.listening import listening
@@ -110,6 +111,30 @@ def step_fences_are_kept_for_seconds_seconds(context: Context, seconds: float) -
 def step_write_is_made_of_which_trouble(context: Context, write: str, trouble: str) -> None:
     context.untroubled = run(redis_connections.write(context.url, write))
     context.troubled = run(redis_connections.write(context.url, write, trouble))
+
+
+@when(
+    "{count:d} tasks with keys are added in one call, and claimed and completed {batch:d} at a time"
+)
+def step_count_tasks_with_keys_are_added_in_one_call(
+    context: Context, count: int, batch: int
+) -> None:
+    async def add_and_complete() -> list[Any]:
+        completed: list[Any] = []
+        async with open_state(context.url) as state:
+            await state.add_tasks("q", [Task(number, key=str(number)) for number in range(count)])
+            while claims := await state.claim_tasks("q", batch):
+                lost = await state.complete_tasks([(claim, None) for claim in claims])
+                assert not lost
+                completed += [claim.item for claim in claims]
+        return completed
+
+    context.completed = run(add_and_complete())
+
+
+@then("each of the {count:d} was completed once")
+def step_each_of_the_count_was_completed_once(context: Context, count: int) -> None:
+    assert context.completed == list(range(count)), len(context.completed)
 
 
 @when("{way} increments a counter, and {trouble}")

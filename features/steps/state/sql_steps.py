@@ -12,6 +12,7 @@ from behave.runner import Context
 
 from rxlanggraph.errors import StateClosedError, StateUnavailableError
 from rxlanggraph.state import open_state
+from rxlanggraph.state.backends.sql.schema import VERSION
 from rxlanggraph.state.backends.sql.sqlite import thread as sqlite_thread
 from support.concurrency.patching import patch
 from support.concurrency.tasks import run
@@ -50,6 +51,12 @@ def path_of(url: str) -> Path:
 @given("the tables in it are of a version to come")
 def step_the_tables_in_it_are_of_a_version_to_come(context: Context) -> None:
     run(prepare_as_of_tomorrow(context.url))
+
+
+@then("the error names the version of the tables, and that of this release")
+def step_the_error_names_the_version_of_the_tables_and_that(context: Context) -> None:
+    assert f"has version {VERSION + 1}, " in str(context.error), context.error
+    assert f"needs version {VERSION}: " in str(context.error), context.error
 
 
 @given("a user there who may not make tables")

@@ -190,6 +190,31 @@ def through_work(sync: SyncState, check: Check) -> None:
     check(sync.stats("q").waiting, 2)
     check(sync.purge("q"), 1)
     check(sync.claim_task("empty"), None)
+    batch = sync.claim_tasks("q", 5, wait=5)
+    check([claim.item for claim in batch], ["c", "b"])
+    sync.purge("q", ["claimed"])
+    sync.add_tasks("q", ["d"])
+    (last,) = sync.claim_tasks("q", 5)
+    check(sync.complete_tasks([(batch[0], 1), (last, 2)]) == [batch[0]], True)
+
+
+def through_administration(sync: SyncState, check: Callable[[Any, Any], None]) -> None:
+    sync.declare_queue("looked at", backoff=None)
+    (first, second) = sync.add_tasks("looked at", [Task("a"), Task("b")], max_attempts=1)
+    check("looked at" in sync.queues(), True)
+    check([task.id for task in sync.iter_tasks("looked at")], [first, second])
+    found = sync.task("looked at", second)
+    check(found and found.item, "b")
+    check(sync.cancel_tasks("looked at", [second]), 1)
+    check([letter.id for letter in sync.iter_dead_letters("looked at")], [second])
+    for claim in sync.claim_tasks("looked at", 2):
+        check(sync.complete_tasks([(claim, "done")]), [])
+    check([*sync.iter_results("looked at")], [(first, "done")])
+    sync.set("looked at", 1)
+    check([key.key for key in sync.iter_keys("looked")], ["looked at"])
+    with sync.lock("looked at"):
+        check([lock.key for lock in sync.iter_locks()], ["looked at"])
+    check([*sync.iter_locks()], [])
 
 
 @when("a thread goes through everything that sync has")
@@ -202,11 +227,12 @@ def step_a_thread_goes_through_everything_that_sync_has(context: Context) -> Non
 
     in_thread(lambda: through_values(sync, check))
     in_thread(lambda: through_work(sync, check))
+    in_thread(lambda: through_administration(sync, check))
 
 
 @then("each call did what that of the state does")
 def step_each_call_did_what_that_of_the_state_does(context: Context) -> None:
-    assert len(context.steps) == 19, len(context.steps)
+    assert len(context.steps) == 31, len(context.steps)
     wrong = [(number, pair) for number, pair in enumerate(context.steps) if pair[0] != pair[1]]
     assert not wrong, wrong
 

@@ -119,9 +119,9 @@ def step_an_item_in_a_queue(context: Context) -> None:
     one_item(context)
 
 
-@given("an item in a queue, with 3 attempts")
-def step_an_item_in_a_queue_with_3_attempts(context: Context) -> None:
-    one_item(context, max_attempts=3)
+@given("an item in a queue, with {count:d} attempts")
+def step_an_item_in_a_queue_with_count_attempts(context: Context, count: int) -> None:
+    one_item(context, max_attempts=count)
 
 
 @given("an item in a list that is popped")

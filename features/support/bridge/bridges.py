@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -62,7 +63,7 @@ class LentLoop:
     def end(self) -> None:
         """End the main coroutine: what else is on the loop is cancelled, the loop closed."""
         assert self._end is not None
-        if not self._ended.done():
+        with contextlib.suppress(RuntimeError):  # it has ended by itself, and is closed
             self.loop.call_soon_threadsafe(self._end.set)
         self._ended.exception(LIMIT)
 

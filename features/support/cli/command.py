@@ -17,6 +17,7 @@ from pathlib import Path
 from time import monotonic
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 from rxlanggraph.cli import main
 
@@ -54,12 +55,17 @@ def arguments(line: str) -> list[str]:
     return rest
 
 
-def run_here(line: str, folder: Path, stdin: io.BytesIO) -> Ended:
-    """Run the command line in this process, in ``folder``."""
+def run_here(line: str, folder: Path, stdin: io.BytesIO, below: str = ".") -> Ended:
+    """Run the command line in this process, in ``folder``, or in one ``below``."""
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
     out, err = streams
     started = monotonic()
-    with _as_if_new(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        as_if_new(folder),
+        contextlib.chdir(folder / below),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         before, sys.stdin = sys.stdin, io.TextIOWrapper(stdin, "utf-8")
         try:
             status = main(arguments(line))
@@ -72,10 +78,10 @@ def run_here(line: str, folder: Path, stdin: io.BytesIO) -> Ended:
 
 
 @contextlib.contextmanager
-def _as_if_new(folder: Path) -> Iterator[None]:
-    """Be in ``folder``, and forget afterwards what was imported from there."""
+def as_if_new(folder: Path) -> Iterator[None]:
+    """Be in ``folder``, and forget afterwards what was imported, and set, from there."""
     path, modules = list(sys.path), set(sys.modules)
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), mock.patch.dict(os.environ):
         try:
             yield
         finally:
@@ -95,23 +101,25 @@ def imported(name: str, module: ModuleType) -> Iterator[None]:
         del sys.modules[name]
 
 
-def environment() -> dict[str, str]:
+def environment(*, measured: bool = False) -> dict[str, str]:
     """What a command in a process of its own finds: this interpreter's paths.
 
-    Its coverage is not measured, which takes longer than anything else that it does. That of
-    commands and programs in processes of their own is measured by Robot, once.
+    Its coverage is not measured, which takes longer than anything else that it does, but for
+    programs with lines of their own. That of commands is measured by Robot, once.
     """
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    if measured:
+        return found
     for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
         found.pop(name, None)
     return found
 
 
-def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_python(*arguments: str, measured: bool = False) -> subprocess.CompletedProcess[str]:
     """Run an interpreter in a process of its own, with an empty standard input."""
     return subprocess.run(
         [sys.executable, *arguments],
-        env=environment(),
+        env=environment(measured=measured),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -120,20 +128,22 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_apart(line: str, folder: Path, stderr: Any = subprocess.PIPE) -> Ended:
+def run_apart(
+    line: str, folder: Path, stdout: Any = subprocess.PIPE, stderr: Any = subprocess.PIPE
+) -> Ended:
     """Run the command line in a process of its own, with an empty standard input."""
     done = subprocess.run(
         [*COMMAND, *arguments(line)],
         cwd=folder,
         env=environment(),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=stderr,
         text=True,
         timeout=DEADLINE,
         check=False,
     )
-    return Ended(done.returncode, done.stdout, done.stderr or "")
+    return Ended(done.returncode, done.stdout or "", done.stderr or "")
 
 
 def run_on_terminal(line: str, folder: Path) -> Ended:
@@ -141,7 +151,7 @@ def run_on_terminal(line: str, folder: Path) -> Ended:
     controller, terminal = pty.openpty()
     try:
         with os.fdopen(terminal, "wb", buffering=0) as stderr:
-            ended = run_apart(line, folder, stderr)
+            ended = run_apart(line, folder, stderr=stderr)
         ended.err = _read_all(controller)
     finally:
         os.close(controller)

@@ -24,7 +24,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import rxlanggraph.state.backends.sql.sqlite.database  # noqa: F401 - once, and not in each fork
+# What a run imports as it goes takes longer than its three lines: once, and not in each fork.
+import langgraph.graph  # noqa: F401
+
+import rxlanggraph.state.backends.sql.sqlite.database  # noqa: F401
 from rxlanggraph.cli import main
 from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.journal import reader
@@ -39,8 +42,8 @@ EFFECTS: dict[str, tuple[Any, str]] = {
     "the run is begun": (journal_run, "begin_run"),
     "lines are added": (SyncState, "add_tasks"),
     "the ingest is noted": (SyncState, "compare_and_set"),
-    "a line is claimed": (State, "claim_task"),
-    "an answer is kept": (Claim, "complete"),
+    "a line is claimed": (State, "claim_tasks"),
+    "an answer is kept": (State, "complete_tasks"),
     "a failure is kept": (Claim, "fail"),
     "the output is cut": (Output, "cut"),
     "a record is written": (Sink, "write"),

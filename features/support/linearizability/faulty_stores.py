@@ -11,6 +11,7 @@ from typing import Any
 
 from rxlanggraph.state.backend import (
     ClaimedTask,
+    DoneTask,
     NewTask,
     Step,
     StoredValue,
@@ -240,6 +241,52 @@ class KeepsTheClaim(MemoryBackend):
         return claimed
 
 
+class TwoStepBatch(MemoryBackend):
+    """Returns what it has chosen, also where another caller has claimed it meanwhile."""
+
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int
+    ) -> list[ClaimedTask]:
+        chosen = await super().tasks_claim(queue, worker, lease, count)
+        for task in chosen:
+            await self.task_release(queue, task.id, task.token)
+        await asyncio.sleep(0)
+        claimed = {each.id: each for each in await super().tasks_claim(queue, worker, lease, count)}
+        return [claimed.get(task.id, task) for task in chosen]
+
+
+class BatchesOvertake(MemoryBackend):
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int
+    ) -> list[ClaimedTask]:
+        claimed = await super().tasks_claim(queue, worker, lease, count)
+        return [*reversed(claimed)]
+
+
+class AllOrNothing(MemoryBackend):
+    """Completes nothing of a batch with a lost claim."""
+
+    async def tasks_complete(self, queue: str, done: Sequence[DoneTask]) -> list[bool]:
+        records = self._namespace.queue(queue)._records
+        tokens = [task.id in records and records[task.id].token == task.token for task in done]
+        return await super().tasks_complete(queue, done) if all(tokens) else [False] * len(done)
+
+
+class TellsNothing(MemoryBackend):
+    async def tasks_complete(self, queue: str, done: Sequence[DoneTask]) -> list[bool]:
+        await super().tasks_complete(queue, done)
+        return [True] * len(done)
+
+
+class KeepsTheBatch(MemoryBackend):
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int
+    ) -> list[ClaimedTask]:
+        claimed = await super().tasks_claim(queue, worker, lease, count)
+        await asyncio.sleep(0)
+        return claimed
+
+
 class TwoStepAdd(MemoryBackend):
     async def tasks_add(self, queue: str, tasks: Sequence[NewTask]) -> list[str]:
         unknown = {task.key for task in tasks} - set(self._namespace.queue(queue)._keys)
@@ -297,6 +344,21 @@ class ForgetsToEndItsPurge(MemoryBackend):
         return step._replace(after=None)
 
 
+class CancelsWhatWaits(MemoryBackend):
+    async def tasks_cancel(self, queue: str, ids: Collection[str], error: str) -> int:
+        found = [await self.task_read(queue, task_id) for task_id in ids]
+        waiting = [task.id for task in found if task is not None and task.state == "waiting"]
+        return await super().tasks_cancel(queue, waiting, error)
+
+
+class AddedAnew(MemoryBackend):
+    async def tasks_requeue_step(self, queue: str, after: str | None) -> Step:
+        step = await super().tasks_requeue_step(queue, after)
+        for record in self._namespace.queue(queue)._records.values():
+            record.added += 1
+        return step
+
+
 class TakesLateResults(MemoryBackend):
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
         record = self._namespace.queue(queue)._records.get(task_id)
@@ -350,6 +412,11 @@ FAULTS: dict[str, type[MemoryBackend]] = {
     "forgets the token with its key": FenceGoesWithTheKey,
     "keeps the token of a write that was not made": FenceBeforeTheCheck,
     "chooses a task and then claims it": TwoStepClaim,
+    "chooses a batch and then claims it": TwoStepBatch,
+    "returns a batch in another order": BatchesOvertake,
+    "completes nothing beside a lost claim": AllOrNothing,
+    "tells nothing of lost claims": TellsNothing,
+    "keeps the batch of who is cancelled": KeepsTheBatch,
     "looks for the keys and then adds the tasks": TwoStepAdd,
     "forgets priorities": NoPriorities,
     "counts an attempt that was given back": ReleaseCounts,
@@ -357,6 +424,8 @@ FAULTS: dict[str, type[MemoryBackend]] = {
     "puts back in one step whatever is dead": RequeuesAtOnce,
     "puts back what dies meanwhile": RequeuesWhatDies,
     "purges no more than a step": ForgetsToEndItsPurge,
+    "cancels only what waits": CancelsWhatWaits,
+    "tells when a task was put back as when it was added": AddedAnew,
     "lets the tasks of a thread overtake each other": Overtaking,
     "accepts the result of a slow worker": TakesLateResults,
     "keeps the last of two results": LastResultStays,

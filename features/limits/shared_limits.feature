@@ -1,0 +1,82 @@
+Feature: Processes that share their limits in a state have one limit together
+
+  @once
+  Scenario: Two bridges that share a limit use hardly less of it than one would, and hardly any call is refused
+    Given a provider that allows 60 requests a minute, counted by a sliding window
+    And two bridges in virtual time that know this limit, and share it in a state
+    When each of them gets 150 messages
+    Then all 300 are answered, in at most 1/0.95 of the time that the provider needs, and less than 1% were refused
+
+  @once @tdd_expected_fail
+  Scenario: Two bridges that each know the limit are refused as rarely
+    Given a provider that allows 60 requests a minute, counted by a sliding window
+    And two bridges in virtual time that know this limit
+    When each of them gets 150 messages
+    Then all 300 are answered, in at most 1/0.95 of the time that the provider needs, and less than 1% were refused
+
+  Scenario: A pause that one bridge is asked for holds for the other too
+    Given a provider that allows 600 requests a minute, counted by a sliding window
+    And two bridges in virtual time that know this limit, and share it in a state
+    When one of them is refused for 40 s, and 1 s later the other gets a message
+    Then the other has called after 40 s
+
+  Scenario: Tokens that one bridge did not use are left to the other
+    Given a provider that allows 4000 tokens a minute, counted by a sliding window
+    And two bridges in virtual time that know this limit, and share it in a state
+    When one of them reserves 3000 tokens and uses 100, and the other needs 3000
+    Then the other has called within 2 s
+
+  Scenario Outline: Two processes that share a limit in <backend> make as many calls together as one may
+    Given a provider in real time
+    When two processes that share a limit of 10 requests an hour in <backend> get 30 messages each
+    Then they have made 10 calls together, in coroutines and in threads, and the others wait
+
+    @once
+    Examples:
+      | backend |
+      | SQLite  |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
+  Scenario Outline: If the loop of the state <ends>, a call in <node> fails, and none waits
+    Given a provider that allows 600 requests a minute, counted by a sliding window
+    And an open bridge whose limits are in a state on another loop
+    When that loop <ends>, and a message calls the model in <node>
+    Then the message fails with <error>, uncalled
+
+    Examples:
+      | ends                | node          | error                 |
+      | has ended           | an async node | LoopUnavailableError  |
+      | has ended           | a sync node   | LoopUnavailableError  |
+      | has closed its state | an async node | StateClosedError     |
+      | has closed its state | a sync node   | StateClosedError     |
+
+  Scenario: A call waits for a state that does not answer, and fails after a minute of that
+    Given a provider that allows 600 requests a minute, counted by a sliding window
+    And an open bridge whose limits are in a state on another loop
+    When the state does not answer once, and a message calls the model in an async node
+    Then the model has answered
+    When the state has not answered for a minute, and a message calls the model in a sync node
+    Then the message has failed with a StateUnavailableError
+
+  Scenario: A run that is cancelled while the state answers leaves nothing behind
+    Given a provider that allows 600 requests a minute, counted by a sliding window
+    And an open bridge whose limits are in a state on another loop
+    When 40 messages are cancelled while they ask the state
+    Then none of them waits for the model any more
+
+  Scenario Outline: A key of <kind> can be shared
+    Given a provider that allows 600 requests a minute, counted by a sliding window
+    And an open bridge whose limits are in a state on another loop
+    When a message calls a model whose key is <kind>
+    Then the model has answered
+
+    Examples:
+      | kind           |
+      | no characters  |
+      | 5000 letters   |
+      | a NUL          |
+      | lone surrogates |

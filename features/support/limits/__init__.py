@@ -1,0 +1,1 @@
+"""Providers that enforce limits, and models that call them."""
