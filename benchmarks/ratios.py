@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from . import (
     agent,
     agent_output,
+    arrivals,
     bridge,
     checkpoints,
     cleanup,
     handoff,
     hooks,
+    journal,
     lanes,
     memory,
     registry,
@@ -78,6 +80,8 @@ def rows(million: bool) -> Iterator[Row]:
     yield Row("clean 2,000 runs up / bare fix", None, lambda _: cleanup.ratio("clean_up"))
     yield from _agents()
     yield from _state_rows()
+    yield from _arrivals()
+    yield from _journals(million)
     for peer in ("bridge", "bare-fix"):
         yield Row(f"a run in flight, {peer}", None, _in_flight(peer), "bytes")
     messages = 1_000_000 if million else 100_000
@@ -88,7 +92,7 @@ def rows(million: bool) -> Iterator[Row]:
 def _threads() -> Iterator[Row]:
     for way in lanes.WAYS:
         name = f"CPU time on 1,000 threads / on none, {way}"
-        yield Row(name, 1.05 if way == "bridge" else None, _lanes(way))
+        yield Row(name, 1.05 if way == "bridge, lanes alone" else None, _lanes(way))
     for crowd in lanes.CROWDS:
         yield Row(f"wait of 99 behind 10,000 of {crowd} / alone", None, _lane_waits(crowd))
     for backend in lanes.BACKENDS:
@@ -128,6 +132,22 @@ def _state_rows() -> Iterator[Row]:
                 for peer in state_sql.PEERS[part]:
                     name = f"{database} {part} / bare {peer}, {at_once} at once"
                     yield Row(name, 1.5, _sql(database, part, peer, at_once))
+
+
+def _arrivals() -> Iterator[Row]:
+    for backend in arrivals.BACKENDS:
+        yield Row(f"add to claim when idle, {backend}: woken / polled", 0.25, _woken(backend))
+
+
+def _journals(million: bool) -> Iterator[Row]:
+    for backend, target in journal.BACKENDS.items():
+        yield Row(
+            f"trivial function with a journal, {backend} / without", target, _journal(backend)
+        )
+        yield Row(f"20 ms, -j 64, with a journal, {backend} / without", 1.05, _slow(backend))
+    lines = 1_000_000 if million else 100_000
+    name = f"peak memory with a journal, {lines:,} lines / a tenth"
+    yield Row(name, 1.2, lambda _: journal.memory_ratio(lines))
 
 
 def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
@@ -209,6 +229,22 @@ def _redis(part: str, at_once: int) -> Callable[[bool], Ratio]:
 def _sql(database: str, part: str, peer: str, at_once: int) -> Callable[[bool], Ratio]:
     return lambda quick: state_sql.ratio(
         database, part, at_once, peer=peer, pairs=7 if quick else 21
+    )
+
+
+def _woken(backend: str) -> Callable[[bool], Ratio]:
+    return lambda quick: arrivals.ratio(backend, pairs=7 if quick else 21)
+
+
+def _journal(backend: str) -> Callable[[bool], Ratio]:
+    return lambda quick: journal.ratio(
+        backend, lines=10_000 if quick else 50_000, pairs=3 if quick else 5
+    )
+
+
+def _slow(backend: str) -> Callable[[bool], Ratio]:
+    return lambda quick: journal.slow_ratio(
+        backend, lines=6_400 if quick else 20_000, pairs=3 if quick else 5
     )
 
 
