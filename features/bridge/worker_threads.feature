@@ -101,6 +101,11 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
     And 50 messages, one after another, go to a graph with a sync node
     Then one thread has executed them all
 
+  Scenario: Threads end although calls arrive at the very moments when they were idle for long enough
+    Given an open bridge on its own loop whose threads end when they were idle for 0.0002 s
+    When 300 runs, one after another, fan out to 20 sync calls each
+    Then the bridge has no worker thread any more
+
   Scenario: Of the threads of a burst, those that the messages after it do not need end all the same
     Given an open bridge on its own loop whose threads end when they were idle for 0.05 s
     When 20 calls of one run meet, and then messages go to a sync function one after another

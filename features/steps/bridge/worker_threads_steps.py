@@ -304,6 +304,13 @@ def step_count_messages_one_after_another_go_to_kind(
         answer(context)
 
 
+@when("{runs:d} runs, one after another, fan out to {count:d} sync calls each")
+def step_runs_one_after_another_fan_out(context: Context, runs: int, count: int) -> None:
+    for _ in range(runs):
+        submit(context, calls_of(operator.neg, count))
+        answer(context)
+
+
 @then("one thread has executed them all")
 def step_one_thread(context: Context) -> None:
     assert len(workers_of(context)) == 1, workers_of(context)

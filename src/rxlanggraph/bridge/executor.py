@@ -20,14 +20,12 @@ application has made it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
-from queue import Empty, SimpleQueue
 from time import monotonic
 from types import FrameType
 from typing import Any, ParamSpec, Self, TypeVar
@@ -73,6 +71,38 @@ class _Job:
         self.future: Future[Any] = Future()
 
 
+class _Worker:
+    """One thread, and how it is handed its next job.
+
+    Not by a queue with a timeout: before Python 3.13, the ``get`` of a `queue.SimpleQueue` may wait
+    forever once its timeout has passed, if another thread takes the item; and the lock of a
+    `queue.Queue` cannot be taken by a signal handler that has interrupted its own thread there.
+    """
+
+    __slots__ = ("_handed", "_job", "thread")
+
+    def __init__(self, job: _Job) -> None:
+        # Written before `_handed` is released, read after it was acquired.
+        self._job: _Job | None = job
+        self._handed = threading.Lock()  # locked, but while a job has been handed over
+        self._handed.acquire()
+        self.thread: threading.Thread  # written before it starts
+
+    def hand(self, job: _Job | None) -> None:
+        """Give the thread, which is idle or about to be, its next job; None ends it."""
+        self._job = job
+        self._handed.release()
+
+    def wait(self, timeout: float = -1) -> bool:
+        """Wait in the thread until it is handed a job; -1: however long. Return whether it was."""
+        return self._handed.acquire(timeout=timeout)
+
+    def take(self) -> _Job | None:
+        """Return the job, which this does not keep alive any longer."""
+        job, self._job = self._job, None
+        return job
+
+
 class RunExecutor(Executor):
     """An executor that knows which run each of its threads works for.
 
@@ -104,18 +134,13 @@ class RunExecutor(Executor):
         # Shares with waiting jobs, in the order in which they get the next spare thread. While
         # there is one, no spare thread is free, and each of these shares has a thread at work.
         self._hungry: dict[_Share, None] = {}
-        # Jobs for the threads; None ends one. A single queue for all: a thread that is awake takes
-        # the next job, before another one is woken for it.
-        self._ready: SimpleQueue[_Job | None] = SimpleQueue()
-        # Threads at that queue, or on their way to it, for which it holds nothing. A thread counts
-        # from the end of its job on, within the same critical section: code that learns of that end
-        # and submits at once finds the thread idle, so the limit is never exceeded.
-        self._idle = 0
-        # How many were idle throughout the time since then: those were not needed.
-        self._least_idle = 0
-        self._since = monotonic()
+        # The threads that wait for a job or are on their way to do so, the one that was at work
+        # last at the end: it is the next to be handed one, so those that are not needed time out.
+        # A thread is here from the end of its job on, within the same critical section: code that
+        # learns of that end and submits at once finds the thread idle, so the limit is never
+        # exceeded.
+        self._idle: dict[_Worker, None] = {}
         self._shut = False
-        self._leaving: SimpleQueue[threading.Thread] = SimpleQueue()  # told to end, and ending
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Execute ``fn(*args, **kwargs)`` in a thread, for the calling run. Never blocks.
@@ -143,25 +168,22 @@ class RunExecutor(Executor):
             if share.executing:
                 self._spare -= 1
             share.executing[job] = None
-            use_idle = self._idle > 0
-            if use_idle:
-                self._idle -= 1
-                self._least_idle = min(self._least_idle, self._idle)
-                self._ready.put(job)
-        if not use_idle:
+            idle = self._pop_idle()
+            if idle is not None:
+                idle.hand(job)
+        if idle is None:
             self._start_thread(job)
         return job.future
 
     def _start_thread(self, job: _Job) -> None:
-        # The job is passed with its thread, so that none is queued if no thread can start; in a
-        # list, to be taken out, because a thread keeps its arguments for its whole life.
-        thread = threading.Thread(
-            target=self._work, args=([job],), name=f"{self._name}-worker", daemon=True
+        worker = _Worker(job)
+        worker.thread = threading.Thread(
+            target=self._work, args=(worker,), name=f"{self._name}-worker", daemon=True
         )
         try:
-            start_detached(thread)
+            start_detached(worker.thread)
         except RuntimeError:
-            self._end_job(job, goes_on=False)
+            self._end_job(job, None)
             raise
 
     def on_idle(self, run: Run, callback: Callable[[], object]) -> bool:
@@ -195,39 +217,32 @@ class RunExecutor(Executor):
         """
         with self._lock:
             self._shut = True
-            idle = self._dismiss(self._idle)
-        with lock_released(self._lock), contextlib.suppress(Empty):
-            for _ in range(idle if wait else 0):
-                # Times out if this is called in one of those threads, by a callback of its last
-                # job.
-                self._leaving.get(timeout=_LEAVING).join()
+            idle = self._dismiss_idle()
+        if not wait:
+            return
+        until = monotonic() + _LEAVING
+        with lock_released(self._lock):
+            for worker in idle:
+                # This may be called in one of them, by a callback of its last job.
+                if worker.thread is not threading.current_thread():
+                    worker.thread.join(max(0.0, until - monotonic()))
 
     # -- in the threads ------------------------------------------------------------------------
 
-    def _work(self, first: list[_Job]) -> None:
-        job: _Job | None = first.pop()
-        while job is not None:
-            self._execute(job)
+    def _work(self, worker: _Worker) -> None:
+        while (job := worker.take()) is not None:
+            self._execute(job, worker)
             del job  # otherwise an idle thread keeps the last run and its result alive
-            job = self._next_job()
+            if not worker.wait(self.idle_timeout):
+                with self._lock:
+                    if worker in self._idle:
+                        del self._idle[worker]
+                        return
+                worker.wait()  # it has been handed a job just now
 
-    def _next_job(self) -> _Job | None:
-        try:
-            job = self._ready.get(timeout=self.idle_timeout)
-        except Empty:
-            with self._lock:
-                if self._idle > 0:
-                    self._idle -= 1
-                    self._least_idle = min(self._least_idle, self._idle)
-                    return None
-            job = self._ready.get()  # each thread that is not idle finds something
-        if job is None and self._shut:
-            self._leaving.put(threading.current_thread())
-        return job
-
-    def _execute(self, job: _Job) -> None:
+    def _execute(self, job: _Job, worker: _Worker) -> None:
         if not job.future.set_running_or_notify_cancel():
-            self._end_job(job)
+            self._end_job(job, worker)
             return
         with self._lock:
             job.share.executing[job] = threading.get_ident()
@@ -235,19 +250,20 @@ class RunExecutor(Executor):
             result = job.call()
         except BaseException as error:
             # Ended before resolved: code that continues on the result finds the thread free.
-            self._end_job(job)
+            self._end_job(job, worker)
             job.future.set_exception(error)
             del job  # the future refers to the error, and its traceback to this frame
         else:
-            self._end_job(job)
+            self._end_job(job, worker)
             job.future.set_result(result)
 
-    def _end_job(self, job: _Job, *, goes_on: bool = True) -> None:
+    def _end_job(self, job: _Job, worker: _Worker | None) -> None:
+        """Count ``job`` no longer, and give ``worker``, which has done it, its next one."""
         share = job.share
         with self._lock:
             del share.executing[job]
-            if goes_on:
-                self._go_on(share)
+            if worker is not None:
+                self._go_on(share, worker)
             elif share.executing:
                 self._spare += 1
             if share.executing:
@@ -257,8 +273,8 @@ class RunExecutor(Executor):
         if callback is not None:
             callback()
 
-    def _go_on(self, share: _Share) -> None:
-        """Give a thread that has done a job of ``share`` its next one. Under the lock."""
+    def _go_on(self, share: _Share, worker: _Worker) -> None:
+        """Give ``worker``, which has done a job of ``share``, its next one. Under the lock."""
         if not share.executing:
             # This was the run's own thread.
             successor = share if share.waiting else None
@@ -268,33 +284,31 @@ class RunExecutor(Executor):
             self._spare += 1
             successor = None
         if successor is None:
-            self._idle += 1
-            self._dismiss(self._not_needed())
+            self._idle[worker] = None
+            if self._shut:  # read after counting it; `shutdown` writes it before
+                self._dismiss_idle()
             return
         job = successor.waiting.popleft()
         del self._hungry[successor]
         if successor.waiting:
             self._hungry[successor] = None  # behind the others
         successor.executing[job] = None
-        self._ready.put(job)
+        worker.hand(job)
 
-    def _not_needed(self) -> int:
-        """Return how many idle threads to end: those not needed lately. Under the lock."""
-        if self._shut:  # read after counting; `shutdown` writes it before it counts
-            return self._idle
-        now = monotonic()
-        if now - self._since < self.idle_timeout:
-            return 0
-        not_needed, self._least_idle, self._since = self._least_idle, self._idle, now
-        return not_needed
+    def _pop_idle(self) -> _Worker | None:
+        """Take an idle thread to be handed a job, if there is one. Under the lock."""
+        try:
+            return self._idle.popitem()[0]
+        except KeyError:
+            return None
 
-    def _dismiss(self, count: int) -> int:
-        """Make ``count`` idle threads end, and return that number. Under the lock."""
-        self._idle -= count
-        self._least_idle = min(self._least_idle, self._idle)
-        for _ in range(count):
-            self._ready.put(None)
-        return count
+    def _dismiss_idle(self) -> list[_Worker]:
+        """Make the idle threads end, and return them. Under the lock."""
+        dismissed = []
+        while (worker := self._pop_idle()) is not None:
+            worker.hand(None)
+            dismissed.append(worker)
+        return dismissed
 
 
 # -- routing calls to the executor -----------------------------------------------------------------
