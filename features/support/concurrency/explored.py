@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import gc
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,6 +122,7 @@ def _modelled() -> Iterator[None]:
     gc.disable()
     try:
         with (
+            _on_one_processor(),
             mock.patch.object(asyncio, "new_event_loop", ModelLoop),
             mock.patch.object(atexit, "register"),
         ):
@@ -128,3 +130,17 @@ def _modelled() -> Iterator[None]:
     finally:
         gc.enable()
         gc.collect()
+
+
+@contextmanager
+def _on_one_processor() -> Iterator[None]:
+    """Of the threads of a model one runs at a time: the next is woken sooner where the last ran."""
+    if not hasattr(os, "sched_setaffinity"):  # not on macOS
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
