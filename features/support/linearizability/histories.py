@@ -45,6 +45,7 @@ class Client:
         state: What it works on: a `State`, or what has the same methods.
         seed: Of what it does.
         unanswered: Called when the server has given no answer.
+        during: Called in each operation, once its beginning is written down.
         cancels: How many of its calls it cancels on the way.
     """
 
@@ -53,6 +54,7 @@ class Client:
         state: Any,
         seed: int,
         unanswered: Callable[[], object] = lambda: None,
+        during: Callable[[], object] = lambda: None,
         *,
         cancels: int = CANCELLED,
     ) -> None:
@@ -60,6 +62,7 @@ class Client:
         self._state = state
         self._seed = seed
         self._unanswered = unanswered
+        self._during = during
         self._random = random.Random(seed)
         self._cancels = cancels
         self._versions = dict.fromkeys(REGISTERS, 0)  # that it was told last
@@ -81,6 +84,7 @@ class Client:
     async def call(self, key: str, name: str, *arguments: Any) -> Any:
         """Call a method and write it down; None where there is no answer."""
         called = monotonic()
+        self._during()
         try:
             answer = await self._or_cancel(getattr(self._state, name)(key, *arguments))
         except (StateUnavailableError, asyncio.CancelledError) as error:
@@ -111,12 +115,13 @@ class Signals:
     half: Callable[[], object] = lambda: None
     may_end: Callable[[], bool] = lambda: True
     unanswered: Callable[[], object] = lambda: None
+    during: Callable[[], object] = lambda: None
 
 
 async def be_a_client(url: str, seed: int, operations: int, signals: Signals) -> list[Operation]:
     """Do twice as many operations, or more: as long as the signals say."""
     async with open_state(url) as state:
-        client = Client(state, seed, signals.unanswered)
+        client = Client(state, seed, signals.unanswered, signals.during)
         signals.begin()
         for _ in range(operations):
             await client.act()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,13 @@ def by_threads(url: str, clients: int, operations: int) -> list[Operation]:
     def meet() -> object:
         return together.wait(tasks.PATIENCE)
 
-    # At half as well: on a busy machine one may be through before the next one has begun.
-    signals = Signals(begin=meet, half=meet)
+    # In every fifth operation: on a busy machine one client may be through before the next begins.
+    def meet_at_times(number: Iterator[int]) -> None:
+        if next(number) % 5 == 0:
+            meet()
 
     def client(seed: int) -> Callable[[], Any]:
+        signals = Signals(begin=meet, during=partial(meet_at_times, itertools.count()))
         return lambda: asyncio.run(be_a_client(url, seed, operations, signals))
 
     with tasks.switching_often():
