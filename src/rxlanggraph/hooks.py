@@ -319,7 +319,7 @@ class Observers:
 
 
 class Observed:
-    """What is known of a run for its hooks, until they were told of its end.
+    """What is known of a run for its hooks, until its end has been reported.
 
     Args:
         observers: Those who listen. Never changed.

@@ -8,16 +8,16 @@ A map; each imports only from those above it.
     run                  one message on its way through one graph, and its future
     run_info             what a run is doing, for snapshots
     reports              telling the hooks what happens to runs
-    callbacks            LangChain's callbacks of a run; those that tell of nodes
+    callbacks            LangChain's callbacks of a run; those that report nodes
     pacing               nodes at work wait with the chunks of their run
     chunks               a run that is executed as a stream
-    draining             which graphs can stop like that, and where they go on
-    chunk_window         its latest chunks, for those who read them one by one
-    overflow             who gives way when there is no room
+    draining             which graphs can stop between supersteps, and where they continue
+    chunk_window         its latest chunks, for readers that take them one by one
+    overflow             which run gives way when there is no room
     run_registry         the runs in flight, and the sweep of a cleanup
     admission            max_pending: how many may be admitted and not started
     leftovers            LangGraph's tasks that outlive a cancelled run
-    fenced_saver         a saver that refuses who has lost the lease of a thread
+    fenced_saver         a saver that refuses runs that have lost the lease of their thread
     lanes                threads that several processes share
     inbox                any thread -> the loop
     scheduler            thread, group, slot: which run may start

@@ -34,7 +34,7 @@ class _Gate(Protocol):
     """Where one submitter waits: the lock of a thread, or a `_LoopGate`. It is opened once."""
 
     def release(self) -> object:
-        """Open it. Any thread; never blocks. False: who waits there never goes on."""
+        """Open it. Any thread; never blocks. False: its waiter can never continue."""
 
 
 class _LoopGate:
@@ -197,7 +197,7 @@ class AdmissionLimiter:
         return self._has_entered(gate, run, limit)
 
     def _take(self, run: _Holder) -> bool:
-        """Take room if there is any, and nobody waits for it. Under the lock."""
+        """Take room if there is any and no waiter for it. Under the lock."""
         if self._closed or run.done():
             return True
         if len(self._holders) < self._limit and not self._gates:

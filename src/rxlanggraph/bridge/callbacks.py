@@ -1,4 +1,4 @@
-"""Callbacks of LangChain's: adding some to a config, and those that tell of nodes that end."""
+"""Callbacks of LangChain's: adding some to a config, and those that report the ends of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ChunkWindow: the latest chunks of one run, for those who read them one by one.
+"""ChunkWindow: the latest chunks of one run, for readers that take them one by one.
 
 One reader may hold the run up: the run waits while its window is full of chunks that this reader
 has not taken. All other readers join a run that does not wait for them, and are told with a

@@ -11,9 +11,9 @@ Rules:
 
 1. The bridge that has a lease keeps it for the next run of its own on that thread, unless another
    bridge waits for it. A lease is given back when no run of its thread is left.
-2. A bridge that waits leaves a note in the store, which expires unless it is renewed. Whoever finds
-   the note of another bridge, at the end of a run or before asking for the lease, lets that one go
-   first: a waiting bridge asks more often than a newcomer waits.
+2. A bridge that waits leaves a note in the store, which expires unless it is renewed. A bridge that
+   finds the note of another one, at the end of a run or before it asks for the lease, lets that one
+   go first: a waiting bridge asks more often than a newcomer waits.
 3. A lease that was lost ends its run with a `LaneLostError`, and lets nothing through to the
    graph's saver any more: see `fenced_saver`.
 4. A bridge asks for as many leases ahead of their runs as it has slots, or as a subscription may

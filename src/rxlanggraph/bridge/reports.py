@@ -1,7 +1,7 @@
 """Reports: telling the hooks of a bridge what happens to its runs.
 
-Whether anybody listens is looked up in a run once per event, and nothing else is done where nobody
-does. From its end on, a run has no observers: so its end is told of once, and nothing after it.
+An event of a run without observers costs one look-up of an attribute. From its end on, a run has no
+observers: so its end is reported once, and nothing after it.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
 
 
 def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -> None:
-    """Log what blocks the loop of the bridge ``name``, and tell of it. In the watch's thread."""
+    """Log what blocks the loop of the bridge ``name``, and report it. In the watch's thread."""
     _log.warning(
         "the event loop of the bridge %s has been blocked for %.3g s by %s, and all of its runs "
         "with it; have that return sooner, or move it to a thread (asyncio.to_thread in a node, "

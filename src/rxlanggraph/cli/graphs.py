@@ -27,7 +27,7 @@ __all__ = ["graphs"]
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def graphs(project: str, *, as_json: bool) -> int:
-    """List the graphs of a project: their names, places and descriptions.
+    """List the graphs of a project: their names, locations and descriptions.
 
     Nothing is imported. 'rxlanggraph run NAME' runs one of them.
     """

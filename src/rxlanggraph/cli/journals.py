@@ -26,7 +26,7 @@ def journal() -> None:
 @click.option(
     "--force", is_flag=True, help="Also if messages are in flight; their answers are lost."
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def drop(journal: str, *, force: bool, dry_run: bool, as_json: bool) -> int:
     """Delete a journal: its run, its lines and their answers. The output is left.

@@ -147,8 +147,8 @@ class _Seconds(click.FloatRange):
     "--env-file",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Environment variables for the graph, before those of its project. Variables that are set "
-    "keep their values.",
+    help="Environment variables for the graph; they have precedence over those of its project. "
+    "Variables that are already set keep their values.",
 )
 @click.option(
     "--config",
@@ -192,7 +192,7 @@ class _Seconds(click.FloatRange):
     type=_Seconds(min=0, min_open=True, max=_MAX_SECONDS),
     metavar="SECONDS",
     help="Time limit for each message, over all attempts and the pauses between them, from the "
-    "beginning of the first. A message that takes longer has failed (timed_out).",
+    "beginning of the first. A message that takes longer fails (timed_out).",
 )
 @click.option(
     "--retries",
@@ -220,9 +220,10 @@ class _Seconds(click.FloatRange):
     "limits",
     multiple=True,
     metavar="[MODEL:]LIMITS",
-    help="What a model's provider allows: requests=N/m, tokens=N/m (/s, /h) and concurrency=N, "
-    "with commas; without MODEL: of each other model. Its calls wait for that, in all processes of "
-    "a --journal together. --retries then retries only what is transient. May be repeated.",
+    help="Limits of a model's provider, separated by commas: requests=N/m, tokens=N/m (also /s, "
+    "/h), concurrency=N. Without MODEL: of each model that is not named. Calls wait until they are "
+    "allowed; the processes of a --journal share the limits. --retries then retries only transient "
+    "failures. May be repeated.",
 )
 @click.option(
     "--usage", is_flag=True, help="Count the tokens of models, in the records and the summary."
@@ -231,7 +232,7 @@ class _Seconds(click.FloatRange):
     "--prices",
     metavar="FILE",
     shell_complete=complete_file,
-    help="What models cost, as JSON, for a million tokens: "
+    help="Prices of models per million tokens, as JSON: "
     '{"MODEL": {"input": 1.25, "output": 10}}. Implies --usage.',
 )
 @click.option(
@@ -275,12 +276,12 @@ class _Seconds(click.FloatRange):
     metavar="N",
     default=10,
     show_default=True,
-    help="With --journal: worker crashes before a message is dead-lettered (status dead). Messages "
-    "in flight beside the one that crashes the worker lose an attempt too: --resume-failed -j 1, "
-    "then --resume -j 1 after each crash, run them one at a time.",
+    help="With --journal: worker crashes before a message is dead-lettered (status dead). A crash "
+    "also costs the other messages in flight an attempt; to run them one at a time, use "
+    "--resume-failed -j 1, then --resume -j 1 after each crash.",
 )
 @click.option(
-    "--tracebacks", is_flag=True, help="The error in the record of a failed line has its traceback."
+    "--tracebacks", is_flag=True, help="Include the traceback in the error of a failed line."
 )
 @click.option(
     "--verbose",
@@ -307,8 +308,8 @@ def run(
     my_graphs.py:graph or my_package.graphs:graph. Each line of JSON, or row of CSV, is the content
     of one message. Every line that is not blank gets a record, in any order unless --ordered: line,
     id, thread_id, status, content, error, duration. An error has type, message and node. A message
-    that was retried has attempts and earlier_errors. If the graph asks, there are interrupts, with
-    the id and value of each question. A run that was stopped between supersteps has its
+    that was retried has attempts and earlier_errors. If the graph asks, the record has interrupts,
+    with the id and value of each question. If the run was stopped between supersteps, it has a
     checkpoint_id.
     """
     journal_options = {name: options.pop(name) for name in _JOURNAL_OPTIONS}

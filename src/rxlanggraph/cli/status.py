@@ -23,20 +23,20 @@ __all__ = ["status"]
 )
 @click.argument("journal", metavar="JOURNAL", shell_complete=complete_file)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-@click.option("--watch", "-w", is_flag=True, help="Show it again and again, until all is answered.")
+@click.option("--watch", "-w", is_flag=True, help="Refresh until all messages are answered.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1, max=86400),
     metavar="SECONDS",
     default=2.0,
     show_default=True,
-    help="With --watch: the time from one look to the next.",
+    help="With --watch: the time between refreshes.",
 )
 @click.option(
-    "--usage", is_flag=True, help="Add up what the answered messages have used of models."
+    "--usage", is_flag=True, help="Add up the tokens that the answered messages have used."
 )
 @click.option(
-    "--prices", metavar="FILE", help="What models cost, as for 'rxlanggraph run'. Implies --usage."
+    "--prices", metavar="FILE", help="Prices of models, as for 'rxlanggraph run'. Implies --usage."
 )
 def status(
     journal: str,

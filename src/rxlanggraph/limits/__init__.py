@@ -6,7 +6,7 @@ A map; each imports only from those above it.
     windows      how much was used in the last minute
     shared       the same for several processes, in a state
     waits        how one call waits, on a loop or in a thread
-    gate         one key: who may call next, and how many at once
+    gate         one key: which call may be made next, and how many at once
     retrying     which failures are worth another attempt, and how many of those there may be
     usage        the tokens that runs have used, and what they cost
     limiter      Limits: which call has which key

@@ -1,8 +1,8 @@
-"""Callbacks: LangChain's, by which the model calls of a run wait, and tell of their end.
+"""LangChain's callbacks: in these the model calls of a run wait, and report their end.
 
-Two handlers are there for each run: `_Inline` is called, `_Awaited` is awaited. They are found by
-LangChain through context variables, not through a config: so also a model is limited that a
-function calls without one.
+Each run has two handlers: `_Inline` is called, `_Awaited` is awaited. LangChain finds them through
+context variables, not through a config, so a model that a function calls without a config is
+limited too.
 
 LangChain awaits the handlers that are not inline together, in tasks of their own, of which a
 cancellation reaches each. Of those that are inline, one that raises leaves the coroutines of the
@@ -132,7 +132,7 @@ class RunCalls:
         self._over = False  # only ever set
 
     def enter(self) -> None:
-        """Have the models that are called in this context, and in copies of it, told of."""
+        """Have calls of models in this context, and in copies of it, reported."""
         _inline.set(_Inline(self))
         _awaited.set(_Awaited(self))
 

@@ -1,7 +1,7 @@
 """Retrying: which failures are worth another attempt, and how many of those there may be.
 
-What breaks without the budget: when a provider fails for everybody, each message is tried as often
-as it may be, which is the last thing that a provider in trouble needs.
+What breaks without the budget: when a provider fails for all callers, each message is tried as
+often as it may be, which is the last thing that a provider in trouble needs.
 """
 
 from __future__ import annotations

@@ -261,7 +261,7 @@ async def _complete(
 
 
 class _Ending:
-    """The end of claims of one queue by one call, whoever is cancelled meanwhile.
+    """The end of claims of one queue by one call, even if callers are cancelled meanwhile.
 
     Args:
         claims: The claims.

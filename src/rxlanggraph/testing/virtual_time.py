@@ -1,7 +1,7 @@
 """VirtualTimeLoop: an event loop whose time is that of a scheduler of RxPY, and passes at once.
 
 One clock, and one agenda: that of a ``VirtualTimeScheduler`` (the ``TestScheduler`` is one, the
-``HistoricalScheduler`` too), which is used as it is. The loop is one more of those who schedule
+``HistoricalScheduler`` too), which is used as it is. The loop is one more client that schedules
 actions there: one at the time of its next timer, and one for now when something was given to it
 while it does not run. Such an action runs the loop until it is idle, in the thread that runs the
 scheduler. So time passes only when the scheduler takes its next action, after the loop and its

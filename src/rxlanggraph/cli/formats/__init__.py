@@ -3,7 +3,7 @@
 A map; each imports only from those above it.
 
     readers     numbered lines of JSON Lines and CSV, one message at a time
-    failures    what is told of an exception
+    failures    the record of an exception
     records     one record, one line of JSON
     sinks       outputs for records: each line is written as a whole or not at all
 """

@@ -1,4 +1,4 @@
-"""What is told of an exception: its class, its text, the node that raised it, its traceback.
+"""The record of an exception: its class, its text, the node that raised it, its traceback.
 
 Everything here is a pure function, for any thread.
 """

@@ -60,7 +60,7 @@ def _seconds(text: str) -> float:
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="JSON, one object per line.")
-_dry_run = click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 _limit = click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -91,12 +91,12 @@ _queue = click.argument("queue")
 )
 @click.pass_context
 def state(context: click.Context, where: str, namespace: str, *, is_journal: bool) -> None:
-    """Look after shared state: queues, tasks, locks, keys and the version of its format.
+    """Manage shared state: queues, tasks, locks, keys and migrations.
 
-    URL is that of a file (sqlite:///FILE, or its path) or of a server (postgresql://...,
-    redis://...). A server's password is read from RXLANGGRAPH_STATE_PASSWORD, or from the
-    file that RXLANGGRAPH_STATE_PASSWORD_FILE names; a journal's as by 'run'. Only 'migrate'
-    changes the format of what an older release has written.
+    URL names a file (sqlite:///FILE, or its path) or a server (postgresql://..., redis://...).
+    A server's password is read from RXLANGGRAPH_STATE_PASSWORD, or from the file that
+    RXLANGGRAPH_STATE_PASSWORD_FILE names; that of a journal as for 'run'. Only 'migrate' changes
+    the format of data that an older release has written.
     """
     context.obj = _Place(where, namespace, is_journal)
 
@@ -149,7 +149,9 @@ def stats(place: _Place, queue: str, *, as_json: bool) -> int:
     metavar="TIME",
     help="Only tasks that have been in their state for longer: 30s, 10m, 2h, 7d.",
 )
-@click.option("--newer-than", type=_seconds, metavar="TIME", help="Only those that have not been.")
+@click.option(
+    "--newer-than", type=_seconds, metavar="TIME", help="Only tasks in their state for no longer."
+)
 @_limit
 @_json
 @click.pass_obj
@@ -232,7 +234,7 @@ def locks(place: _Place, *, limit: int | None, as_json: bool) -> int:
 
 
 @state.command()
-@click.option("--prefix", default="", metavar="TEXT", help="Only keys that begin with it.")
+@click.option("--prefix", default="", metavar="TEXT", help="Only keys with this prefix.")
 @_limit
 @_json
 @click.pass_obj
@@ -310,7 +312,7 @@ def requeue(
 @_json
 @click.pass_obj
 def cancel(place: _Place, queue: str, ids: Sequence[str], *, dry_run: bool, as_json: bool) -> int:
-    """End waiting and claimed tasks of QUEUE: they are dead letters then.
+    """End waiting and claimed tasks of QUEUE; they become dead letters.
 
     A worker that has one loses its claim; its code is not interrupted.
     """
@@ -374,13 +376,13 @@ def purge(
 
 
 @state.command()
-@click.option("--check", is_flag=True, help="Only tell whether a migration is due (status 1).")
+@click.option("--check", is_flag=True, help="Only report whether a migration is due (status 1).")
 @_json
 @click.pass_obj
 def migrate(place: _Place, *, check: bool, as_json: bool) -> int:
-    """Change the format of what an older release has written to that of this one.
+    """Migrate data of an older release to the format of this one.
 
-    'open_state' does it too. Programs of the older release that have the state open continue,
+    'open_state' does this too. Programs of the older release that have the state open continue,
     but cannot open it again.
     """
     from rxlanggraph.cli.state.location import version_of  # noqa: PLC0415 - as in `_run`

@@ -1,4 +1,4 @@
-"""A subscription that tells of tasks that have become claimable. Confined to the loop."""
+"""A subscription for notifications of tasks that have become claimable. Confined to the loop."""
 
 from __future__ import annotations
 
