@@ -1,15 +1,15 @@
 """RunExecutor: where sync functions and sync graph nodes of runs are executed.
 
-Why not a ``ThreadPoolExecutor``: its limit would be a second one beside ``max_concurrency`` and
-throttle below it (LangGraph's sync nodes use the loop's default executor, which has few threads);
-one run's fan-out would make every other run wait; it does not tell which runs still keep a thread
+Why not a ``ThreadPoolExecutor``: its limit would be a second, lower one beside
+``max_concurrency`` (LangGraph's sync nodes use the loop's default executor, which has few threads);
+the fan-out of one run would make all others wait; it cannot tell which runs still keep a thread
 busy after their cancellation; and the interpreter waits for its threads at exit, forever if one is
 stuck.
 
-Here each run has one thread for itself as soon as it needs one. Further threads come out of a
-number of spare ones, which the runs share in turn. As a run holds a slot until it has ended, there
-are never more threads than ``max_concurrency`` plus the spare ones. All are daemons, and end after
-being idle for a while.
+Here each run gets a thread of its own when it first needs one. Its further threads come from a
+fixed number of spare ones, which the runs take in turn. As a run holds a slot until it has ended,
+there are never more threads than ``max_concurrency`` plus the spare ones. All are daemons, and end
+after they have been idle for a while.
 
 How calls get here: LangGraph, LangChain and ``asyncio.to_thread`` all call
 ``loop.run_in_executor(None, ...)``. `route_runs` overrides that method, on that one loop, with one

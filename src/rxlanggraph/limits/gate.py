@@ -1,16 +1,17 @@
-"""Gate: one key of a provider. Who may call next, and how many at once.
+"""Gate: the limits of one key of a provider. Which call comes next, and how many run concurrently.
 
-What breaks without it: each run that a provider refuses tries again by itself, all of them together
-ask for more than before, and what one has learned (the limit, the pause) is lost on the others.
+What breaks without it: each run that a provider refuses retries on its own. Together the retries
+ask for more than before, and what one run has learned (the limit, the pause) does not help the
+others.
 
-Calls wait in order of arrival for three things: the end of a pause, one of the places for calls at
-once, and room in the `Window`. How many may be at once is adapted by additive increase and
-multiplicative decrease, as in TCP (RFC 5681): by one after as many answers as there are places, and
-to half when the provider refuses; once for all calls that were under way by then.
+Calls wait in order of arrival for three things: the end of a pause, a place among the concurrent
+calls, and room in the `Window`. The number of places adapts by additive increase and multiplicative
+decrease, as in TCP (RFC 5681): it grows by one after as many answers as there are places, and is
+halved when the provider refuses a call, once for all calls that were in flight at that time.
 
-A call that is made while another one of its context is under way (a stream that is being read, a
-model that calls a model, one of a batch) gets no place, and waits for none: what it would wait for
-may wait for it.
+A call that is made inside another call of the same context (while a stream is being read, by a
+model that calls a model, in a batch) neither takes nor waits for a place: the place that it would
+wait for may be the one that its own caller holds.
 
 Invariant kept here (its number as in docs/design.md): 5. A finalizer that enters here only adds to
 a queue.

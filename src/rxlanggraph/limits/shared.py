@@ -1,12 +1,12 @@
-"""Shared windows: what all processes together have used of a key, and until when it is paused.
+"""Shared windows: how much of a key's limit all processes have used, and until when it is paused.
 
-What breaks without it: each process keeps to the whole limit, so two of them are refused half of
-the time; and each has to be refused before it knows that the provider wants a pause.
+What breaks without it: each process uses the whole limit, so two of them are refused half of the
+time, and each has to be refused once before it knows that the provider asks for a pause.
 
-The record of a key is one value of a `State`, replaced by compare-and-set. Its time is that of the
-system's clocks, which is to agree between the machines as well as between them and the provider.
-Calls at once are each process's own, as connections of TCP are: what one of them is refused slows
-that one down, and the pause is for all.
+The record of a key is one value of a `State`, replaced by compare-and-set. Its times are those of
+the system clock, so the clocks of the machines should agree with each other and with the
+provider's. The number of concurrent calls is not shared, as in TCP, where each connection adapts by
+itself: a refusal slows down the process that was refused, and pauses all of them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["SharedWindow"]
 
 _logger = logging.getLogger("rxlanggraph")
-# Seconds after which a call that waits looks again: others may have used less than they reserved.
-# A guess.
+# Seconds after which a waiting call checks again: others may have used less than they reserved. A
+# guess.
 _LOOK_EVERY = 1.0
 # Seconds that a call waits at most when others have changed the record again and again.
 _AGAIN = 0.05

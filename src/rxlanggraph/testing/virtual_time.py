@@ -1,19 +1,19 @@
-"""VirtualTimeLoop: an event loop whose time is that of a scheduler of RxPY, and passes at once.
+"""VirtualTimeLoop: an event loop whose clock is a virtual-time scheduler of RxPY.
 
-One clock, and one agenda: that of a ``VirtualTimeScheduler`` (the ``TestScheduler`` is one, the
-``HistoricalScheduler`` too), which is used as it is. The loop is one more client that schedules
-actions there: one at the time of its next timer, and one for now when something was given to it
-while it does not run. Such an action runs the loop until it is idle, in the thread that runs the
-scheduler. So time passes only when the scheduler takes its next action, after the loop and its
-worker threads have done everything that there is to do at this time; and what happens at the same
-time happens in the order in which it was scheduled.
+There is one clock and one queue of actions: those of a ``VirtualTimeScheduler`` (or its subclasses
+``TestScheduler`` and ``HistoricalScheduler``), which is used unchanged. The loop schedules actions
+there like any other client: one at the time of its next timer, and one immediately if a callback is
+added while the loop is not running. Such an action runs the loop until it is idle, in the thread
+that runs the scheduler. So time advances only after the loop and its worker threads have nothing
+left to do at the current time, and simultaneous actions run in the order in which they were
+scheduled.
 
-What breaks without it: a second clock. A loop that jumps ahead by itself does so while the test
-still prepares what is to happen next; and a test scheduler that knows nothing of the loop goes on
-to its next action while the loop works on the last one.
+What breaks without it: two clocks drift apart. A loop that jumps ahead by itself does so while the
+test is still preparing the next event, and a test scheduler unaware of the loop takes its next
+action before the loop has finished the last one.
 
-A thread that waits for a run (``future.result()``), for room or for an idle registry would wait for
-ever for a loop that nothing runs. It runs the scheduler itself, until it has what it waits for.
+A thread that waits for a run (``future.result()``), for room or for an idle registry would wait
+forever, because nothing else runs the loop. It runs the scheduler itself until the wait is over.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _log = logging.getLogger("rxlanggraph")
 _RESOLUTION = 1e-6
 # Seconds from which on a timer is never due: a date that Python cannot express.
 _NEVER = 1e11
-# How often, in real seconds, a thread that neither runs the scheduler nor works for a run looks
-# whether it is to run it. A guess; tests have one thread that does.
+# Real seconds after which a waiting thread checks again whether it has to run the scheduler. A
+# guess; most tests have a single thread that does.
 _LOOK_EVERY = 0.05
 _local = threading.local()  # in a worker thread: its _Job
 

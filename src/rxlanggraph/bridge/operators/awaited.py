@@ -1,13 +1,13 @@
-"""AwaitedStream: a run awaits a stream of results, and is told if none can ever come.
+"""AwaitedStream: detects that a run awaits a stream that can never emit.
 
-What breaks without it: a node that awaits a stream through its own bridge holds a slot, and
-perhaps a thread, that the runs of that stream need. If it holds the last one, both wait for ever.
-`deadlocks` sees waits for runs by themselves; a wait for a stream it cannot see, as it is RxPY's.
+What breaks without it: a node that awaits a stream of its own bridge holds a slot, and perhaps a
+thread, that the runs of the stream need. If that was the last one, both wait forever. `deadlocks`
+detects waits for single runs, but not waits for a stream, which happen inside RxPY.
 
-A stream is awaited in a run if that run subscribes by ``await source.pipe(...)``, by
-``source.run()``, or by what `Listener` is for. The next result comes if any of the runs can end
-that the stream has at the moment, or, while its source goes on, that it may have next. This is
-looked at when a run arrives that is the only one, when one has ended, and when the source ends.
+A run awaits a stream if it subscribes with ``await source.pipe(...)``, with ``source.run()``, or
+through a `Listener`. The stream can still emit if one of its current runs can end or, while its
+source is active, a future run can. This is checked when a run arrives at a stream that has no
+others, when a run has ended, and when the source ends.
 """
 
 from __future__ import annotations
