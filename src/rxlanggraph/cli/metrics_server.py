@@ -76,8 +76,12 @@ def served_metrics(
             f"cannot serve metrics on {address}: {error.strerror or error}; give a free address of "
             "this machine to --metrics"
         ) from error
-    # Both end with the block, and not at the exit of the interpreter.
-    provider = MeterProvider([PrometheusMetricReader(registry=registry)], shutdown_on_exit=False)
+    # Without the labels of the scope, as there is only one.
+    reader = PrometheusMetricReader(
+        disable_target_info=True, scope_info_enabled=False, registry=registry
+    )
+    # It ends with the block, and not at the exit of the interpreter.
+    provider = MeterProvider([reader], shutdown_on_exit=False)
     try:
         yield RunMetrics(provider), MetricsAddress(address.host, server.server_port)
     finally:

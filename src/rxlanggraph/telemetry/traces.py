@@ -57,13 +57,15 @@ class _Spans:
 
     Args:
         message: That of the message.
-        likely: What to link it to at its end, if nothing better is known by then.
+        linked: Whether it has its link already.
+        likely: Otherwise, what to link it to at its end if nothing better is known by then.
     """
 
-    __slots__ = ("begun", "likely", "message", "run")
+    __slots__ = ("begun", "likely", "linked", "message", "run")
 
-    def __init__(self, message: Span, likely: SpanContext | None) -> None:
+    def __init__(self, message: Span, *, linked: bool, likely: SpanContext | None) -> None:
         self.message = message
+        self.linked = linked
         self.likely = likely
         # Written at the start of the run, on the loop's thread; read by any after that.
         self.run: Span | None = None
@@ -123,8 +125,9 @@ class RunTraces(Hooks):
             links=[] if source is None else [Link(source)],
             start_time=nanoseconds(event.time),
         )
+        # A result is known once its hooks were told of the end, which is after its observers were.
         likely = self._sources.likely_of(message) if source is None else None
-        self._open[event.future] = _Spans(span, likely)
+        self._open[event.future] = _Spans(span, linked=source is not None, likely=likely)
         self._sources.note_message(message, span.get_span_context())
         if self._content and span.is_recording():
             span.set_attribute("rxlanggraph.input", _text(message.content))
@@ -177,8 +180,10 @@ class RunTraces(Hooks):
         message, run, result = spans.message, spans.run, event.result
         if result is not event.message:  # it passes through, and is the result of another run
             self._sources.note_result(result, message.get_span_context())
-        if spans.likely is not None:
-            message.add_link(self._sources.of(event.message) or spans.likely)
+        if not spans.linked:
+            source = self._sources.of(event.message) or spans.likely
+            if source is not None:
+                message.add_link(source)
         _tell_status(message, event.status, event.error)
         if run is not None:
             run.set_attribute("rxlanggraph.attempts", event.attempt)
