@@ -41,6 +41,8 @@ Feature: Metrics count runs and time them, with labels that are bounded
       | rxlanggraph.dropped    | 1    |
 
   Scenario Outline: Of thousands of messages under faults none is left in flight, where <fault>
+    Given an open bridge on its own loop with max_concurrency=4, max_pending=8
+    And metrics of the bridge
     When 4 threads send 600 messages that fail, time out, are cancelled and refused, and halfway <fault>
     Then no message is in flight or pending
     And as many messages were counted as were sent

@@ -82,6 +82,8 @@ Feature: Traces show the way of each message, and nothing of what it says
       | comes during a cleanup                | cancelled   | message     |                                      |
 
   Scenario Outline: Of thousands of messages under faults no span is left open, where <fault>
+    Given an open bridge on its own loop with max_concurrency=4, max_pending=8
+    And traces of the bridge
     When 4 threads send 600 messages that fail, time out, are cancelled and refused, and halfway <fault>
     Then no span is open
     And as many messages have a span as were sent

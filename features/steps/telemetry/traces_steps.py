@@ -143,6 +143,7 @@ def step_a_node_sends_a_message_and_awaits_its_result(context: Context) -> None:
     outer = StateGraph(State).add_node("ask", ask).add_edge(START, "ask").compile(name="outer")
     context.bridge.create_future_task(outer, {"value": 0}).result(LIMIT)
     _idle(context)
+    assert other.registry.wait_idle(LIMIT)
 
 
 @then("no span has a link")
@@ -377,7 +378,6 @@ def step_no_span_is_open(context: Context) -> None:
 def step_as_many_messages_have_a_span_as_were_sent(context: Context) -> None:
     messages = context.spans.named("message ")
     assert len(messages) == len(context.futures) + context.refused
-    assert len(context.spans.named("invoke_workflow ")) > 0
 
 
 @when("the traces are disposed of while a run is at work, and closed")
