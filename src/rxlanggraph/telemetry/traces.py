@@ -5,9 +5,8 @@
         ├── node NAME             each node that has ended, at each attempt
         └── ...                   the spans of the nodes' own code
 
-A message has a span of its own because its wait is not part of the operation that the conventions
-time, and because many messages never begin. What breaks if it were an attribute: the wait of a
-message is not to be seen while nothing else tells of it, as when it is dropped.
+What breaks with one span for both: the wait of a message counts as time of the operation, which the
+conventions define as the run's, and messages that never begin are shown as runs.
 
 Two rules.
 
