@@ -148,6 +148,15 @@ Feature: Traces show the way of each message, and nothing of what it says
     Then every future has a result
     And no warning was logged
 
+  Scenario Outline: <What> is refused as a provider
+    When <call> is called with an argument that is no provider
+    Then InvalidTypeError is raised, which says "<says>"
+
+    Examples:
+      | What            | call       | says                             |
+      | A meter's name  | RunMetrics | meter_provider must be           |
+      | A tracer's name | RunTraces  | tracer_provider must be          |
+
   @once
   Scenario: Where OpenTelemetry's API is not installed, the import says which extra brings it
     When the part for telemetry is imported where the API is not installed

@@ -557,6 +557,12 @@ def step_no_warning_was_logged(context: Context) -> None:
     assert context.log == [], context.log
 
 
+@when("{call} is called with an argument that is no provider")
+def step_call_is_called_with_an_argument_that_is_no_provider(context: Context, call: str) -> None:
+    make = {"RunMetrics": RunMetrics, "RunTraces": RunTraces}[call]
+    context.error = error_of(lambda: make("a name"))
+
+
 @when("the part for telemetry is imported where the API is not installed")
 def step_the_part_for_telemetry_is_imported_where_the_api_is_not_installed(
     context: Context,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from rxlanggraph.errors import MissingExtraError
+from rxlanggraph.errors import InvalidTypeError, MissingExtraError
 
 try:
     from opentelemetry.context import attach
@@ -46,6 +46,7 @@ __all__ = [
     "Tracer",
     "TracerProvider",
     "attach",
+    "check_provider",
     "get_meter",
     "get_tracer",
     "nanoseconds",
@@ -58,6 +59,19 @@ SCOPE = "rxlanggraph"
 VERSION = version("rxlanggraph")
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the semantic conventions that is followed; those for GenAI are in development."""
+
+
+def check_provider(name: str, provider: object, method: str) -> None:
+    """Check that ``provider`` is None or has ``method``. Any thread; never blocks.
+
+    Raises:
+        InvalidTypeError: It has not.
+    """
+    if provider is not None and not callable(getattr(provider, method, None)):
+        raise InvalidTypeError(
+            f"{name} must be one of OpenTelemetry's, with a {method} method, or None for the "
+            f"global one, not {provider!r}"
+        )
 
 
 def nanoseconds(seconds: float) -> int:

@@ -21,6 +21,7 @@ from rxlanggraph.telemetry.api import (
     CallbackOptions,
     MeterProvider,
     Observation,
+    check_provider,
     get_meter,
 )
 
@@ -47,9 +48,13 @@ class RunMetrics(Hooks):
 
     Args:
         meter_provider: What makes the meter; None: the global one.
+
+    Raises:
+        InvalidTypeError: ``meter_provider`` makes no meters.
     """
 
     def __init__(self, meter_provider: MeterProvider | None = None) -> None:
+        check_provider("meter_provider", meter_provider, "get_meter")
         meter = get_meter(SCOPE, VERSION, meter_provider, SCHEMA_URL)
         self._runs = meter.create_counter(
             "rxlanggraph.runs", "{run}", "Messages that have ended, whether they began or not."

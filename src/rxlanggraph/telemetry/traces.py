@@ -37,6 +37,7 @@ from rxlanggraph.telemetry.api import (
     Tracer,
     TracerProvider,
     attach,
+    check_provider,
     get_tracer,
     nanoseconds,
     set_span_in_context,
@@ -84,6 +85,9 @@ class RunTraces(Hooks):
         tracer_provider: What makes the tracer; None: the global one.
         content: Whether what messages contain, and the texts of exceptions, are in the spans.
         nodes: Whether nodes have spans.
+
+    Raises:
+        InvalidTypeError: ``tracer_provider`` makes no tracers.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class RunTraces(Hooks):
         content: bool = False,
         nodes: bool = True,
     ) -> None:
+        check_provider("tracer_provider", tracer_provider, "get_tracer")
         self._tracer: Tracer = get_tracer(SCOPE, VERSION, tracer_provider, SCHEMA_URL)
         self._content = content
         self._sources = Sources()
@@ -118,14 +123,14 @@ class RunTraces(Hooks):
         if event.future in self._open:  # these hooks were added to the bridge twice
             return
         message, source = event.message, self._sources.of(event.message)
+        # A result is known once its hooks were told of the end, which is after its observers were.
+        likely = self._sources.likely_of(message) if source is None else None
         span = self._tracer.start_span(
             f"message {event.name}",
             attributes=_attributes(event),
             links=[] if source is None else [Link(source)],
             start_time=nanoseconds(event.time),
         )
-        # A result is known once its hooks were told of the end, which is after its observers were.
-        likely = self._sources.likely_of(message) if source is None else None
         self._open[event.future] = _Spans(span, linked=source is not None, likely=likely)
         self._sources.note_message(message, span.get_span_context())
         if self._content and span.is_recording():
