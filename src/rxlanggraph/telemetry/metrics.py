@@ -97,7 +97,8 @@ class RunMetrics(Hooks):
         """Have the lag of the loop of ``bridge`` measured as well. Any thread; never blocks.
 
         It is known if the bridge was made with ``blocked_after``, or has hooks that override
-        ``on_blocked``. The bridge is held weakly.
+        ``on_blocked``. The bridge is held weakly. Of several objects with one meter provider, the
+        SDK asks the first alone for the lag.
 
         Raises:
             InvalidTypeError: It is not a bridge.
