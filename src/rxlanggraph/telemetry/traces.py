@@ -10,8 +10,8 @@ conventions define as the run's, and messages that never begin are shown as runs
 
 Two rules.
 
-1. A span is ended by the call that takes it out of the table, in a ``finally``: so whatever a
-   value of the user's does when it is described, no span stays open, and none is ended twice.
+1. The spans of a message are ended by the call that takes them out of the table, in a ``finally``:
+   whatever a value of the user's does when it is described, none stays open.
 2. The span of a run is attached to the context of the run and never detached: that context ends
    with the run, and its end may be told in another one.
 """
@@ -151,6 +151,8 @@ class RunTraces(Hooks):
         )
         spans.run = span
         attach(set_span_in_context(span))
+        if event.future not in self._open:  # closed meanwhile, maybe before it had this span
+            span.end()
 
     def on_node(self, event: NodeEnded) -> None:
         """Make the span of a node, which has ended."""
