@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+
 from rxlanggraph.hooks import Hooks, NodeEnded, RunEnded, RunQueued, RunStarted
+from rxlanggraph.telemetry import RunMetrics, RunTraces
 
 from .bridge import contents
 from .harness import Ratio, in_turns, one_node_graph
 from .peers import Bridge
 
-#: What the hooks override.
-WAYS = ("runs", "runs and nodes")
+#: What the hooks override, or are: with OpenTelemetry's SDK, which measures, and records spans that
+#: nothing exports.
+WAYS = ("runs", "runs and nodes", "metrics", "traces")
 
 
 class Counting(Hooks):
@@ -40,10 +46,18 @@ class CountingNodes(Counting):
         self.seconds += event.duration
 
 
+def _hooks(way: str) -> Hooks:
+    if way == "metrics":
+        return RunMetrics(MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False))
+    if way == "traces":
+        return RunTraces(TracerProvider(shutdown_on_exit=False))
+    return CountingNodes() if way == "runs and nodes" else Counting()
+
+
 def cpu_ratio(way: str, *, messages: int = 500, turns: int = 20, pairs: int = 7) -> Ratio:
     """The CPU time of a bridge with hooks over that of one without."""
     graph, inputs = one_node_graph(), contents(messages)
-    hooks = CountingNodes() if way == "runs and nodes" else Counting()
+    hooks = _hooks(way)
     with ExitStack() as stack:
         ours = stack.enter_context(Bridge())
         peer = stack.enter_context(Bridge())

@@ -57,6 +57,8 @@ def rows(million: bool) -> Iterator[Row]:
         yield Row(f"CPU time of {way} / floor", 1.1, _cpu(way))
     yield Row("CPU time with hooks for runs / without", 1.03, _hooks("runs"))
     yield Row("CPU time with hooks for nodes too / without", None, _hooks("runs and nodes"))
+    yield Row("CPU time with metrics / without", None, _hooks("metrics"))
+    yield Row("CPU time with traces, of nodes too / without", None, _hooks("traces"))
     yield from _threads()
     yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
     for way in stream.WAYS:

@@ -13,8 +13,9 @@ Feature: The plain installation suffices for what names no extra
     Then it has found no module of the name <package>
 
     Examples:
-      | package   |
-      | aiosqlite |
-      | mcp       |
-      | psycopg   |
-      | redis     |
+      | package       |
+      | aiosqlite     |
+      | mcp           |
+      | opentelemetry |
+      | psycopg       |
+      | redis         |

@@ -13,6 +13,7 @@ A map of the layers; each imports only from those above it.
     limits               what runs may ask of the providers of models
     bridge               one message on its way from a thread to the loop and back
     operators            Rx's flattening operators, over graphs; streams awaited on a loop
+    telemetry            traces and metrics of a bridge, for OpenTelemetry
     agent                agents: state, memory and output, one run at a time
     cli                  the command, thin over the bridge
     testing              helpers for tests of your own pipelines

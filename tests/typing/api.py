@@ -34,6 +34,7 @@ from rxlanggraph.state import (
     open_state_threadsafe,
 )
 from rxlanggraph.state.transactions import Transaction
+from rxlanggraph.telemetry import RunMetrics, RunTraces
 from rxlanggraph.testing import VirtualBridge
 
 
@@ -214,6 +215,11 @@ class Metrics(Hooks):
 def looking_inside(bridge: RxPyLangGraphBridge) -> int:
     subscription = bridge.add_hooks(Metrics())
     subscription.dispose()
+    traces, metrics = RunTraces(content=True, nodes=False), RunMetrics()
+    bridge.add_hooks(traces)
+    bridge.add_hooks(metrics)
+    metrics.observe_loop(bridge)
+    traces.close()
     for info in bridge.registry.snapshot():
         print(info.message_id, info.state, info.waiting, info.attempt, info.node)
     return bridge.registry.cancel(lambda info: info.age > 60.0)

@@ -969,7 +969,8 @@ class RxPyLangGraphBridge:
     def loop_lag(self) -> float | None:
         """Seconds that a callback waits for the loop at present. Any thread; never blocks.
 
-        None unless the loop is watched: see ``blocked_after``. The last value while nothing runs.
+        None unless the loop is watched (see ``blocked_after``), and once the bridge is closed. The
+        last value while nothing runs.
         """
         return self._engine.loop_lag
 

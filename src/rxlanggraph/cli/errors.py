@@ -8,6 +8,7 @@ Continues the tree of `rxlanggraph.errors`:
         ├── ProjectError           langgraph.json, or a file of variables, is wrong
         ├── SettingsError          the file of settings is wrong
         ├── ArgumentError          --context or --config is wrong
+        ├── MetricsError           metrics cannot be served
         ├── InputError             the input cannot be read, or is not CSV at all
         ├── OutputError            a record could not be written
         ├── JournalError           the journal does not answer
@@ -29,6 +30,7 @@ __all__ = [
     "InputError",
     "JournalError",
     "JournalMismatchError",
+    "MetricsError",
     "NotFoundError",
     "OutputError",
     "ProjectError",
@@ -71,6 +73,10 @@ class SettingsError(CommandError):
 
 class ArgumentError(CommandError):
     """What ``--context`` or ``--config`` names cannot be passed to the graph."""
+
+
+class MetricsError(CommandError):
+    """Metrics cannot be served: the address is in use, or what serves them is not installed."""
 
 
 class InputError(CommandError):

@@ -23,6 +23,7 @@ from rxlanggraph.cli.loading import (
     has_checkpointer,
     opened_graph,
 )
+from rxlanggraph.cli.metrics_server import parse_address, served_metrics
 from rxlanggraph.cli.pipeline.job import IOPaths, Job, JobOptions
 from rxlanggraph.cli.pipeline.limits import MINIMUM_FOR_PERCENT, FailureLimit, RateLimiter
 from rxlanggraph.cli.pipeline.model_use import ModelOptions, parse_limits
@@ -236,6 +237,13 @@ class _Seconds(click.FloatRange):
     '{"MODEL": {"input": 1.25, "output": 10}}. Implies --usage.',
 )
 @click.option(
+    "--metrics",
+    callback=_parsed(parse_address),
+    metavar="[HOST:]PORT",
+    help="Serve metrics for Prometheus while the run lasts; without HOST for this machine alone. "
+    "Port 0 is any port that is free.",
+)
+@click.option(
     "--journal",
     metavar="FILE|URL",
     shell_complete=complete_file,
@@ -332,6 +340,10 @@ def run(
         options["models"] = _model_options(
             options.pop("limits"), options.pop("prices"), counts=options.pop("usage")
         )
+        if options["metrics"] is not None:
+            options["metrics"], address = stack.enter_context(served_metrics(options["metrics"]))
+            if not quiet:
+                print_stderr(f"metrics: http://{address}/metrics")
         job_options = JobOptions(**options)
         made = stack.enter_context(opened_graph(found, job_options.config))
         _check_graph(made.graph, found, job_options, journal)

@@ -109,9 +109,12 @@ class LoopWatch:
     def lag(self) -> float | None:
         """Seconds that a callback waits for the loop, at present. Any thread; never blocks.
 
-        None before the first measurement. While there is no work it is the last one.
+        None before the first measurement, and once it is to end: what it has asked of the loop may
+        never be answered then. While there is no work it is the last one.
         """
         with self._changed:
+            if self._stopping:
+                return None
             posted, last = self._posted, self._last
         if posted is None:
             return last

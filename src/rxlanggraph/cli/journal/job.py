@@ -22,7 +22,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge.bridge import request_drain
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.factories import MadeGraph
@@ -33,7 +32,7 @@ from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.journal.workers import WorkerPool
 from rxlanggraph.cli.journal.writer import JournalWriter, LineResult
 from rxlanggraph.cli.loading import can_continue
-from rxlanggraph.cli.pipeline.job import CLOSE_SECONDS, JobOptions, close_bridge
+from rxlanggraph.cli.pipeline.job import CLOSE_SECONDS, JobOptions, close_bridge, make_bridge
 from rxlanggraph.cli.pipeline.limits import FailureLimit
 from rxlanggraph.cli.pipeline.model_use import ModelUse
 from rxlanggraph.cli.pipeline.progress import Reporter
@@ -117,13 +116,7 @@ class JournalJob:
         self._size = source.size
         self._failures = _FailureCounter(options.halt)
         self._models = ModelUse(options.models, journal.state)
-        self._bridge = RxPyLangGraphBridge(
-            made.loop,
-            max_concurrency=options.max_concurrency,
-            limits=self._models.limits,
-            usage=self._models.usage,
-            name="run",
-        )
+        self._bridge = make_bridge(made, options, self._models)
         run_log = RunLog(self._bridge, options.retries, self._models.limits)
         self._supervisor = Supervisor(self._stop, self._drain, self._cancel, self._in_flight)
         self._monitor = ProgressMonitor(journal.state, journal.retry)

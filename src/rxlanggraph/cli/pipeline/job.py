@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from rxlanggraph import RxPyLangGraphBridge, TimeLimits
 from rxlanggraph.bridge.bridge import count_active, request_drain
@@ -35,7 +35,18 @@ from rxlanggraph.cli.pipeline.writer import Writer
 from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import RunDrainedError
 
-__all__ = ["CLOSE_SECONDS", "WINDOW_PER_RUN", "IOPaths", "Job", "JobOptions", "close_bridge"]
+if TYPE_CHECKING:
+    from rxlanggraph.telemetry import RunMetrics
+
+__all__ = [
+    "CLOSE_SECONDS",
+    "WINDOW_PER_RUN",
+    "IOPaths",
+    "Job",
+    "JobOptions",
+    "close_bridge",
+    "make_bridge",
+]
 
 WINDOW_PER_RUN = 4
 """Slots of the window per concurrent run. A guess: with more, a few busy threads starve the others
@@ -43,6 +54,8 @@ less; with fewer, draining is shorter."""
 CLOSE_SECONDS = 1.0
 """Seconds for runs to end that are cancelled when a job closes its bridge."""
 _CANCEL_SECONDS = 5.0
+# Seconds after which a loop whose lag is measured counts as blocked, which is logged.
+_BLOCKED_AFTER = 0.5
 
 
 class IOPaths(NamedTuple):
@@ -94,6 +107,8 @@ class JobOptions:
     context: Mapping[str, Any] | None = None
     tracebacks: bool = False
     models: ModelOptions = field(default_factory=ModelOptions)
+    metrics: RunMetrics | None = None
+    """The hooks whose metrics are served."""
 
     @property
     def limits(self) -> TimeLimits | None:
@@ -105,6 +120,23 @@ class JobOptions:
         if self.timeout is None and self.deadline is None:
             return None
         return TimeLimits(attempt=self.timeout, run=self.deadline)
+
+
+def make_bridge(made: MadeGraph, options: JobOptions, models: ModelUse) -> RxPyLangGraphBridge:
+    """Make the bridge of a job, which its metrics observe."""
+    metrics = options.metrics
+    bridge = RxPyLangGraphBridge(
+        made.loop,
+        max_concurrency=options.max_concurrency,
+        limits=models.limits,
+        usage=models.usage,
+        blocked_after=None if metrics is None else _BLOCKED_AFTER,
+        name="run",
+    )
+    if metrics is not None:
+        bridge.add_hooks(metrics)
+        metrics.observe_loop(bridge)
+    return bridge
 
 
 def close_bridge(bridge: RxPyLangGraphBridge) -> None:
@@ -143,13 +175,7 @@ class Job:
         self._options = options
         self._tracker = LineTracker()
         self._models = ModelUse(options.models)
-        self._bridge = RxPyLangGraphBridge(
-            made.loop,
-            max_concurrency=options.max_concurrency,
-            limits=self._models.limits,
-            usage=self._models.usage,
-            name="run",
-        )
+        self._bridge = make_bridge(made, options, self._models)
         self._run_log = RunLog(self._bridge, options.retries, self._models.limits)
         self._reader = InputReader(
             source,

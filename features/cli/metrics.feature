@@ -1,0 +1,69 @@
+@once
+Feature: The command serves the metrics of its run, for as long as it lasts
+
+  Background:
+    Given a folder with the file "graphs.py"
+      """
+      import asyncio, os, re, sys
+      from urllib.request import urlopen
+
+      def read():
+          url = re.search(r"http://\S+", sys.stderr.buffer.getvalue().decode())[0]
+          return url, urlopen(url, timeout=30).read().decode()
+
+      async def graph(content):
+          if content["n"] == 2:
+              raise ValueError("no")
+          if content["n"] < 3:
+              return content
+          url, metrics = await asyncio.to_thread(read)
+          lines = [line for line in metrics.splitlines() if line[0] != "#"]
+          known = dict(line.rsplit(" ", 1) for line in lines)
+          return {"url": url, **{name: known.get(name) for name in content["names"]}}
+      """
+    And the file "in.jsonl"
+      """
+      {"n": 1}
+      {"n": 2}
+      {"n": 3, "names": ["rxlanggraph_runs_total{graph=\"graph\",status=\"ok\"}", "rxlanggraph_runs_total{graph=\"graph\",status=\"error\"}", "rxlanggraph_in_flight{graph=\"graph\"}"]}
+      """
+
+  Scenario Outline: A run <how> has its metrics read while it lasts, and not after it
+    When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl -j 1 --metrics 0 <options>"
+    Then the exit status is 1
+    And the metrics that line 3 has read are 1 ok, 1 error and 1 in flight
+    And nothing answers at their address any more
+
+    Examples:
+      | how               | options              |
+      | without a journal |                      |
+      | with a journal    | --journal run.sqlite |
+
+  Scenario: A port that is in use is one error at the start, and the output is left as it was
+    Given the file "out.jsonl"
+      """
+      earlier
+      """
+    And a port that is in use
+    When I run with that port "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl --metrics {port}"
+    Then the exit status is 2
+    And standard error is one line that says "cannot serve metrics on 127.0.0.1:", "in use" and "--metrics"
+    And "out.jsonl" still says "earlier"
+
+  Scenario Outline: <address> is refused as an address
+    When I run "rxlanggraph run graphs.py:graph -i in.jsonl --metrics <address>"
+    Then the exit status is 2
+    And standard error says "<says>"
+
+    Examples:
+      | address         | says               |
+      | here            | is not an address  |
+      | 127.0.0.1:70000 | is not an address  |
+      | 127.0.0.1:      | is not an address  |
+      | 192.0.2.1:0     | cannot serve       |
+
+  Scenario: Without the exporter --metrics is refused with the extra that brings it
+    Given the exporter for Prometheus is not installed
+    When I run "rxlanggraph run graphs.py:graph -i in.jsonl --metrics 0"
+    Then the exit status is 2
+    And standard error is one line that says "--metrics", "not installed" and "rxlanggraph[metrics]"

@@ -1,0 +1,1 @@
+"""What traces and metrics export, and a receiver for it."""

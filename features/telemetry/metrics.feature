@@ -1,0 +1,93 @@
+Feature: Metrics count runs and time them, with labels that are bounded
+
+  Background:
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=2, overflow="drop_newest"
+    And metrics of the bridge
+
+  Scenario: Runs are counted by graph and status, and timed if they began
+    When 3 messages are answered, 1 fails and 1 times out
+    Then the metrics are
+      | name                   | answer ok | fail error | wait timed_out |
+      | rxlanggraph.runs       | 3         | 1          | 1              |
+      | rxlanggraph.run        | 3         | 1          | 1              |
+    And the metrics are
+      | name                   | answer    | fail       | wait           |
+      | rxlanggraph.queue_wait | 3         | 1          | 1              |
+      | rxlanggraph.in_flight  | 0         | 0          | 0              |
+      | rxlanggraph.pending    | 0         | 0          | 0              |
+    And the durations have the buckets of the conventions
+
+  Scenario: What waits and what runs is told meanwhile, and what was dropped
+    When 1 message runs, 2 wait and 2 more come
+    Then the metrics are
+      | name                   | wait |
+      | rxlanggraph.in_flight  | 3    |
+      | rxlanggraph.pending    | 2    |
+      | rxlanggraph.dropped    | 2    |
+    When the gate opens, and all have ended
+    Then the metrics are
+      | name                   | wait |
+      | rxlanggraph.in_flight  | 0    |
+      | rxlanggraph.pending    | 0    |
+      | rxlanggraph.dropped    | 2    |
+
+  Scenario: A message that was dropped in one stage is counted as dropped once, and ends in both
+    When the result of a message that was dropped passes through a second stage
+    Then the metrics are
+      | name                   | wait rejected | second rejected |
+      | rxlanggraph.runs       | 1             | 1               |
+    And the metrics are
+      | name                   | wait |
+      | rxlanggraph.dropped    | 1    |
+
+  Scenario Outline: Of thousands of messages under faults none is left in flight, where <fault>
+    Given an open bridge on its own loop with max_concurrency=4, max_pending=8
+    And metrics of the bridge
+    When 4 threads send 600 messages that fail, time out, are cancelled and refused, and halfway <fault>
+    Then no message is in flight or pending
+    And as many messages were counted as were sent
+
+    Examples:
+      | fault             |
+      | nothing happens   |
+      | a cleanup begins  |
+      | the bridge closes |
+      | the loop stops    |
+
+  Scenario: Names that are made of data do not make more labels
+    When 300 messages are answered, each under a name of its own
+    Then at most 101 graphs have labels, and all 300 runs are counted
+
+  Scenario: Two bridges have one sum
+    When 3 messages are answered here, and 4 on another bridge with the same metrics
+    Then the metrics are
+      | name                   | answer ok |
+      | rxlanggraph.runs       | 7         |
+
+  Scenario: The lag of a loop is told while the bridge is open, the longest of several
+    Given an open bridge on its own loop with blocked_after=0.05
+    And metrics of the bridge, another bridge, and their loops
+    When a node blocks the loop until that is noticed, 1 time
+    Then the lag of the loop was in the metrics, and is not once the bridges are closed
+
+  Scenario: Only a bridge has a loop to observe
+    When the loop of a registry is observed
+    Then InvalidTypeError is raised, which says "must be an RxPyLangGraphBridge"
+
+  Scenario: Metrics do not keep a bridge alive
+    When 5 bridges whose loops are observed are closed and dropped
+    Then none of them is left
+
+  Scenario: The exporter for Prometheus has these names and labels
+    When a message is answered, and one dropped, on a watched bridge whose metrics Prometheus reads
+    Then it reads these lines, whatever their values
+      """
+      rxlanggraph_dropped_total{graph="wait"}
+      rxlanggraph_in_flight{graph="wait"}
+      rxlanggraph_loop_lag_seconds
+      rxlanggraph_pending{graph="wait"}
+      rxlanggraph_queue_wait_seconds_count{graph="wait"}
+      rxlanggraph_run_seconds_count{graph="wait",status="ok"}
+      rxlanggraph_runs_total{graph="wait",status="ok"}
+      rxlanggraph_runs_total{graph="wait",status="rejected"}
+      """

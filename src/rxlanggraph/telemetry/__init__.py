@@ -1,0 +1,17 @@
+"""Traces and metrics of the runs of a bridge, for OpenTelemetry: the extra ``rxlanggraph[otel]``.
+
+Both are hooks (`rxlanggraph.hooks`). They need OpenTelemetry's API alone; where its SDK is not set
+up, they do next to nothing.
+
+A map; each imports only from those above it.
+
+    api          what is imported from OpenTelemetry's API, and helpers for its values
+    sources      which span a result came from
+    traces       RunTraces: a span for each message, run and node
+    metrics      RunMetrics: counts, durations, and the lag of loops
+"""
+
+from rxlanggraph.telemetry.metrics import RunMetrics
+from rxlanggraph.telemetry.traces import RunTraces
+
+__all__ = ["RunMetrics", "RunTraces"]

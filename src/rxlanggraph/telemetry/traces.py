@@ -1,0 +1,250 @@
+"""RunTraces: a span for each message, for its run, and for each node.
+
+    message GRAPH             from the arrival of the message to the real end of its run
+    └── invoke_workflow GRAPH     the run, if it begins: the conventions' span of a workflow
+        ├── node NAME             each node that has ended, at each attempt
+        └── ...                   the spans of the nodes' own code
+
+What breaks with one span for both: the wait of a message counts as time of the operation, which the
+conventions define as the run's, and messages that never begin are shown as runs.
+
+Two rules.
+
+1. The spans of a message are ended by the call that takes them out of the table, in a ``finally``:
+   whatever a value of the user's does when it is described, none stays open.
+2. The span of a run is attached to the context of the run and never detached: that context ends
+   with the run, and its end may be told in another one.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import Future
+from typing import Any
+
+from rxlanggraph.hooks import Hooks, NodeEnded, NodeStatus, RunEnded, RunQueued, RunStarted
+from rxlanggraph.messages import Status as RunStatus
+from rxlanggraph.messages import StreamMessage
+from rxlanggraph.telemetry.api import (
+    SCHEMA_URL,
+    SCOPE,
+    VERSION,
+    Link,
+    Span,
+    SpanContext,
+    Status,
+    StatusCode,
+    Tracer,
+    TracerProvider,
+    attach,
+    check_provider,
+    get_tracer,
+    nanoseconds,
+    set_span_in_context,
+    type_name,
+)
+from rxlanggraph.telemetry.sources import Sources
+
+__all__ = ["RunTraces"]
+
+# The others are neither failures nor the end of the matter: a run that was cancelled on purpose, or
+# one that asks.
+_FAILURES = frozenset({"error", "timed_out", "rejected"})
+
+
+class _Spans:
+    """The spans of one message that are open.
+
+    Args:
+        message: That of the message.
+        linked: Whether it has its link already.
+        likely: Otherwise, what to link it to at its end if nothing better is known by then.
+    """
+
+    __slots__ = ("begun", "likely", "linked", "message", "run")
+
+    def __init__(self, message: Span, *, linked: bool, likely: SpanContext | None) -> None:
+        self.message = message
+        self.linked = linked
+        self.likely = likely
+        # Written at the start of the run, on the loop's thread; read by any after that.
+        self.run: Span | None = None
+        self.begun = 0  # nanoseconds
+
+
+class RunTraces(Hooks):
+    """Hooks that make a trace of each message, with OpenTelemetry's API.
+
+    Give it to `RxPyLangGraphBridge.add_hooks`, one object to all bridges of a process: a message
+    that came out of another run is linked to the span of the message of that run. The parent of a
+    message's span is the current span of the code that sent it. The code of nodes, in threads too,
+    has the span of its run as its current span. No thread is blocked, unless the span processor of
+    the SDK blocks it.
+
+    Args:
+        tracer_provider: What makes the tracer; None: the global one.
+        content: Whether what messages contain, and the texts of exceptions, are in the spans.
+        nodes: Whether nodes have spans.
+
+    Raises:
+        InvalidTypeError: ``tracer_provider`` makes no tracers.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        *,
+        content: bool = False,
+        nodes: bool = True,
+    ) -> None:
+        check_provider("tracer_provider", tracer_provider, "get_tracer")
+        self._tracer: Tracer = get_tracer(SCOPE, VERSION, tracer_provider, SCHEMA_URL)
+        self._content = content
+        self._sources = Sources()
+        # By the future of the run. Single calls of a dict, by any thread.
+        self._open: dict[Future[StreamMessage], _Spans] = {}
+        if not nodes:
+            # A hook that is not overridden costs nothing, and this one costs callbacks.
+            self.on_node = super().on_node  # type: ignore[method-assign]
+
+    def close(self) -> None:
+        """End the spans that are open. Any thread; never blocks; idempotent.
+
+        Only needed if the hooks were disposed of while runs were in flight, of whose end they are
+        not told then. A bridge that is closed leaves no span open.
+        """
+        for future in list(self._open):
+            spans = self._open.pop(future, None)
+            if spans is not None:
+                _end(spans, None)
+
+    def on_queued(self, event: RunQueued) -> None:
+        """Start the span of the message."""
+        if event.future in self._open:  # these hooks were added to the bridge twice
+            return
+        message, source = event.message, self._sources.of(event.message)
+        # A result is known once its hooks were told of the end, which is after its observers were.
+        likely = self._sources.likely_of(message) if source is None else None
+        span = self._tracer.start_span(
+            f"message {event.name}",
+            attributes=_attributes(event),
+            links=[] if source is None else [Link(source)],
+            start_time=nanoseconds(event.time),
+        )
+        self._open[event.future] = _Spans(span, linked=source is not None, likely=likely)
+        self._sources.note_message(message, span.get_span_context())
+        if self._content and span.is_recording():
+            span.set_attribute("rxlanggraph.input", _text(message.content))
+
+    def on_started(self, event: RunStarted) -> None:
+        """Start the span of the run, and make it the current one of its context."""
+        spans = self._open.get(event.future)
+        if spans is None or spans.run is not None:
+            return
+        spans.message.set_attribute("rxlanggraph.waited", event.waited)
+        spans.begun = nanoseconds(event.time)
+        span = self._tracer.start_span(
+            f"invoke_workflow {event.name}",
+            set_span_in_context(spans.message),
+            attributes={"gen_ai.operation.name": "invoke_workflow", **_attributes(event)},
+            start_time=spans.begun,
+        )
+        spans.run = span
+        attach(set_span_in_context(span))
+        if event.future not in self._open:  # closed meanwhile, maybe before it had this span
+            span.end()
+
+    def on_node(self, event: NodeEnded) -> None:
+        """Make the span of a node, which has ended."""
+        spans = self._open.get(event.future)
+        if spans is None or spans.run is None or not spans.run.is_recording():
+            return
+        end = nanoseconds(event.time)
+        span = self._tracer.start_span(
+            f"node {event.node}",
+            set_span_in_context(spans.run),
+            attributes={"rxlanggraph.node": event.node, "rxlanggraph.attempt": event.attempt},
+            # The duration is of another clock: not before the run.
+            start_time=max(spans.begun, end - nanoseconds(event.duration)),
+        )
+        try:
+            self._tell(span, event.status, event.error, event.time)
+        finally:
+            span.end(end)
+
+    def on_ended(self, event: RunEnded) -> None:
+        """End the spans of the message and of its run."""
+        spans = self._open.pop(event.future, None)
+        if spans is None:
+            return
+        try:
+            self._describe(spans, event)
+        finally:
+            _end(spans, nanoseconds(event.time))
+
+    def _describe(self, spans: _Spans, event: RunEnded) -> None:
+        message, run, result = spans.message, spans.run, event.result
+        if result is not event.message:  # it passes through, and is the result of another run
+            self._sources.note_result(result, message.get_span_context())
+        if not spans.linked:
+            source = self._sources.of(event.message) or spans.likely
+            if source is not None:
+                message.add_link(source)
+        _tell_status(message, event.status, event.error)
+        if run is not None:
+            run.set_attribute("rxlanggraph.attempts", event.attempt)
+        self._tell(message if run is None else run, event.status, event.error, event.time)
+        if self._content and run is not None and run.is_recording():
+            run.set_attribute("rxlanggraph.output", _text(result.content))
+
+    def _tell(
+        self, span: Span, status: RunStatus | NodeStatus, error: BaseException | None, time: float
+    ) -> None:
+        """Say in ``span`` how it ended; the text of the error only with the content."""
+        text = _text_of(error) if self._content and error is not None else None
+        _tell_status(span, status, error, text)
+        if error is not None and text is not None:
+            what = {"exception.type": type_name(error), "exception.message": text}
+            span.add_event("exception", what, nanoseconds(time))
+
+
+def _end(spans: _Spans, time: int | None) -> None:
+    try:
+        if spans.run is not None:
+            spans.run.end(time)
+    finally:
+        spans.message.end(time)
+
+
+def _attributes(event: RunQueued | RunStarted) -> dict[str, str]:
+    attributes = {"gen_ai.workflow.name": event.name, "rxlanggraph.message.id": event.message.id}
+    if event.message.thread_id is not None:
+        attributes["gen_ai.conversation.id"] = event.message.thread_id
+    return attributes
+
+
+def _tell_status(
+    span: Span,
+    status: RunStatus | NodeStatus,
+    error: BaseException | None,
+    text: str | None = None,
+) -> None:
+    span.set_attribute("rxlanggraph.status", status)
+    if status in _FAILURES:
+        span.set_attribute("error.type", status if error is None else type_name(error))
+        span.set_status(Status(StatusCode.ERROR, text))
+
+
+def _text(value: Any) -> str:
+    """Return ``value`` as JSON, with the repr of what is not JSON's."""
+    try:
+        return json.dumps(value, default=repr, ensure_ascii=False)
+    except Exception:  # a circle, keys that are not strings, a repr that raises
+        return f"<{type(value).__qualname__}>"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # it is the user's
+        return ""
