@@ -195,7 +195,13 @@ class Claim:
     def _renew(self, seconds: float) -> Awaitable[bool]:
         client = self._client
         return client.call(
-            client.backend.task_renew, self.queue, self.id, self.token, seconds, repeatable=True
+            client.backend.task_renew,
+            self.queue,
+            self.id,
+            self.token,
+            seconds,
+            client.max_claimed.get(self.queue),
+            repeatable=True,
         )
 
     async def _finish(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
@@ -308,8 +314,10 @@ class _Ending:
                 claim._heartbeat.resume()
             raise
         # A task may be claimable by now.
-        if self._end != "completed" or any(claim.thread_id is not None for claim in claims):
-            client.notifier.notify(("queue", claims[0].queue))
+        queue = claims[0].queue
+        has_freed = queue in client.max_claimed or any(c.thread_id is not None for c in claims)
+        if has_freed or self._end != "completed":
+            client.notifier.notify(("queue", queue))
         for claim, was_current in zip(claims, current, strict=True):
             claim._end = self._end if was_current else "lost"
 
