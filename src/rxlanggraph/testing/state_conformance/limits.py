@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from rxlanggraph.state.backend import MAX_PER_STEP, QueueStats, Task
@@ -27,6 +26,10 @@ CHECKS: list[Check] = []
 
 async def _claimed(state: BaseState) -> int:
     return (await state.stats("q")).claimed
+
+
+async def _complete(claim: Claim) -> None:
+    await claim.complete()
 
 
 async def _is_idle(state: BaseState) -> bool:
@@ -103,43 +106,49 @@ async def _batches(store: Store) -> None:
         expect(len(await other.claim_tasks("q2", 2)), 1, "how many are claimed of another queue")
 
 
+class _Work:
+    """What workers have done, and how many tasks were claimed at once."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.items: list[int] = []
+        self.most = 0
+        self._claimed: set[str] = set()
+
+    async def work(self, state: BaseState, number: int) -> None:
+        """Work on tasks of the queue "q", in batches of 1 to 3, until all are done."""
+        while len(self.items) < self.count:
+            claims = await state.claim_tasks("q", 1 + number % 3, wait=0.2)
+            self._claimed.update(claim.id for claim in claims)
+            self.most = max(self.most, len(self._claimed))
+            await asyncio.sleep(0)
+            self.items += [claim.item for claim in claims]
+            # Before the call: other claims may be granted before its answer is read.
+            self._claimed.difference_update(claim.id for claim in claims)
+            if number % 2:
+                expect(await state.complete_tasks([(c, None) for c in claims]), [], "the lost")
+            else:
+                await gather([claim.complete() for claim in claims])
+
+    async def observe(self, state: BaseState) -> None:
+        """Ask the server how many tasks are claimed, until all are done."""
+        while len(self.items) < self.count:
+            self.most = max(self.most, await _claimed(state))
+            await asyncio.sleep(0)  # a backend in memory never suspends
+
+
 @check("limits", "Concurrent claims of many states never exceed the limit together", CHECKS)
 async def _together(store: Store) -> None:
-    limit, count = 3, 200
     async with store.open_many(4) as states, store.open() as observer:
         for state in states:
-            state.declare_queue("q", max_claimed=limit)
-        items = [Task(n, thread_id=f"t{n % 10}" if n % 2 else None) for n in range(count)]
-        await observer.add_tasks("q", items)
-        worked: Counter[int] = Counter()
-        claimed: set[str] = set()
-        most = 0
-
-        async def work(number: int) -> None:
-            nonlocal most
-            state = states[number % 4]
-            while len(worked) < count:
-                claims = await state.claim_tasks("q", 1 + number % 3, wait=0.2)
-                claimed.update(claim.id for claim in claims)
-                most = max(most, len(claimed))
-                await asyncio.sleep(0)
-                worked.update(claim.item for claim in claims)
-                # Before the call: other claims may be granted before its answer is read.
-                claimed.difference_update(claim.id for claim in claims)
-                if number % 2:
-                    expect(await state.complete_tasks([(c, c.item) for c in claims]), [], "lost")
-                else:
-                    await gather([claim.complete() for claim in claims])
-
-        async def observe() -> None:
-            nonlocal most
-            while len(worked) < count:
-                most = max(most, await _claimed(observer))
-
-        await gather([observe(), *(work(number) for number in range(12))])
-        expect(sorted(worked.elements()), [*range(count)], "the items that were worked on")
-        expect(most, limit, "how many were claimed at once")
-        expect(await observer.stats("q"), QueueStats(completed=count), "the stats")
+            state.declare_queue("q", max_claimed=3)
+        threads = [f"t{n % 10}" if n % 2 else None for n in range(200)]
+        await observer.add_tasks("q", [Task(n, thread_id=each) for n, each in enumerate(threads)])
+        work = _Work(200)
+        await gather([work.observe(observer), *(work.work(states[n % 4], n) for n in range(12))])
+        expect(sorted(work.items), [*range(200)], "the items that were worked on")
+        expect(work.most, 3, "how many were claimed at once")
+        expect(await observer.stats("q"), QueueStats(completed=200), "the stats")
 
 
 @check(
@@ -152,12 +161,10 @@ async def _waiting(store: Store) -> None:
         await state.add_tasks("q", range(3))
         claim = await take(state, 0)
         for item, next_one in ((1, state), (2, other)):
-            waiting = asyncio.ensure_future(take(next_one, item))
-            while not next_one._client.notifier._listeners:
-                await asyncio.sleep(0)
-            await claim.complete()
-            claim = await waiting
-            expect(claim.attempt, 1, "the attempt")
+            granted, _ = await gather([take(next_one, item), _complete(claim)])
+            assert granted is not None
+            expect(granted.attempt, 1, "the attempt")
+            claim = granted
 
 
 @check(
