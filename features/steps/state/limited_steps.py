@@ -67,7 +67,9 @@ def step_another_worker_has_claimed_a_task_that_was_claimed_before(context: Cont
 
 
 @when("a worker that never polls waits, and a process that has claimed all that may be {ends}")
-def step_a_worker_waits_and_a_process_completes_one(context: Context, ends: str) -> None:
+def step_a_worker_that_never_polls_waits_and_a_process_that_has(
+    context: Context, ends: str
+) -> None:
     with arriving.never_polling():
         context.claim = run(limited.complete_elsewhere(context.url))
 
@@ -79,7 +81,7 @@ def step_the_worker_that_waited_has_claimed_a_task_for_the_first_time(context: C
 
 
 @when("a worker that never polls waits for a place, and another state frees one in each way")
-def step_another_state_frees_a_place_in_each_way(context: Context) -> None:
+def step_a_worker_that_never_polls_waits_for_a_place_and_another(context: Context) -> None:
     with arriving.never_polling():
         context.woken = run(limited.free_places(context.url))
 

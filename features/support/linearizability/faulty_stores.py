@@ -268,6 +268,40 @@ class BatchesOvertake(MemoryBackend):
         return [*reversed(claimed)]
 
 
+class CountsThenClaims(MemoryBackend):
+    async def task_claim(
+        self, queue: str, worker: str, lease: float, max_claimed: int | None = None
+    ) -> ClaimedTask | None:
+        claimed = (await self.tasks_stats(queue)).claimed
+        await asyncio.sleep(0)
+        is_full = max_claimed is not None and claimed >= max_claimed
+        return None if is_full else await super().task_claim(queue, worker, lease)
+
+
+class CountsTheExpired(MemoryBackend):
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
+    ) -> list[ClaimedTask]:
+        if self._namespace.queue(queue)._is_full(max_claimed):  # before the queue is swept
+            return []
+        return await super().tasks_claim(queue, worker, lease, count, max_claimed)
+
+
+class RenewsBeyondTheLimit(MemoryBackend):
+    async def task_renew(
+        self, queue: str, task_id: str, token: int, lease: float, max_claimed: int | None = None
+    ) -> bool:
+        return await super().task_renew(queue, task_id, token, lease)
+
+
+class WholeBatch(MemoryBackend):
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
+    ) -> list[ClaimedTask]:
+        first = await super().tasks_claim(queue, worker, lease, 1, max_claimed)
+        return [*first, *(await super().tasks_claim(queue, worker, lease, count - 1))]
+
+
 class AllOrNothing(MemoryBackend):
     """Completes nothing of a batch with a lost claim."""
 
@@ -421,6 +455,10 @@ FAULTS: dict[str, type[MemoryBackend]] = {
     "chooses a task and then claims it": TwoStepClaim,
     "chooses a batch and then claims it": TwoStepBatch,
     "returns a batch in another order": BatchesOvertake,
+    "counts the claimed tasks and then claims": CountsThenClaims,
+    "counts leases that are over": CountsTheExpired,
+    "renews a lease that is over beyond the limit": RenewsBeyondTheLimit,
+    "claims a whole batch where there is room for one": WholeBatch,
     "completes nothing beside a lost claim": AllOrNothing,
     "tells nothing of lost claims": TellsNothing,
     "keeps the batch of who is cancelled": KeepsTheBatch,

@@ -32,8 +32,16 @@ async def _complete(claim: Claim) -> None:
     await claim.complete()
 
 
-async def _is_idle(state: BaseState) -> bool:
-    return not await _claimed(state)
+async def _leases_over(state: BaseState) -> None:
+    """Wait until leases of 0.05 seconds in the queue "q" are over, without looking at it."""
+    await state.add_tasks("other", [1])
+    await state.backend.task_claim("other", "w", 0.1)
+
+    async def is_over() -> bool:
+        return (await state.stats("other")).claimed == 0
+
+    await until(is_over)
+    await state.purge("other", ["waiting"])
 
 
 @check("limits", "While as many tasks are claimed as declared, none is; each end frees one", CHECKS)
@@ -181,16 +189,16 @@ async def _expired(store: Store) -> None:
         for _ in range(3):
             expect(await backend.task_renew(*renewal, 60.0, 1), True, "renewing in time")
         expect(await backend.task_renew(*renewal, 0.05, 1), True, "renewing for a moment")
-        await until(lambda: _is_idle(state))
+        await _leases_over(state)
         expect(await backend.task_renew(*renewal, 0.05, 1), True, "renewing what is over")
-        await until(lambda: _is_idle(state))
-        (taken,) = await backend.tasks_claim("q", "w", 60.0, 2, 1)
-        expect(taken.text, '"a"', "the item that is claimed again")
+        await _leases_over(state)
+        taken = await backend.tasks_claim("q", "w", 60.0, 2, 1)
+        expect([task.text for task in taken], ['"a"'], "the item that is claimed again")
         await refused(state, slow, "the slow one")
         expect(await backend.task_claim("q", "w", 60.0, 1), None, "a claim of another one")
         late = await backend.task_claim("q", "late", 0.05, 2)
         assert late is not None, "there was nothing to claim"
-        await until(lambda: _is_one(state))
+        await _leases_over(state)
         await state.add_tasks("q", [Task("c", priority=1)])
         await backend.task_claim("q", "w", 60.0, 2)
         renewal = ("q", late.id, late.token)
@@ -200,10 +208,6 @@ async def _expired(store: Store) -> None:
         expect(await _claimed(state), 3, "how many are claimed")
 
 
-async def _is_one(state: BaseState) -> bool:
-    return await _claimed(state) == 1
-
-
 @check("limits", "However many leases are over, none takes a place", CHECKS)
 async def _many_expired(store: Store) -> None:
     async with store.open() as state:
@@ -211,11 +215,12 @@ async def _many_expired(store: Store) -> None:
         await state.add_tasks("q", range(count))
         for part in (MAX_PER_STEP, 20):
             await backend.tasks_claim("q", "dying", 0.05, part)
-        await until(lambda: _is_idle(state))
+        await _leases_over(state)
         state.declare_queue("q", max_claimed=10)
         claims = await state.claim_tasks("q", 500)
-        expect(len(claims), 10, "how many are claimed")
-        expect({claim.attempt for claim in claims}, {2}, "their attempts")
+        expect([claim.item for claim in claims], [*range(10)], "the items")
+        # On a slow machine, the second batch has claimed some of the first one again.
+        expect(min(claim.attempt for claim in claims) >= 2, True, "whether all were claimed before")
         expect(await state.claim_task("q"), None, "a claim of one more")
 
 
