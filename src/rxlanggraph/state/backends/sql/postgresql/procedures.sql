@@ -9,8 +9,9 @@
 -- 1. Names (of keys and of locks): by each call that draws a version or token for one. Locks on
 --    1,024 buckets in ascending order, so that many names need few locks. Numbers are drawn under
 --    the lock, so that even the first version of a new name is lower than all later ones.
--- 2. The claimed tasks of a queue: by claims with a limit, and by renewals with one that make a task
---    claimed again. So the number of claimed tasks does not grow between counting and claiming.
+-- 2. The claims of a queue: by claims with a limit, and by renewals with one that make a task claimed
+--    again. So the number of claimed tasks does not grow between counting and claiming. By the name
+--    of the queue, which may be deleted and made anew meanwhile.
 -- 3. A queue: exclusively by calls that add, requeue or purge; shared by calls that end a task of a
 --    thread or sweep. So the order of adding is the order of commits, and the next task of a thread
 --    is not unblocked while another one is being added behind it.
@@ -30,8 +31,9 @@ BEGIN
           ORDER BY bucket) AS buckets;
 END $$;
 
-CREATE OR REPLACE FUNCTION rxlanggraph_hold_claims(queue_id integer) RETURNS void LANGUAGE sql AS $$
-    SELECT pg_advisory_xact_lock(1920494189, queue_id)
+CREATE OR REPLACE FUNCTION rxlanggraph_hold_claims(space text, queue_name text) RETURNS void
+LANGUAGE sql AS $$
+    SELECT pg_advisory_xact_lock(1920494189, hashtext(space || '/' || queue_name))
 $$;
 
 CREATE OR REPLACE FUNCTION rxlanggraph_hold_queue(queue_id integer) RETURNS void LANGUAGE sql AS $$
@@ -369,13 +371,17 @@ LANGUAGE sql AS $$
     ORDER BY place
 $$;
 
--- Counts the claimed tasks but the one with this token. Those whose lease is over count until they
--- are swept: another transaction may be renewing them.
-CREATE OR REPLACE FUNCTION rxlanggraph_count_claimed(queue_id integer, holder bigint) RETURNS bigint
-LANGUAGE sql AS $$
-    SELECT count(*) FROM rxlanggraph_tasks
-    WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND state = 'claimed'
-        AND (holder IS NULL OR token <> holder)
+-- Counts the claimed tasks but the one with this token, up to a limit. Those whose lease is over
+-- count until they are swept: another transaction may be renewing them. The next leases to end are
+-- first in the index of due dates, before most delayed tasks, which are stepped over.
+CREATE OR REPLACE FUNCTION rxlanggraph_count_claimed(queue_id integer, holder bigint, most integer)
+RETURNS integer LANGUAGE sql AS $$
+    SELECT count(*)::integer FROM (
+        SELECT FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND state = 'claimed'
+            AND (holder IS NULL OR token <> holder)
+        ORDER BY due LIMIT most
+    ) AS claimed
 $$;
 
 -- Claims as `rxlanggraph_tasks_claim` does, at most so many that `most` tasks are claimed.
@@ -386,12 +392,13 @@ CREATE OR REPLACE FUNCTION rxlanggraph_tasks_claim_within(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    queue_id integer := rxlanggraph_queue(space, queue_name);
+    queue_id integer;
     moment double precision;
     is_more boolean := false;
     room integer;
 BEGIN
-    PERFORM rxlanggraph_hold_claims(queue_id);
+    PERFORM rxlanggraph_hold_claims(space, queue_name);
+    queue_id := rxlanggraph_queue(space, queue_name);
     moment := rxlanggraph_now();
     IF EXISTS (
         SELECT FROM rxlanggraph_tasks
@@ -399,7 +406,7 @@ BEGIN
     ) THEN
         is_more := rxlanggraph_sweep(queue_id, moment);
     END IF;
-    room := most - rxlanggraph_count_claimed(queue_id, NULL);
+    room := most - rxlanggraph_count_claimed(queue_id, NULL, most);
     IF room > 0 THEN
         RETURN QUERY SELECT * FROM rxlanggraph_tasks_claim(
             space, queue_name, claimers[1:room], leases[1:room]
@@ -458,9 +465,9 @@ BEGIN
     IF FOUND THEN
         RETURN true;
     END IF;
-    PERFORM rxlanggraph_hold_claims(queue_id);
+    PERFORM rxlanggraph_hold_claims(space, queue_name);
     PERFORM rxlanggraph_sweep(queue_id, rxlanggraph_now());
-    IF rxlanggraph_count_claimed(queue_id, holder) >= most THEN
+    IF rxlanggraph_count_claimed(queue_id, holder, most) = most THEN
         RETURN false;
     END IF;
     UPDATE rxlanggraph_tasks AS t SET state = 'claimed', due = rxlanggraph_now() + lease

@@ -94,14 +94,15 @@ _COMPLETE_MANY: Final = (
     " FROM json_each(?) AS done WHERE seq = CAST(done.key AS INTEGER)"
 )
 
-# With a limit. Counts entries of the index of due dates.
+# How many tasks are claimed, counted up to a limit. The next leases to end are first in the index
+# of due dates, before most delayed tasks, which are stepped over.
 _COUNT_CLAIMED: Final = (
-    "SELECT count(*) FROM rxlanggraph_tasks WHERE queue = {queue}"
-    " AND state IN ('delayed', 'claimed') AND state = 'claimed'"
+    "SELECT count(*) FROM (SELECT 1 FROM rxlanggraph_tasks WHERE queue = {queue}"
+    " AND state IN ('delayed', 'claimed') AND state = 'claimed' ORDER BY due LIMIT ?)"
 )
 _IS_FULL: Final = (
     f"SELECT NOT EXISTS ({_OVERDUE.format(queue=_QUEUE)})"
-    f" AND ({_COUNT_CLAIMED.format(queue=_QUEUE)}) >= ?"
+    f" AND ({_COUNT_CLAIMED.format(queue=_QUEUE)}) = ?"
 )
 _RENEW: Final = (
     "UPDATE rxlanggraph_tasks SET state = 'claimed', due = ?"  # noqa: S608
@@ -174,10 +175,12 @@ def no_place_to_claim(  # noqa: PLR0917 - as `tasks_claim_within`
     max_claimed: int,
 ) -> bool:
     """Whether there is nothing to claim, or as many tasks are claimed as may be. Does not lock."""
+    queue, now = (namespace, queue_name), session.transaction_time
+    if queue in session.hot_queues:
+        return False
     if nothing_to_claim(session, namespace, queue_name):
         return True
-    queue, now = (namespace, queue_name), session.transaction_time
-    ((is_full,),) = session.query(_IS_FULL, *queue, now, *queue, max_claimed)
+    ((is_full,),) = session.query(_IS_FULL, *queue, now, *queue, max_claimed, max_claimed)
     return bool(is_full)
 
 
@@ -193,14 +196,15 @@ def tasks_claim_within(  # noqa: PLR0917 - as backend.py calls it, and in Postgr
     """Claim as `tasks_claim` does, at most so many that ``max_claimed`` tasks are claimed."""
     queue = queue_of(session, namespace, queue_name)
     is_more = sweep(session, queue)
-    room = max_claimed - _count_claimed(session, queue)
-    if room <= 0:
+    room = max_claimed - _count_claimed(session, queue, max_claimed)
+    if not room:
+        session.hot_queues.discard((namespace, queue_name))
         return [(None,) * 6] if is_more else []
     return tasks_claim(session, namespace, queue_name, worker, lease, min(count, room))
 
 
-def _count_claimed(session: SqliteSession, queue: int | None) -> int:
-    ((count,),) = session.query(_COUNT_CLAIMED.format(queue="?"), queue)
+def _count_claimed(session: SqliteSession, queue: int | None, most: int) -> int:
+    ((count,),) = session.query(_COUNT_CLAIMED.format(queue="?"), queue, most)
     return int(count)
 
 
@@ -265,7 +269,7 @@ def task_renew_within(  # noqa: PLR0917 - as backend.py calls it, and in Postgre
         return [(True,)]
     queue = queue_of(session, namespace, queue_name)
     sweep(session, queue)
-    if _count_claimed(session, queue) >= max_claimed:
+    if _count_claimed(session, queue, max_claimed) == max_claimed:
         return [(False,)]
     return [(bool(session.query(f"{_RENEW} RETURNING TRUE", *renew)),)]
 
