@@ -466,6 +466,10 @@ BEGIN
         RETURN true;
     END IF;
     PERFORM rxlanggraph_hold_claims(space, queue_name);
+    PERFORM rxlanggraph_share_queue(queue_id);
+    -- The only row that is waited for, so it is locked before those that are swept.
+    PERFORM FROM rxlanggraph_tasks WHERE queue = queue_id AND id = task_id AND token = holder
+    FOR UPDATE;
     PERFORM rxlanggraph_sweep(queue_id, rxlanggraph_now());
     IF rxlanggraph_count_claimed(queue_id, holder, most) = most THEN
         RETURN false;
