@@ -157,7 +157,8 @@ class Claim:
             lease: Seconds that it lasts from now on; None: as before.
 
         Raises:
-            LeaseLostError: Another worker has claimed the task since, or it is dead or purged.
+            LeaseLostError: Another worker has claimed the task since, or its place, or it is dead
+                or purged.
             InvalidTypeError, InvalidArgumentError: ``lease`` is not a duration.
             UsageError: The claim has ended already.
             StateUnavailableError: The server does not answer.
@@ -224,7 +225,7 @@ class Claim:
         return LeaseLostError(
             f"task {self.id} of {self.queue!r} was not {what}: the claim of {self.worker!r} "
             f"(attempt {self.attempt}, token {self.token}) is no longer current; another worker "
-            "has the task, or it is dead or purged"
+            "has the task, or its place (max_claimed), or it is dead or purged"
         )
 
 
