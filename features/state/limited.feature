@@ -78,6 +78,26 @@ Feature: No more tasks of a queue are claimed at once than its workers have decl
       | backend | way          |
       | SQLite  | by a counter |
 
+  Scenario Outline: A process that was stopped for longer than its leases does not return to a place that is taken: <backend>
+    Given a queue of 10 tasks in <backend>
+    When a process that has claimed all that may be is stopped until others have its places
+    Then it has lost its claims when it continues, and 3 tasks are claimed
+
+    @once
+    Examples:
+      | backend |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
   Scenario Outline: A worker that waits for a place is woken when another process completes a task: <backend>
     Given a queue of 10 tasks in <backend>
     When a worker that never polls waits, and a process that has claimed all that may be completes one

@@ -66,6 +66,19 @@ def step_another_worker_has_claimed_a_task_that_was_claimed_before(context: Cont
     assert (context.claim.item, context.claim.attempt) == (0, 2), context.claim
 
 
+@when("a process that has claimed all that may be is stopped until others have its places")
+def step_a_process_that_has_claimed_all_that_may_be_is_stopped_until(context: Context) -> None:
+    context.said, context.claimed = run(limited.continue_after_stop(context.url))
+
+
+@then("it has lost its claims when it continues, and {most:d} tasks are claimed")
+def step_it_has_lost_its_claims_when_it_continues_and_most_tasks_are(
+    context: Context, most: int
+) -> None:
+    assert context.said.split() == ["LeaseLostError"] * most, context.said
+    assert context.claimed == most, context.claimed
+
+
 @when("a worker that never polls waits, and a process that has claimed all that may be {ends}")
 def step_a_worker_that_never_polls_waits_and_a_process_that_has(
     context: Context, ends: str

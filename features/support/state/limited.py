@@ -1,7 +1,8 @@
 """Workers of a queue that allows few claimed tasks at once, in processes, or in threads.
 
-python -m support.state.limited URL WAY works once a line of input has come; with WAY "hold" or
-"hold a counter" it claims as many tasks as may be, and completes one at a line of input.
+python -m support.state.limited URL WAY works once a line of input has come. With WAY "hold", "hold
+and stop" or "hold a counter" it claims as many tasks as may be, and completes one at a line of
+input; at the line "extend" it says what becomes of extending its claims.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +20,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rxlanggraph.state import Claim, State, open_state, open_state_threadsafe
+from rxlanggraph.state import Claim, State, Task, open_state, open_state_threadsafe
+from support.concurrency.raising import raised
 from support.concurrency.tasks import PATIENCE, start
 from support.concurrency.waiting import LIMIT
 from support.servers.pooler import Pooler
@@ -31,6 +34,7 @@ __all__ = [
     "Held",
     "claim_after_kill",
     "complete_elsewhere",
+    "continue_after_stop",
     "free_places",
     "most_at_once",
     "opened",
@@ -243,6 +247,26 @@ async def claim_after_kill(url: str, way: str) -> Claim | None:
         return claim
 
 
+async def continue_after_stop(url: str) -> tuple[str, int]:
+    """Stop a process that has all places until others have them, and let it continue.
+
+    Returns:
+        What it says of its claims, and how many tasks are claimed then.
+    """
+    async with open_state(url) as state, _holding(url, "hold and stop") as process:
+        state.declare_queue(QUEUE, max_claimed=MOST)
+        # Its own tasks stay in the queue, behind these.
+        await state.add_tasks(QUEUE, [Task(-1, priority=1)] * MOST)
+        claims: list[Claim] = []
+        while len(claims) < MOST:
+            claims += await state.claim_tasks(QUEUE, MOST - len(claims), wait=LIMIT)
+        assert {claim.item for claim in claims} == {-1}, claims
+        process.send_signal(signal.SIGCONT)
+        _tell(process, "extend")
+        said = await asyncio.to_thread(_line, process)
+        return said, (await state.stats(QUEUE)).claimed
+
+
 async def complete_elsewhere(url: str) -> Claim | None:
     """Return what a worker claims that waits while another process completes a task."""
     async with open_state(url) as state, _holding(url, "hold") as process:
@@ -332,30 +356,38 @@ def _process(url: str, way: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def _read(process: subprocess.Popen[str], expected: str) -> None:
+def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    line = process.stdout.readline().strip()
+    return process.stdout.readline().strip()
+
+
+def _read(process: subprocess.Popen[str], expected: str) -> None:
+    line = _line(process)
     assert line == expected, line
 
 
-def _tell(process: subprocess.Popen[str]) -> None:
+def _tell(process: subprocess.Popen[str], what: str = "") -> None:
     assert process.stdin is not None
-    process.stdin.write("\n")
+    process.stdin.write(f"{what}\n")
     process.stdin.flush()
 
 
 async def _hold(url: str, way: str) -> None:
     async with open_state(url) as state:
-        if way == "hold":
+        if way in {"hold", "hold and stop"}:
             state.declare_queue(QUEUE, max_claimed=MOST)
             claims: list[Any] = await state.claim_tasks(QUEUE, 500, lease=LEASE)
         else:
             claims = [await _claim_by_counter(state) for _ in range(MOST)]
         assert len(claims) == MOST, claims
         print("claimed", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
-        await claims[0].complete()
-        print("completed", flush=True)
+        if way == "hold and stop":  # not later, when a heartbeat may have locked a file
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if await asyncio.to_thread(sys.stdin.readline) == "extend\n":
+            ends = await asyncio.gather(*[raised(claim.extend()) for claim in claims])
+            print(*(type(end).__name__ for end in ends), flush=True)
+        else:
+            await claims[0].complete()
         await asyncio.to_thread(sys.stdin.readline)
 
 
