@@ -163,6 +163,26 @@ Feature: Every backend keeps the contract of shared state
       | backend |
       | Valkey  |
 
+  Scenario Outline: No more tasks in <backend> are claimed at once than the limit of their queue
+    Given a store in <backend>
+    When it is checked for limits
+    Then it keeps the contract
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
   Scenario Outline: A dead worker's items come back in <backend>, and a late worker is refused
     Given a store in <backend>
     When it is checked for recovery
@@ -246,7 +266,7 @@ Feature: Every backend keeps the contract of shared state
   Scenario: No group of checks is left out
     Then there are outlines for exactly these groups
       """
-      values names sharing locks fencing work batches order recovery cancelling steps administration
+      values names sharing locks fencing work batches order limits recovery cancelling steps administration
       """
 
   Scenario Outline: The suite detects that a backend <does wrong>
@@ -287,6 +307,10 @@ Feature: Every backend keeps the contract of shared state
       | batches    | tells nothing of lost claims                             |
       | batches    | keeps the batch of who is cancelled                      |
       | order      | lets the tasks of a thread overtake each other           |
+      | limits     | counts the claimed tasks and then claims                 |
+      | limits     | counts leases that are over                              |
+      | limits     | renews a lease that is over beyond the limit             |
+      | limits     | claims a whole batch where there is room for one         |
       | recovery   | accepts the result of a slow worker                      |
       | recovery   | keeps the last of two results                            |
       | recovery   | adds again what was sent again                           |

@@ -24,6 +24,7 @@ from rxlanggraph.hooks import Hooks, NodeEnded, RunEnded
 from rxlanggraph.limits import Limits, ModelCall, ModelLimit, Price, Spent, Usage
 from rxlanggraph.operators import to_async_iterable, to_future
 from rxlanggraph.state import (
+    Backoff,
     Claim,
     Lease,
     State,
@@ -178,6 +179,7 @@ async def shared() -> Claim | None:
         moved: int = await state.transact(move)
         plain: str = await state.transact(lambda tx: "plain")
         print(moved, plain)
+        state.declare_queue("q", backoff=Backoff(first=1), max_claimed=8)
         claims: list[Claim] = await state.claim_tasks("q", 10, worker="w", lease=30.0, wait=1.0)
         lost: list[Claim] = await state.complete_tasks((claim, claim.item) for claim in claims)
         print(lost)

@@ -224,19 +224,23 @@ class FenceBeforeTheCheck(MemoryBackend):
 
 
 class TwoStepClaim(MemoryBackend):
-    async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
-        claimed = await super().task_claim(queue, worker, lease)
+    async def task_claim(
+        self, queue: str, worker: str, lease: float, max_claimed: int | None = None
+    ) -> ClaimedTask | None:
+        claimed = await super().task_claim(queue, worker, lease, max_claimed)
         if claimed is not None and claimed.attempt == 1:
             self._namespace.queue(queue).release(claimed.id, claimed.token)
             await asyncio.sleep(0)
-            again = await super().task_claim(queue, worker, lease)
+            again = await super().task_claim(queue, worker, lease, max_claimed)
             return claimed if again is None else claimed._replace(token=again.token)
         return claimed
 
 
 class KeepsTheClaim(MemoryBackend):
-    async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
-        claimed = await super().task_claim(queue, worker, lease)
+    async def task_claim(
+        self, queue: str, worker: str, lease: float, max_claimed: int | None = None
+    ) -> ClaimedTask | None:
+        claimed = await super().task_claim(queue, worker, lease, max_claimed)
         await asyncio.sleep(0)
         return claimed
 
@@ -245,22 +249,57 @@ class TwoStepBatch(MemoryBackend):
     """Returns what it has chosen, also where another caller has claimed it meanwhile."""
 
     async def tasks_claim(
-        self, queue: str, worker: str, lease: float, count: int
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
     ) -> list[ClaimedTask]:
-        chosen = await super().tasks_claim(queue, worker, lease, count)
+        chosen = await super().tasks_claim(queue, worker, lease, count, max_claimed)
         for task in chosen:
             await self.task_release(queue, task.id, task.token)
         await asyncio.sleep(0)
-        claimed = {each.id: each for each in await super().tasks_claim(queue, worker, lease, count)}
+        second = await super().tasks_claim(queue, worker, lease, count, max_claimed)
+        claimed = {each.id: each for each in second}
         return [claimed.get(task.id, task) for task in chosen]
 
 
 class BatchesOvertake(MemoryBackend):
     async def tasks_claim(
-        self, queue: str, worker: str, lease: float, count: int
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
     ) -> list[ClaimedTask]:
-        claimed = await super().tasks_claim(queue, worker, lease, count)
+        claimed = await super().tasks_claim(queue, worker, lease, count, max_claimed)
         return [*reversed(claimed)]
+
+
+class CountsThenClaims(MemoryBackend):
+    async def task_claim(
+        self, queue: str, worker: str, lease: float, max_claimed: int | None = None
+    ) -> ClaimedTask | None:
+        claimed = (await self.tasks_stats(queue)).claimed
+        await asyncio.sleep(0)
+        is_full = max_claimed is not None and claimed >= max_claimed
+        return None if is_full else await super().task_claim(queue, worker, lease)
+
+
+class CountsTheExpired(MemoryBackend):
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
+    ) -> list[ClaimedTask]:
+        if self._namespace.queue(queue)._is_full(max_claimed):  # before the queue is swept
+            return []
+        return await super().tasks_claim(queue, worker, lease, count, max_claimed)
+
+
+class RenewsBeyondTheLimit(MemoryBackend):
+    async def task_renew(
+        self, queue: str, task_id: str, token: int, lease: float, max_claimed: int | None = None
+    ) -> bool:
+        return await super().task_renew(queue, task_id, token, lease)
+
+
+class WholeBatch(MemoryBackend):
+    async def tasks_claim(
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
+    ) -> list[ClaimedTask]:
+        first = await super().tasks_claim(queue, worker, lease, 1, max_claimed)
+        return [*first, *(await super().tasks_claim(queue, worker, lease, count - 1))]
 
 
 class AllOrNothing(MemoryBackend):
@@ -280,9 +319,9 @@ class TellsNothing(MemoryBackend):
 
 class KeepsTheBatch(MemoryBackend):
     async def tasks_claim(
-        self, queue: str, worker: str, lease: float, count: int
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
     ) -> list[ClaimedTask]:
-        claimed = await super().tasks_claim(queue, worker, lease, count)
+        claimed = await super().tasks_claim(queue, worker, lease, count, max_claimed)
         await asyncio.sleep(0)
         return claimed
 
@@ -384,10 +423,12 @@ class AddsAgain(MemoryBackend):
 
 
 class ExpiresAtOnce(MemoryBackend):
-    async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
+    async def task_renew(
+        self, queue: str, task_id: str, token: int, lease: float, max_claimed: int | None = None
+    ) -> bool:
         record = self._namespace.queue(queue)._records.get(task_id)
         expired = record is not None and record.due <= self._namespace._clock()
-        return not expired and await super().task_renew(queue, task_id, token, lease)
+        return not expired and await super().task_renew(queue, task_id, token, lease, max_claimed)
 
 
 FAULTS: dict[str, type[MemoryBackend]] = {
@@ -414,6 +455,10 @@ FAULTS: dict[str, type[MemoryBackend]] = {
     "chooses a task and then claims it": TwoStepClaim,
     "chooses a batch and then claims it": TwoStepBatch,
     "returns a batch in another order": BatchesOvertake,
+    "counts the claimed tasks and then claims": CountsThenClaims,
+    "counts leases that are over": CountsTheExpired,
+    "renews a lease that is over beyond the limit": RenewsBeyondTheLimit,
+    "claims a whole batch where there is room for one": WholeBatch,
     "completes nothing beside a lost claim": AllOrNothing,
     "tells nothing of lost claims": TellsNothing,
     "keeps the batch of who is cancelled": KeepsTheBatch,

@@ -491,7 +491,13 @@ class Backend(Protocol):
             For each of ``tasks`` its id, or that of the known one.
         """
 
-    async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
+    # A claim may have a limit: it is refused while as many tasks of the queue are claimed, with or
+    # without a limit, so that claims with one limit never exceed it, however many are concurrent. A
+    # task that was swept back to waiting is no longer claimed, and renewing it claims it.
+
+    async def task_claim(
+        self, queue: str, worker: str, lease: float, max_claimed: int | None = None
+    ) -> ClaimedTask | None:
         """Claim the next task for ``lease`` seconds: the attempt counts, the token is new.
 
         A task can be claimed if it is waiting and due and, if it has a thread, is the first task of
@@ -499,13 +505,16 @@ class Backend(Protocol):
         priorities and delays). The next task is the one of the highest priority, and among equals
         the one that was added first. A task that returns to waiting keeps its place in that order.
 
-        Waits neither for tasks to come nor for concurrent claims (skip locked). If a call ended in
-        doubt, its task comes back when the lease ends; if it is cancelled, before it raises (rule
-        7).
+        None, and nothing was changed, if ``max_claimed`` or more tasks of the queue are claimed;
+        ``max_claimed`` None: no limit.
+
+        Waits neither for tasks to come nor for concurrent claims (skip locked), except that those
+        with a limit may take turns. If a call ended in doubt, its task comes back when the lease
+        ends; if it is cancelled, before it raises (rule 7).
         """
 
     async def tasks_claim(
-        self, queue: str, worker: str, lease: float, count: int
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
     ) -> list[ClaimedTask]:
         """Claim the next tasks in one step, as that many calls of `task_claim`; at most ``count``.
 
@@ -514,10 +523,13 @@ class Backend(Protocol):
         due, keep it from the rest; none only as for `task_claim`.
         """
 
-    async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
+    async def task_renew(
+        self, queue: str, task_id: str, token: int, lease: float, max_claimed: int | None = None
+    ) -> bool:
         """Renew the lease; False if ``token`` is not current. Repeatable.
 
-        A task that was swept back to waiting is thereby claimed again, as the same attempt.
+        A task that was swept back to waiting is thereby claimed again, as the same attempt; False
+        if ``max_claimed`` or more other tasks of the queue are claimed by then.
         """
 
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
@@ -692,7 +704,8 @@ class NotifyingBackend(Backend, Protocol):
         """Call ``arrived`` with the name of each queue in which a task may have become claimable.
 
         With None, as soon as it listens, and again whenever some may have been missed: any queue
-        may have one. Tasks that fall due, and leases that end, need not be told. It has at most one
+        may have one. So is a queue told in which a claimed task has ended, if claims have a limit
+        there. Tasks that fall due, and leases that end, need not be told. It has at most one
         connection of its own, which is released when it ends. One call at a time; it runs until it
         is cancelled, or returns if the server cannot tell.
 

@@ -225,11 +225,13 @@ class SyncState(_Blocking):
 
     # -- work --------------------------------------------------------------------------------
 
-    def declare_queue(self, queue: str, *, backoff: Backoff | None) -> None:
+    def declare_queue(
+        self, queue: str, *, backoff: Backoff | None = None, max_claimed: int | None = None
+    ) -> None:
         """Do what `State.declare_queue` does, blocking."""
 
         async def declare() -> None:
-            self._state.declare_queue(queue, backoff=backoff)
+            self._state.declare_queue(queue, backoff=backoff, max_claimed=max_claimed)
 
         self._run(declare())
 

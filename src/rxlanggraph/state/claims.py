@@ -157,7 +157,8 @@ class Claim:
             lease: Seconds that it lasts from now on; None: as before.
 
         Raises:
-            LeaseLostError: Another worker has claimed the task since, or it is dead or purged.
+            LeaseLostError: Another worker has claimed the task since, or its place, or it is dead
+                or purged.
             InvalidTypeError, InvalidArgumentError: ``lease`` is not a duration.
             UsageError: The claim has ended already.
             StateUnavailableError: The server does not answer.
@@ -195,7 +196,13 @@ class Claim:
     def _renew(self, seconds: float) -> Awaitable[bool]:
         client = self._client
         return client.call(
-            client.backend.task_renew, self.queue, self.id, self.token, seconds, repeatable=True
+            client.backend.task_renew,
+            self.queue,
+            self.id,
+            self.token,
+            seconds,
+            client.max_claimed.get(self.queue),
+            repeatable=True,
         )
 
     async def _finish(self, end: str, call: Callable[[], Awaitable[bool]]) -> None:
@@ -218,7 +225,7 @@ class Claim:
         return LeaseLostError(
             f"task {self.id} of {self.queue!r} was not {what}: the claim of {self.worker!r} "
             f"(attempt {self.attempt}, token {self.token}) is no longer current; another worker "
-            "has the task, or it is dead or purged"
+            "has the task, or its place (max_claimed), or it is dead or purged"
         )
 
 
@@ -308,8 +315,10 @@ class _Ending:
                 claim._heartbeat.resume()
             raise
         # A task may be claimable by now.
-        if self._end != "completed" or any(claim.thread_id is not None for claim in claims):
-            client.notifier.notify(("queue", claims[0].queue))
+        queue = claims[0].queue
+        has_freed = queue in client.max_claimed or any(c.thread_id is not None for c in claims)
+        if has_freed or self._end != "completed":
+            client.notifier.notify(("queue", queue))
         for claim, was_current in zip(claims, current, strict=True):
             claim._end = self._end if was_current else "lost"
 

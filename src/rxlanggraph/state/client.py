@@ -47,6 +47,7 @@ class BackendClient:
         self.closed = False
         # By queue, as `declare_queue` has declared it.
         self.backoffs: dict[str, Backoff] = {}
+        self.max_claimed: dict[str, int] = {}
         # In a forked child, whose connections are those of the parent and must not be touched.
         self._in_child = False
         register_after_fork(self)

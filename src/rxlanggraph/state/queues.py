@@ -8,7 +8,7 @@ import socket
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from uuid_utils import uuid7
 
@@ -42,6 +42,8 @@ from rxlanggraph.validation import (
 
 __all__ = ["MAX_ITEMS", "QueueOperations"]
 
+_T = TypeVar("_T")
+
 # Items in one call of `State.add_tasks`: meanwhile the server executes nothing else.
 MAX_ITEMS: Final = 10_000
 
@@ -60,25 +62,36 @@ class QueueOperations:
         self._max_attempts = max_attempts
         self._worker = f"{socket.gethostname()}:{os.getpid()}:{uuid7().hex[-8:]}"
 
-    def declare_queue(self, queue: str, *, backoff: Backoff | None) -> None:
-        """Declare how long failed tasks of ``queue`` wait for their next attempt; never blocks.
+    def declare_queue(
+        self, queue: str, *, backoff: Backoff | None = None, max_claimed: int | None = None
+    ) -> None:
+        """Declare how this state works on ``queue``; never blocks.
 
-        It applies to claims of this state that fail without ``retry_in``, also by an exception in
-        their block. It is not stored: each process that works on the queue declares it. A lease
-        that expires is not a failure, and makes its task claimable at once.
+        It replaces an earlier declaration as a whole, and is not stored: each process that works on
+        the queue declares it.
 
         Args:
             queue: The queue.
-            backoff: The pauses; None: none, which is the default.
+            backoff: How long failed tasks wait for their next attempt, if a claim of this state
+                fails without ``retry_in``, also by an exception in its block. A lease that expires
+                is not a failure, and makes its task claimable at once. None: they do not wait.
+            max_claimed: How many tasks of the queue may be claimed at once, by all processes
+                together: while there are as many, this state claims none, and a claim with
+                ``wait=`` waits. A lease that was renewed too late is lost if another task has been
+                claimed instead. None: any number.
+
+        Raises:
+            InvalidTypeError, InvalidArgumentError: An argument is invalid; nothing was declared.
         """
         check_identifier("queue", queue)
-        self._client.check_open()
-        if backoff is None:
-            self._client.backoffs.pop(queue, None)
-        elif isinstance(backoff, Backoff):
-            self._client.backoffs[queue] = backoff
-        else:
+        if not (backoff is None or isinstance(backoff, Backoff)):
             raise InvalidTypeError(f"backoff must be a Backoff or None, not {shortened(backoff)}")
+        limit = None if max_claimed is None else check_attempts("max_claimed", max_claimed)
+        client = self._client
+        client.check_open()
+        _declare(client.backoffs, queue, backoff)
+        _declare(client.max_claimed, queue, limit)
+        self._notify(queue)  # a claim may be waiting for an earlier limit
 
     async def add_tasks(
         self, queue: str, items: Iterable[Any], *, max_attempts: int | None = None
@@ -124,8 +137,8 @@ class QueueOperations:
     ) -> Claim | None:
         """Claim the next item of ``queue``: no other claim gets it while its lease lasts.
 
-        Highest priority first, then the order of adding; of each thread one at a time, in order. If
-        cancelled, it has claimed nothing.
+        Highest priority first, then the order of adding; of each thread one at a time, in order;
+        and no more at once than `declare_queue` has declared. If cancelled, it has claimed nothing.
 
         Args:
             queue: The queue.
@@ -136,7 +149,7 @@ class QueueOperations:
             wait: Seconds to wait for an item; None or 0: do not wait.
 
         Returns:
-            The claim; None if there was nothing to claim.
+            The claim; None if there was nothing to claim, or as many tasks are claimed as may be.
         """
         claims = await self._claim_waiting(queue, 1, worker, lease, wait)
         return claims[0] if claims else None
@@ -167,7 +180,7 @@ class QueueOperations:
         Returns:
             The claims, in the order in which `claim_task` would have returned them; none if there
             was nothing to claim. Perhaps fewer than there are items: only an empty list says that
-            there are none.
+            there are none, or that as many are claimed as may be.
 
         Raises:
             InvalidArgumentError: ``count`` is out of range.
@@ -223,12 +236,15 @@ class QueueOperations:
     async def _claim(self, queue: str, count: int, worker: str, lease: float) -> list[Claim]:
         client = self._client
         began = client.loop.time()
+        limit = client.max_claimed.get(queue)
         try:
             if count == 1:
-                task = await client.call(client.backend.task_claim, queue, worker, lease)
+                task = await client.call(client.backend.task_claim, queue, worker, lease, limit)
                 tasks = [] if task is None else [task]
             else:
-                tasks = await client.call(client.backend.tasks_claim, queue, worker, lease, count)
+                tasks = await client.call(
+                    client.backend.tasks_claim, queue, worker, lease, count, limit
+                )
         except asyncio.CancelledError:
             # Workers of this process may be waiting for the items that were given back.
             self._notify(queue)
@@ -404,6 +420,13 @@ class QueueOperations:
             )
         step = partial(self._client.backend.tasks_purge_step, queue, wanted)
         return await in_steps(self._client, step, partial(self._notify, queue))
+
+
+def _declare(declared: dict[str, _T], queue: str, value: _T | None) -> None:
+    if value is None:
+        declared.pop(queue, None)
+    else:
+        declared[queue] = value
 
 
 def _new_task(item: Any, max_attempts: int) -> NewTask:

@@ -17,6 +17,7 @@ from rxlanggraph.testing.state_conformance import (
     administration,
     batches,
     fences,
+    limits,
     order,
     recovery,
     sharing,
@@ -31,5 +32,16 @@ __all__ = ["Check", "OpenState", "conformance_checks"]
 
 def conformance_checks() -> list[Check]:
     """Return all checks, in the order of the parts of the contract. Any thread; never blocks."""
-    parts = (values, sharing, fences, work, batches, order, recovery, steps, administration)
+    parts = (
+        values,
+        sharing,
+        fences,
+        work,
+        batches,
+        order,
+        limits,
+        recovery,
+        steps,
+        administration,
+    )
     return [each for part in parts for each in part.CHECKS]

@@ -376,23 +376,27 @@ class MemoryBackend:
         with self._lock:
             return self._namespace.add(queue, tasks)
 
-    async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
+    async def task_claim(
+        self, queue: str, worker: str, lease: float, max_claimed: int | None = None
+    ) -> ClaimedTask | None:
         """See `Backend.task_claim`."""
         with self._lock:
-            return self._namespace.queue(queue).claim(worker, lease)
+            return self._namespace.queue(queue).claim(worker, lease, max_claimed)
 
     async def tasks_claim(
-        self, queue: str, worker: str, lease: float, count: int
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
     ) -> list[ClaimedTask]:
         """See `Backend.tasks_claim`."""
         with self._lock:
-            claim = partial(self._namespace.queue(queue).claim, worker, lease)
+            claim = partial(self._namespace.queue(queue).claim, worker, lease, max_claimed)
             return [*islice(iter(claim, None), count)]
 
-    async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
+    async def task_renew(
+        self, queue: str, task_id: str, token: int, lease: float, max_claimed: int | None = None
+    ) -> bool:
         """See `Backend.task_renew`."""
         with self._lock:
-            return self._namespace.queue(queue).renew(task_id, token, lease)
+            return self._namespace.queue(queue).renew(task_id, token, lease, max_claimed)
 
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
         """See `Backend.task_complete`."""

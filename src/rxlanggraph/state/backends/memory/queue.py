@@ -82,6 +82,7 @@ class MemoryQueue:
         # when they come first. `_ready_places` has their places, so that no task is in it twice.
         self._ready: list[tuple[int, int, str]] = []
         self._ready_places: set[int] = set()
+        self._claimed = 0  # how many tasks are claimed, until they are swept
         # By thread, its tasks in the order of adding, from the first unfinished one on.
         self._threads: dict[str, deque[_Record]] = {}
 
@@ -134,15 +135,18 @@ class MemoryQueue:
         self._threads.pop(thread, None)
         return None
 
-    def claim(self, worker: str, lease: float) -> ClaimedTask | None:
-        """Claim the next task; None if none can be claimed."""
+    def claim(self, worker: str, lease: float, max_claimed: int | None) -> ClaimedTask | None:
+        """Claim the next task; None if none can be claimed, or as many are claimed as may be."""
         is_more = True
         while is_more:
             is_more = self._sweep()
-            record = self._next()
+            record = None if self._is_full(max_claimed) else self._next()
             if record is not None:
                 return self._claim(record, worker, lease)
         return None
+
+    def _is_full(self, max_claimed: int | None) -> bool:
+        return max_claimed is not None and self._claimed >= max_claimed
 
     def _next(self) -> _Record | None:
         while self._ready:
@@ -167,9 +171,13 @@ class MemoryQueue:
         return ClaimedTask(task.id, task.text, task.key, task.thread_id, record.attempts, token)
 
     def _hold(self, record: _Record, lease: float) -> None:
-        record.state = "claimed"
+        self._change(record, "claimed")
         record.due = self._clock() + lease
         self._due.put(record.task.id, record.due)
+
+    def _change(self, record: _Record, state: TaskState) -> None:
+        self._claimed += (state == "claimed") - (record.state == "claimed")
+        record.state = state
 
     def _sweep(self) -> bool:
         """Sweep as many tasks as one step may; return whether more may be due."""
@@ -194,7 +202,8 @@ class MemoryQueue:
             record.error = None
             self._end(record, "dead", None, record.due)
         else:
-            record.state, record.due = "waiting", now
+            self._change(record, "waiting")
+            record.due = now
             self._make_claimable(record)
 
     # -- with a token ------------------------------------------------------------------------
@@ -209,9 +218,13 @@ class MemoryQueue:
             self._expire(record, now)  # dead, if its attempts are used up
         return record if record.token == token else None
 
-    def renew(self, task_id: str, token: int, lease: float) -> bool:
-        """Renew the lease, if ``token`` is current."""
+    def renew(self, task_id: str, token: int, lease: float, max_claimed: int | None) -> bool:
+        """Renew the lease, if ``token`` is current; if it was swept, as a claim with that limit."""
         record = self._current(task_id, token)
+        if record is not None and record.state == "waiting":
+            self._sweep_all()
+            if self._is_full(max_claimed):
+                return False
         if record is not None:
             self._hold(record, lease)
         return record is not None
@@ -248,13 +261,15 @@ class MemoryQueue:
 
     def _put_back(self, record: _Record, delay: float) -> None:
         self._due.discard(record.task.id)
-        record.state, record.token = "waiting", None
+        self._change(record, "waiting")
+        record.token = None
         record.due = self._clock() + delay
         self._make_claimable(record)
 
     def _end(self, record: _Record, state: TaskState, token: int | None, when: float) -> None:
         self._due.discard(record.task.id)
-        record.state, record.token, record.ended = state, token, when
+        self._change(record, state)
+        record.token, record.ended = token, when
         self._unblock_thread(record.task.thread_id)
 
     def _unblock_thread(self, thread: str | None) -> None:
@@ -430,6 +445,7 @@ class MemoryQueue:
         for record in gone:
             task = record.task
             del self._records[task.id]
+            self._claimed -= record.state == "claimed"
             self._due.discard(task.id)
             if task.key is not None:
                 del self._keys[task.key]

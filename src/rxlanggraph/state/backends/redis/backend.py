@@ -12,10 +12,11 @@ namespace start with ``{namespace}:``, and so are in one slot of a cluster:
     lock:KEY          a string, token and owner
     sequence:CLIENT:N a string, number and answer of a connection's last write
                       (lua/deduplicate.lua)
-    ready:QUEUE ...   twelve sorted sets and hashes of a queue (lua/queue.lua)
+    ready:QUEUE ...   twelve sorted sets and hashes of a queue (lua/queue.lua), and
+    full:QUEUE        a string: a claim was refused for its limit; expires
 
 On the channel ``{namespace}:arrivals``, scripts that make tasks claimable publish the name of the
-queue (lua/queue.lua).
+queue (lua/queue.lua), as do those that end a claimed task after a claim was refused for its limit.
 
 Nothing has to be deleted by the caller: values, fences, locks and sequences expire, and a queue
 without tasks has no keys.
@@ -100,6 +101,7 @@ _PARTS = (
     "names",
     "done",
     "workers",
+    "full",
 )
 # The states that have a sorted set of their own, which a purge can read instead of all tasks.
 _LISTED_STATES: dict[TaskState, str] = {"completed": "completed", "dead": "dead"}
@@ -222,13 +224,15 @@ class RedisBackend:
             ids[position] = task_id
         return ids
 
-    async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
+    async def task_claim(
+        self, queue: str, worker: str, lease: float, max_claimed: int | None = None
+    ) -> ClaimedTask | None:
         """See `Backend.task_claim`."""
-        claimed = await self.tasks_claim(queue, worker, lease, 1)
+        claimed = await self.tasks_claim(queue, worker, lease, 1, max_claimed)
         return claimed[0] if claimed else None
 
     async def tasks_claim(
-        self, queue: str, worker: str, lease: float, count: int
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
     ) -> list[ClaimedTask]:
         """See `Backend.tasks_claim`."""
 
@@ -237,19 +241,28 @@ class RedisBackend:
                 await self.task_release(queue, task.id, task.token)
 
         return await run_shielded(
-            self._claim(queue, worker, lease, count), undo=partial(compensate, give_back)
+            self._claim(queue, worker, lease, count, max_claimed),
+            undo=partial(compensate, give_back),
         )
 
-    async def _claim(self, queue: str, worker: str, lease: float, count: int) -> list[ClaimedTask]:
-        reply = await self._call_swept(TASK_CLAIM, queue, worker, _microseconds(lease), count)
+    async def _claim(
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None
+    ) -> list[ClaimedTask]:
+        reply = await self._call_swept(
+            TASK_CLAIM, queue, worker, _microseconds(lease), count, _limit(max_claimed)
+        )
         return [
             ClaimedTask(task_id, text, key or None, thread_id or None, attempt, int(token))
             for task_id, text, key, thread_id, attempt, token in json.loads(reply)
         ]
 
-    async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
+    async def task_renew(
+        self, queue: str, task_id: str, token: int, lease: float, max_claimed: int | None = None
+    ) -> bool:
         """See `Backend.task_renew`."""
-        return await self._call_with_token(TASK_RENEW, queue, task_id, token, _microseconds(lease))
+        return await self._call_with_token(
+            TASK_RENEW, queue, task_id, token, _microseconds(lease), _limit(max_claimed)
+        )
 
     async def task_complete(self, queue: str, task_id: str, token: int, result: str) -> bool:
         """See `Backend.task_complete`."""
@@ -445,7 +458,7 @@ class RedisBackend:
     async def _call_with_token(
         self, script: Script, queue: str, task_id: str, token: int, *rest: str | int
     ) -> bool:
-        return bool(await self._pool.call(script, self._queue_keys(queue), task_id, token, *rest))
+        return bool(await self._call_swept(script, queue, task_id, token, *rest))
 
 
 def _dead_task(row: Sequence[Any]) -> DeadTask:
@@ -474,6 +487,10 @@ def _refusal(why: str, key: str, *particulars: Any) -> Exception:
         return stale_token(key, *particulars)
     error = not_an_integer if why == "no integer" else counter_overflow
     return error(key, *particulars)
+
+
+def _limit(max_claimed: int | None) -> str | int:
+    return "" if max_claimed is None else max_claimed
 
 
 def _milliseconds(seconds: float) -> int:

@@ -170,16 +170,23 @@ class SqlBackend:
         (ids,) = await self._call_for_row("tasks_add", queue, *map(list, zip(*tasks, strict=True)))
         return list(ids)
 
-    async def task_claim(self, queue: str, worker: str, lease: float) -> ClaimedTask | None:
+    async def task_claim(
+        self, queue: str, worker: str, lease: float, max_claimed: int | None = None
+    ) -> ClaimedTask | None:
         """See `Backend.task_claim`."""
-        claimed = await self._claim("task_claim", queue, worker, lease)
+        if max_claimed is None:
+            claimed = await self._claim("task_claim", queue, worker, lease)
+        else:
+            claimed = await self._claim("tasks_claim_within", queue, worker, lease, 1, max_claimed)
         return claimed[0] if claimed else None
 
     async def tasks_claim(
-        self, queue: str, worker: str, lease: float, count: int
+        self, queue: str, worker: str, lease: float, count: int, max_claimed: int | None = None
     ) -> list[ClaimedTask]:
         """See `Backend.tasks_claim`."""
-        return await self._claim("tasks_claim", queue, worker, lease, count)
+        if max_claimed is None:
+            return await self._claim("tasks_claim", queue, worker, lease, count)
+        return await self._claim("tasks_claim_within", queue, worker, lease, count, max_claimed)
 
     async def _claim(self, procedure: str, queue: str, *arguments: Any) -> list[ClaimedTask]:
         async def give_back(rows: Sequence[Row]) -> None:
@@ -195,8 +202,15 @@ class SqlBackend:
             if not rows or rows[0][0] is not None:
                 return [*starmap(ClaimedTask, rows)]
 
-    async def task_renew(self, queue: str, task_id: str, token: int, lease: float) -> bool:
+    async def task_renew(
+        self, queue: str, task_id: str, token: int, lease: float, max_claimed: int | None = None
+    ) -> bool:
         """See `Backend.task_renew`."""
+        if max_claimed is not None:
+            (held,) = await self._call_for_row(
+                "task_renew_within", queue, task_id, token, lease, max_claimed
+            )
+            return bool(held)
         rows = await self._database.run(
             TASK_RENEW,
             namespace=self._namespace,

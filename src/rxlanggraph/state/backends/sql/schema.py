@@ -28,7 +28,7 @@ from rxlanggraph.state.backend import SchemaVersion, other_version
 __all__ = ["VERSION", "Migration", "definitions", "migrations_from"]
 
 # Of the tables and the functions in the database; incremented by every change of either.
-VERSION: Final = 9
+VERSION: Final = 10
 
 # Differences between the databases are in braces, see `definitions`.
 #
@@ -135,6 +135,7 @@ _MIGRATIONS: Final = (
         ),
     ),
     Migration(9, ()),  # procedures that claim and complete many tasks
+    Migration(10, ()),  # procedures with a limit on claimed tasks
 )
 
 

@@ -11,6 +11,7 @@ local TASKS, TEXTS, RESULTS, ERRORS = KEYS[8], KEYS[9], KEYS[10], KEYS[11] -- by
 local NAMES = KEYS[12] -- the id, by key
 local DONE = KEYS[13] -- the ids of completed tasks
 local WORKERS = KEYS[14] -- how many in CLAIMED each worker has
+local FULL = KEYS[15] -- set by a claim that was refused for its limit; expires
 
 -- And MAX_PER_STEP, from scripts.py: the tasks in one step (rule 9 of the contract). While a script
 -- runs, all other calls of the server wait.
@@ -117,8 +118,17 @@ local function put_at_end(task, rank)
   end
 end
 
--- Add to the number of claimed tasks of a worker.
+-- Whether as many tasks are claimed as a claim with this limit allows; '' is no limit.
+local function is_full(limit)
+  return limit ~= '' and redis.call('ZCARD', CLAIMED) >= tonumber(limit)
+end
+
+-- Add to the number of claimed tasks of a worker. If one has ended for which a claim with a limit
+-- may be waiting, tell.
 local function tally(worker, number)
+  if number < 0 and redis.call('DEL', FULL) == 1 then
+    tell()
+  end
   if redis.call('HINCRBY', WORKERS, worker, number) == 0 then
     redis.call('HDEL', WORKERS, worker)
   end

@@ -1,5 +1,6 @@
 -- Backend.task_claim, Backend.tasks_claim
--- KEYS: clock, sequence, the queue's. ARGV: serial, worker, lease in us, how many at most.
+-- KEYS: clock, sequence, the queue's. ARGV: serial, worker, lease in us, how many at most, how
+--   many may be claimed then or ''.
 -- Returns id, text, key or '', thread or '', attempt and token of each, as a JSON list of lists: one
 --   string is read much faster than the parts of a nested reply; 'again' if there is none, but more
 --   has to be swept before that is known.
@@ -21,7 +22,18 @@ if before then
 end
 
 local is_unswept = sweep()
-local places = redis.call('ZPOPMIN', READY, ARGV[4]) -- and the score of each
+local most = tonumber(ARGV[4])
+if is_full(ARGV[5]) then
+  if is_unswept then
+    return 'again'
+  end
+  -- For much longer than a worker that waits pauses between two polls, each of which sets it again.
+  redis.call('SET', FULL, 1, 'NX', 'PX', 10000)
+  return '[]'
+elseif ARGV[5] ~= '' then
+  most = math.min(most, ARGV[5] - redis.call('ZCARD', CLAIMED))
+end
+local places = redis.call('ZPOPMIN', READY, most) -- and the score of each
 local count = #places / 2
 if count == 0 then
   return is_unswept and 'again' or '[]'

@@ -5,7 +5,7 @@
 --   key, thread, priority, state, attempts, cap, worker, due in, age, added, claimed and ended,
 --   each time in seconds, and false for what there is not. Then for one task text, result, error.
 
-local since = tonumber(redis.call('GET', KEYS[15]) or nil)
+local since = tonumber(redis.call('GET', KEYS[16]) or nil)
 
 local function seconds(time)
   return time and time / 1000000 or false

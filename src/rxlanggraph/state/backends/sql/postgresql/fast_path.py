@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
@@ -22,6 +22,8 @@ from rxlanggraph.state.backends.sql.postgresql.arrivals import TELL, TELLING
 from rxlanggraph.state.backends.sql.postgresql.pool import Pool
 
 __all__ = ["FastPath", "QueueFastPath"]
+
+_C = TypeVar("_C")
 
 # -- values ----------------------------------------------------------------------------------------
 
@@ -213,6 +215,10 @@ _PAUSES: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 _MAX_SWEEPS: Final = 20
 
 
+# A worker, a lease, and how many tasks it claims.
+_ClaimCall: TypeAlias = "tuple[str, float, int]"
+
+
 @cache
 def _call_statement(procedure: str, count: int) -> str:
     """Return the statement that calls a procedure with ``count`` arguments. Any thread."""
@@ -252,8 +258,12 @@ class QueueFastPath:
         # The task behind which searches begin that are not full; None: they begin at the first.
         self._last_claimed: tuple[int, int] | None = None
         self._sweeps = 0  # claims in a row that only the procedure could make
-        # Each call is a worker, a lease, and how many tasks it claims.
-        self._claims: Batcher[tuple[str, float, int], Sequence[Row]] = Batcher(self._claim)
+        self._claims: Batcher[_ClaimCall, Sequence[Row]] = Batcher(self._claim)
+        self._claims_within: Batcher[tuple[_ClaimCall, int], Sequence[Row]] = Batcher(
+            self._claim_within
+        )
+        # Whether claims here have a limit, so that completed tasks are told to other processes.
+        self._is_limited = False
 
     @property
     def may_be_stale(self) -> bool:
@@ -266,11 +276,19 @@ class QueueFastPath:
 
     async def tasks_claim(self, worker: str, lease: float, count: int) -> Sequence[Row]:
         """Claim up to ``count`` tasks; concurrent claims share one statement."""
+        return await self._until_known(self._claims, (worker, lease, count))
+
+    async def tasks_claim_within(
+        self, worker: str, lease: float, count: int, most: int
+    ) -> Sequence[Row]:
+        """Claim up to ``count`` tasks, at most so many that ``most`` are claimed, by procedure."""
+        self._is_limited = True
+        return await self._until_known(self._claims_within, ((worker, lease, count), most))
+
+    async def _until_known(self, claims: Batcher[_C, Sequence[Row]], call: _C) -> Sequence[Row]:
         pauses = iter(_PAUSES)
         try:
-            while (
-                rows := await self._claims.call((worker, lease, count))
-            ) is _AGAIN or rows is _HELD:
+            while (rows := await claims.call(call)) is _AGAIN or rows is _HELD:
                 # Claim again at once after _AGAIN: tasks were claimed or swept, so the loop ends.
                 if rows is _HELD:
                     if (pause := next(pauses, None)) is None:
@@ -284,12 +302,13 @@ class QueueFastPath:
     async def task_complete(self, task_id: str, token: int, result: str) -> Sequence[Row]:
         """Complete a task; return one row: whether it is complete."""
         arguments = (task_id, token, result)
+        if self._is_limited:
+            return await self._call("task_complete", *arguments)
         rows = await self._pool.fetch(_COMPLETE, (self.number, *arguments))
         return rows or await self._call("task_complete", *arguments)
 
-    async def _claim(self, claims: Sequence[tuple[str, float, int]]) -> Sequence[Sequence[Row]]:
-        # A worker and a lease for each task.
-        each = [(worker, lease) for worker, lease, count in claims for _ in range(count)]
+    async def _claim(self, claims: Sequence[_ClaimCall]) -> Sequence[Sequence[Row]]:
+        each = _workers_and_leases(claims)
         if len(each) == 1:
             rows = await self._claim_ready(_CLAIM, *each[0])
             rows = rows or await self._sweep("task_claim", *each[0])
@@ -301,11 +320,20 @@ class QueueFastPath:
         if not claimed:
             claimed = {place: row for place, *row in await self._sweep("tasks_claim", *many)}
             missing = _next_action(claimed[None]) if None in claimed else []
-        places = iter(range(1, len(each) + 1))
-        shares = [[*islice(places, count)] for *_, count in claims]
-        return [
-            [claimed[place] for place in share if place in claimed] or missing for share in shares
-        ]
+        return _shared(claims, claimed, missing)
+
+    async def _claim_within(
+        self, limited: Sequence[tuple[_ClaimCall, int]]
+    ) -> Sequence[Sequence[Row]]:
+        claims = [claim for claim, _ in limited]
+        many = map(list, zip(*_workers_and_leases(claims), strict=True))
+        # A state has one limit; those of a batch differ only if it has just been changed.
+        most = min(most for _, most in limited)
+        rows = await self._call("tasks_claim_within", *many, most)
+        claimed = {place: row for place, *row in rows}
+        if None in claimed:
+            return _shared(claims, {}, _next_action(claimed[None]))
+        return _shared(claims, claimed, _AGAIN if claimed else [])
 
     async def _claim_ready(self, claims: _Claims, *arguments: Any) -> Sequence[Row]:
         """Claim ready tasks, unless a task is overdue within the searched part of the due dates.
@@ -362,6 +390,20 @@ class QueueFastPath:
         return await _call_procedure(self._pool, procedure, (*self._name, *arguments))
 
 
+def _workers_and_leases(claims: Sequence[_ClaimCall]) -> list[tuple[str, float]]:
+    """Return a worker and a lease for each task."""
+    return [(worker, lease) for worker, lease, count in claims for _ in range(count)]
+
+
+def _shared(
+    claims: Sequence[_ClaimCall], claimed: Mapping[int, Row], missing: Sequence[Row]
+) -> list[Sequence[Row]]:
+    """Return for each claim its tasks, by their places; or ``missing`` if there are none."""
+    places = iter(range(1, sum(count for *_, count in claims) + 1))
+    shares = [[*islice(places, count)] for *_, count in claims]
+    return [[claimed[place] for place in share if place in claimed] or missing for share in shares]
+
+
 def _next_action(task: Row) -> Sequence[Row]:
     """Return what to do after a row without a task: its `attempts` say whether tasks are held."""
     return _HELD if task[4] else _AGAIN
@@ -379,6 +421,7 @@ _MAX_QUEUES: Final = 1_000
 _IN_QUEUES: Final[Mapping[str, Callable[..., Coroutine[Any, Any, Sequence[Row]]]]] = {
     "task_claim": QueueFastPath.task_claim,
     "tasks_claim": QueueFastPath.tasks_claim,
+    "tasks_claim_within": QueueFastPath.tasks_claim_within,
     "task_complete": QueueFastPath.task_complete,
 }
 

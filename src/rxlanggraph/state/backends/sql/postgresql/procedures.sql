@@ -9,10 +9,13 @@
 -- 1. Names (of keys and of locks): by each call that draws a version or token for one. Locks on
 --    1,024 buckets in ascending order, so that many names need few locks. Numbers are drawn under
 --    the lock, so that even the first version of a new name is lower than all later ones.
--- 2. A queue: exclusively by calls that add, requeue or purge; shared by calls that end a task of a
+-- 2. The claims of a queue: by claims with a limit, and by renewals with one that make a task claimed
+--    again. So the number of claimed tasks does not grow between counting and claiming. By the name
+--    of the queue, which may be deleted and made anew meanwhile.
+-- 3. A queue: exclusively by calls that add, requeue or purge; shared by calls that end a task of a
 --    thread or sweep. So the order of adding is the order of commits, and the next task of a thread
 --    is not unblocked while another one is being added behind it.
--- 3. Rows. Claiming and sweeping skip those that are locked.
+-- 4. Rows. Claiming and sweeping skip those that are locked.
 
 -- Of versions and tokens (rule 3 of the contract).
 CREATE SEQUENCE IF NOT EXISTS rxlanggraph_counter;
@@ -27,6 +30,11 @@ BEGIN
     FROM (SELECT DISTINCT hashtext(name) & 1023 AS bucket FROM unnest(names) AS name
           ORDER BY bucket) AS buckets;
 END $$;
+
+CREATE OR REPLACE FUNCTION rxlanggraph_hold_claims(space text, queue_name text) RETURNS void
+LANGUAGE sql AS $$
+    SELECT pg_advisory_xact_lock(1920494189, hashtext(space || '/' || queue_name))
+$$;
 
 CREATE OR REPLACE FUNCTION rxlanggraph_hold_queue(queue_id integer) RETURNS void LANGUAGE sql AS $$
     SELECT pg_advisory_xact_lock(1920494193, queue_id)
@@ -363,6 +371,67 @@ LANGUAGE sql AS $$
     ORDER BY place
 $$;
 
+-- Counts the claimed tasks but the one with this token, up to a limit. Those whose lease is over
+-- count until they are swept: another transaction may be renewing them. The next leases to end are
+-- first in the index of due dates, before most delayed tasks, which are stepped over.
+CREATE OR REPLACE FUNCTION rxlanggraph_count_claimed(queue_id integer, holder bigint, most integer)
+RETURNS integer LANGUAGE sql AS $$
+    SELECT count(*)::integer FROM (
+        SELECT FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND state = 'claimed'
+            AND (holder IS NULL OR token <> holder)
+        ORDER BY due LIMIT most
+    ) AS claimed
+$$;
+
+-- Claims as `rxlanggraph_tasks_claim` does, at most so many that `most` tasks are claimed.
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_claim_within(
+    space text, queue_name text, claimers text[], leases double precision[], most integer
+) RETURNS TABLE (
+    place integer, id text, item text, key text, thread text, attempts integer, token bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    queue_id integer;
+    moment double precision;
+    is_more boolean := false;
+    room integer;
+BEGIN
+    PERFORM rxlanggraph_hold_claims(space, queue_name);
+    queue_id := rxlanggraph_queue(space, queue_name);
+    moment := rxlanggraph_now();
+    IF EXISTS (
+        SELECT FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND due <= moment
+    ) THEN
+        is_more := rxlanggraph_sweep(queue_id, moment);
+    END IF;
+    room := most - rxlanggraph_count_claimed(queue_id, NULL, most);
+    IF room > 0 THEN
+        RETURN QUERY SELECT * FROM rxlanggraph_tasks_claim(
+            space, queue_name, claimers[1:room], leases[1:room]
+        );
+    ELSIF is_more OR EXISTS (
+        SELECT FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND state = 'claimed'
+            AND due <= moment
+    ) THEN
+        RETURN QUERY SELECT NULL::integer, NULL, NULL, NULL, NULL,
+            CASE WHEN is_more THEN 0 ELSE 1 END, NULL::bigint;
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION rxlanggraph_tasks_claim_within(
+    space text, queue_name text, claimer text, lease double precision, count integer, most integer
+) RETURNS TABLE (id text, item text, key text, thread text, attempts integer, token bigint)
+LANGUAGE sql AS $$
+    SELECT id, item, key, thread, attempts, token
+    FROM rxlanggraph_tasks_claim_within(
+        space, queue_name, array_fill(claimer, ARRAY[count]), array_fill(lease, ARRAY[count]), most
+    )
+    ORDER BY place
+$$;
+
 -- Returns queue and thread of a task, and takes the lock of the queue that ending the task needs.
 CREATE OR REPLACE FUNCTION rxlanggraph_ending(
     space text, queue_name text, task_id text, OUT queue_id integer, OUT line text
@@ -382,6 +451,33 @@ LANGUAGE sql AS $$
     SELECT task.state = 'ready' OR task.state = 'claimed'
         AND (task.attempts < task.max_attempts OR task.due > rxlanggraph_now())
 $$;
+
+-- Renews a lease; a task that was swept is claimed again, if fewer than `most` others are claimed.
+CREATE OR REPLACE FUNCTION rxlanggraph_task_renew_within(
+    space text, queue_name text, task_id text, holder bigint, lease double precision, most integer
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    queue_id integer := rxlanggraph_queue(space, queue_name);
+BEGIN
+    UPDATE rxlanggraph_tasks AS t SET due = rxlanggraph_now() + lease
+    WHERE queue = queue_id AND id = task_id AND token = holder AND state = 'claimed'
+        AND rxlanggraph_is_current(t);
+    IF FOUND THEN
+        RETURN true;
+    END IF;
+    PERFORM rxlanggraph_hold_claims(space, queue_name);
+    PERFORM rxlanggraph_share_queue(queue_id);
+    -- The only row that is waited for, so it is locked before those that are swept.
+    PERFORM FROM rxlanggraph_tasks WHERE queue = queue_id AND id = task_id AND token = holder
+    FOR UPDATE;
+    PERFORM rxlanggraph_sweep(queue_id, rxlanggraph_now());
+    IF rxlanggraph_count_claimed(queue_id, holder, most) = most THEN
+        RETURN false;
+    END IF;
+    UPDATE rxlanggraph_tasks AS t SET state = 'claimed', due = rxlanggraph_now() + lease
+    WHERE queue = queue_id AND id = task_id AND token = holder AND rxlanggraph_is_current(t);
+    RETURN FOUND;
+END $$;
 
 CREATE OR REPLACE FUNCTION rxlanggraph_task_complete(
     space text, queue_name text, task_id text, holder bigint, outcome text

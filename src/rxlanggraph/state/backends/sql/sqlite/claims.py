@@ -14,12 +14,15 @@ from rxlanggraph.state.backends.sql.sqlite.session import SqliteSession
 __all__ = [
     "claim_in_one_statement",
     "complete_in_one_statement",
+    "no_place_to_claim",
     "nothing_to_claim",
     "task_claim",
     "task_complete",
     "task_fail",
     "task_release",
+    "task_renew_within",
     "tasks_claim",
+    "tasks_claim_within",
     "tasks_complete",
 ]
 
@@ -91,6 +94,21 @@ _COMPLETE_MANY: Final = (
     " FROM json_each(?) AS done WHERE seq = CAST(done.key AS INTEGER)"
 )
 
+# How many tasks are claimed, counted up to a limit. The next leases to end are first in the index
+# of due dates, before most delayed tasks, which are stepped over.
+_COUNT_CLAIMED: Final = (
+    "SELECT count(*) FROM (SELECT 1 FROM rxlanggraph_tasks WHERE queue = {queue}"
+    " AND state IN ('delayed', 'claimed') AND state = 'claimed' ORDER BY due LIMIT ?)"
+)
+_IS_FULL: Final = (
+    f"SELECT NOT EXISTS ({_OVERDUE.format(queue=_QUEUE)})"
+    f" AND ({_COUNT_CLAIMED.format(queue=_QUEUE)}) = ?"
+)
+_RENEW: Final = (
+    "UPDATE rxlanggraph_tasks SET state = 'claimed', due = ?"  # noqa: S608
+    f" WHERE {_OF_QUEUE} AND id = ? AND {_CURRENT}"
+)
+
 
 # -- claiming --------------------------------------------------------------------------------------
 
@@ -147,6 +165,49 @@ def tasks_claim(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     return sorted(json.loads(claimed), key=itemgetter(-1))  # in the order of their tokens
 
 
+def no_place_to_claim(  # noqa: PLR0917 - as `tasks_claim_within`
+    session: SqliteSession,
+    namespace: str,
+    queue_name: str,
+    worker: str,
+    lease: float,
+    count: int,
+    max_claimed: int,
+) -> bool:
+    """Whether there is nothing to claim, or as many tasks are claimed as may be. Does not lock."""
+    queue, now = (namespace, queue_name), session.transaction_time
+    if queue in session.hot_queues:
+        return False
+    if nothing_to_claim(session, namespace, queue_name):
+        return True
+    ((is_full,),) = session.query(_IS_FULL, *queue, now, *queue, max_claimed, max_claimed)
+    return bool(is_full)
+
+
+def tasks_claim_within(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
+    session: SqliteSession,
+    namespace: str,
+    queue_name: str,
+    worker: str,
+    lease: float,
+    count: int,
+    max_claimed: int,
+) -> Sequence[Any]:
+    """Claim as `tasks_claim` does, at most so many that ``max_claimed`` tasks are claimed."""
+    queue = queue_of(session, namespace, queue_name)
+    is_more = sweep(session, queue)
+    room = max_claimed - _count_claimed(session, queue, max_claimed)
+    if not room:
+        session.hot_queues.discard((namespace, queue_name))
+        return [(None,) * 6] if is_more else []
+    return tasks_claim(session, namespace, queue_name, worker, lease, min(count, room))
+
+
+def _count_claimed(session: SqliteSession, queue: int | None, most: int) -> int:
+    ((count,),) = session.query(_COUNT_CLAIMED.format(queue="?"), queue, most)
+    return int(count)
+
+
 def _claimed(
     session: SqliteSession,
     statement: str,
@@ -190,6 +251,27 @@ def _current(
         *(namespace, queue_name, task_id, token, session.transaction_time),
     )
     return _ClaimedRow(*rows[0]) if rows else None
+
+
+def task_renew_within(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
+    session: SqliteSession,
+    namespace: str,
+    queue_name: str,
+    task_id: str,
+    token: int,
+    lease: float,
+    max_claimed: int,
+) -> Sequence[Any]:
+    """Return one row: whether the lease was renewed."""
+    names, now = (namespace, queue_name, task_id), session.transaction_time
+    renew = (now + lease, *names, token, now)
+    if session.query(f"{_RENEW} AND state = 'claimed' RETURNING TRUE", *renew):
+        return [(True,)]
+    queue = queue_of(session, namespace, queue_name)
+    sweep(session, queue)
+    if _count_claimed(session, queue, max_claimed) == max_claimed:
+        return [(False,)]
+    return [(bool(session.query(f"{_RENEW} RETURNING TRUE", *renew)),)]
 
 
 def task_complete(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL

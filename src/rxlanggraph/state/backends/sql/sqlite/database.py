@@ -20,12 +20,15 @@ from rxlanggraph.state.backends.sql.schema import VERSION, definitions, migratio
 from rxlanggraph.state.backends.sql.sqlite.claims import (
     claim_in_one_statement,
     complete_in_one_statement,
+    no_place_to_claim,
     nothing_to_claim,
     task_claim,
     task_complete,
     task_fail,
     task_release,
+    task_renew_within,
     tasks_claim,
+    tasks_claim_within,
     tasks_complete,
 )
 from rxlanggraph.state.backends.sql.sqlite.file import (
@@ -286,9 +289,11 @@ _PROCEDURES: Final[Mapping[str, Procedure]] = {
     ),
     "task_complete": Procedure(task_complete, single_statement=complete_in_one_statement),
     "tasks_claim": Procedure(tasks_claim, is_noop=nothing_to_claim),
+    "tasks_claim_within": Procedure(tasks_claim_within, is_noop=no_place_to_claim),
     "tasks_complete": Procedure(tasks_complete),
     "task_fail": Procedure(task_fail),
     "task_release": Procedure(task_release),
+    "task_renew_within": Procedure(task_renew_within),
     "tasks_cancel": Procedure(tasks_cancel, batchable=False),
     "tasks_delete": Procedure(tasks_delete, batchable=False),
     "sweep_step": Procedure(sweep_step, batchable=False),
