@@ -354,6 +354,23 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     Then a claim that looks for what fell due reads at least 5 times as many pages if it looks at all of them
 
   @postgresql
+  Scenario Outline: A queue that has grown at once is not searched from end to end, <how>
+    Given an empty store in PostgreSQL
+    And a state whose plans there are <kept>
+    When it works on a few tasks, then adds 5000 at once, and 200 are claimed and completed <how>
+    Then fewer than 40 entries of indexes were read for each of the 5000
+
+    Examples:
+      | how         | kept                     |
+      | in one step | kept                     |
+      | one by one  | made again if it is slow |
+
+    @tdd_expected_fail
+    Examples: as PostgreSQL does by itself
+      | how        | kept |
+      | one by one | kept |
+
+  @postgresql
   Scenario: With a transaction that stays open, a claim need not step over all claimed tasks
     Given an empty store in PostgreSQL
     When 3000 tasks were claimed while another client's transaction is open

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import tempfile
 import threading
 from collections import Counter
@@ -12,6 +13,7 @@ from behave.runner import Context
 
 from rxlanggraph.errors import StateClosedError, StateUnavailableError
 from rxlanggraph.state import open_state
+from rxlanggraph.state.backends.sql.postgresql import pool
 from rxlanggraph.state.backends.sql.schema import VERSION
 from rxlanggraph.state.backends.sql.sqlite import thread as sqlite_thread
 from support.concurrency.patching import patch
@@ -24,6 +26,7 @@ from support.state.sql_claims import (
     claim_together_beside_late,
     claim_without_second_search,
     complete_by_hand,
+    grow_at_once,
     pages_of_claim,
 )
 from support.state.sql_openings import (
@@ -392,6 +395,34 @@ def step_a_claim_that_looks_for_what_fell_due_reads_at_least_times(
 ) -> None:
     recent, all_of_it = pages_of_claim(context.url, 0.5), pages_of_claim(context.url, 1e12)
     assert 0 < recent * times <= all_of_it, (recent, all_of_it)
+
+
+@given("a state whose plans there are made again if it is slow")
+def step_a_state_whose_plans_there_are_made_again_if_it_is_slow(context: Context) -> None:
+    patch(context, pool, "_SLOW", -1.0)  # on any machine
+    patch(context, pool, "_REPLAN_FIRST", 0.0)
+
+
+@given("a state whose plans there are kept")
+def step_a_state_whose_plans_there_are_kept(context: Context) -> None:
+    patch(context, pool, "_SLOW", math.inf)
+
+
+@when(
+    "it works on a few tasks, then adds {added:d} at once, and {done:d} are claimed and completed "
+    "{how}"
+)
+def step_it_works_on_a_few_tasks_then_adds_many_at_once(
+    context: Context, added: int, done: int, how: str
+) -> None:
+    context.read = run(grow_at_once(context.url, added, done, in_one_step=how == "in one step"))
+
+
+@then("fewer than {limit:d} entries of indexes were read for each of the {added:d}")
+def step_fewer_than_entries_of_indexes_were_read_for_each(
+    context: Context, limit: int, added: int
+) -> None:
+    assert 0 < context.read < limit * added, context.read / added
 
 
 @when("a task turns up that fell due an hour ago, before all others, right after a full search")

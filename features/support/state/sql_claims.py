@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 from rxlanggraph.errors import StateUnavailableError
-from rxlanggraph.state import open_state
+from rxlanggraph.state import Task, open_state
 from rxlanggraph.state.backend import Backend
 from rxlanggraph.state.backends.sql.postgresql import fast_path
+from support.concurrency.waiting import LIMIT
 from support.state.sql_ways import add, opened, plain
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "claim_together_beside_late",
     "claim_without_second_search",
     "complete_by_hand",
+    "grow_at_once",
     "pages_of_claim",
     "pages_of_looks",
 ]
@@ -35,6 +37,51 @@ async def complete_by_hand(url: str, count: int) -> None:
             connection.execute("UPDATE rxlanggraph_tasks SET state = 'claimed', due = seq")
             connection.execute("UPDATE rxlanggraph_tasks SET state = 'completed'")
         await add(backend, *[f"open {number}" for number in range(10)])
+
+
+async def grow_at_once(url: str, added: int, done: int, *, in_one_step: bool) -> int:
+    """How many entries of indexes are read in all, with plans that were made for a few tasks."""
+    async with open_state(f"{url}&pool_size=1") as state:
+
+        async def work(count: int, *, in_one_step: bool) -> None:
+            claims = []
+            if in_one_step:
+                claims = await state.claim_tasks("queue", count)
+                assert not await state.complete_tasks([(claim, None) for claim in claims])
+            else:
+                while len(claims) < count and (claim := await state.claim_task("queue")):
+                    await claim.complete(None)
+                    claims.append(claim)
+            assert len(claims) == count, claims
+
+        def tasks(count: int, name: str) -> list[Task]:
+            # Each alone on its thread: its completion looks for the next one.
+            return [Task(number, thread_id=f"{name} {number}") for number in range(count)]
+
+        with plain(url) as connection:
+            connection.execute("ALTER TABLE rxlanggraph_tasks SET (autovacuum_enabled = false)")
+        await state.add_tasks("queue", tasks(100, "few"))
+        await work(60, in_one_step=True)  # which leaves more in one index than in another
+        await work(20, in_one_step=False)
+        await state.add_tasks("queue", tasks(added, "many"))
+        await work(done, in_one_step=in_one_step)
+    return await _entries_read(url)
+
+
+async def _entries_read(url: str) -> int:
+    """How many entries of indexes were read by sessions that have ended, for which it waits."""
+    with plain(url) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+        async with asyncio.timeout(LIMIT):
+            while cursor.fetchone()[0] > 1:
+                await asyncio.sleep(0.01)
+                cursor.execute("SELECT pg_stat_clear_snapshot()")
+                cursor.execute(
+                    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                )
+        cursor.execute("SELECT sum(idx_tup_read) FROM pg_stat_user_indexes")
+        return int(cursor.fetchone()[0])
 
 
 def pages_of_claim(url: str, hindsight: float) -> int:

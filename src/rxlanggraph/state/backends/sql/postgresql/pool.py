@@ -42,6 +42,11 @@ _CONNECT_TIMEOUT: Final = 5
 _CALL_TIMEOUT: Final = 10.0
 # Part of the timeout after which the server itself gives up: then the call certainly had no effect.
 _SERVER_SHARE: Final = 0.8
+# A plan that was made while a table was small may use an index that has become a bad choice. A call
+# that takes this long has the plans of its connection made again, at most this often. Guesses.
+_SLOW: Final = 0.005
+_REPLAN_FIRST: Final = 0.25
+_REPLAN_LAST: Final = 60.0
 # Options of the URL that libpq does not know, and their ranges.
 _OWN_OPTIONS: Final = ("pool_size", "command_timeout")
 _MAX_POOL_SIZE: Final = 1_000
@@ -52,6 +57,7 @@ _SETTINGS: Final = {
     # The procedures rely on it, see procedures.sql.
     "default_transaction_isolation": _ISOLATION,
     # A plan is made once, perhaps for empty tables, and used until they are analysed.
+    # See `Pool._replan`.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     # A bitmap scan would read and sort all rows for a query with ORDER BY and LIMIT.
@@ -111,6 +117,9 @@ class PooledConnection:
         self.cursor = connection.cursor()
         self.server_closed = False
         self.abort_reason: str | None = None
+        # When its plans may be made again, and after how long the time after that.
+        self.replan_at = 0.0
+        self.replan_after = _REPLAN_FIRST
         # A second object for the socket of libpq; never read from or closed here.
         self._socket = socket.socket(fileno=connection.fileno())
         connection.add_notice_handler(self._on_notice)
@@ -276,9 +285,13 @@ class Pool:
 
     async def _try(self, sql: str, arguments: Sequence[Any]) -> Sequence[Row]:
         pooled = await self.take()
+        began = self._loop.time()
         try:
             await pooled.cursor.execute(sql, arguments)
-            return await pooled.cursor.fetchall()
+            rows = await pooled.cursor.fetchall()
+            if self._loop.time() - began > _SLOW:
+                await self._replan(pooled)
+            return rows
         except psycopg.Error as error:
             code = error.sqlstate or _CONNECTION_FAILED  # errors of libpq itself have none
             if code.startswith(_ROLLED_BACK):
@@ -290,6 +303,19 @@ class Pool:
             raise pooled.unavailable(error, in_doubt=in_doubt) from error
         finally:
             self.give_back(pooled)
+
+    async def _replan(self, pooled: PooledConnection) -> None:
+        """Have the plans of a connection made again that was slow, unless they are new.
+
+        What breaks without it: the server keeps plans until the tables are analysed, by default
+        once a minute at most; a queue that has grown by then is searched from end to end.
+        """
+        if (now := self._loop.time()) < pooled.replan_at:
+            return
+        pooled.replan_at = now + pooled.replan_after
+        pooled.replan_after = min(2 * pooled.replan_after, _REPLAN_LAST)
+        with contextlib.suppress(psycopg.Error):  # the call has its answer; the next one notices
+            await pooled.connection.execute(b"DISCARD PLANS", prepare=False)
 
     async def connect_apart(self) -> PooledConnection:
         """Connect beside the connections of the pool; the caller discards the connection.

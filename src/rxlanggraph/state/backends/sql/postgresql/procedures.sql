@@ -206,9 +206,27 @@ LANGUAGE sql AS $$
     SELECT id FROM rxlanggraph_queues WHERE namespace = space AND name = queue_name
 $$;
 
--- Unblocks the first unfinished task of each thread, if it is blocked.
+-- Procedures for many tasks look each of them up by a subquery of its own, not by a join: without
+-- statistics, as in a table that has grown within a minute, PostgreSQL takes a queue for one task, and
+-- joins by comparing each of the given tasks with each of the queue.
+
+-- Has the statements of this transaction planned for the table as it is now: PostgreSQL keeps the plan
+-- of a statement in a procedure, which may have been made while the table was small. Only for many
+-- tasks: planning takes as long as some of them.
+CREATE OR REPLACE FUNCTION rxlanggraph_plan_for(count integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF count > 20 THEN
+        PERFORM set_config('plan_cache_mode', 'force_custom_plan', true);
+    END IF;
+END $$;
+
+-- Unblocks the first unfinished task of each thread, if it is blocked. Each is looked up in an index,
+-- also by a plan that was made while the table was small: for one thread, planning each time would
+-- take longer than all else.
 CREATE OR REPLACE FUNCTION rxlanggraph_unblock(queue_id integer, threads text[], moment double precision)
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off AS $$
 BEGIN
     UPDATE rxlanggraph_tasks AS t
     SET state = CASE WHEN t.due > moment THEN 'delayed' ELSE 'ready' END
@@ -218,7 +236,7 @@ BEGIN
         WHERE queue = queue_id AND thread = line.thread AND state NOT IN ('completed', 'dead')
         ORDER BY seq LIMIT 1
     ) AS first
-    WHERE t.seq = first.seq AND t.state = 'blocked';
+    WHERE t.seq = first.seq AND t.state || '' = 'blocked'; -- not in the index of blocked tasks
 END $$;
 
 -- Sweeps one step, the tasks first that fell due first; returns whether there is more.
@@ -228,6 +246,7 @@ DECLARE
     threads text[];
     count integer;
 BEGIN
+    PERFORM rxlanggraph_plan_for({max_per_step});
     PERFORM rxlanggraph_share_queue(queue_id);
     WITH overdue AS (
         SELECT seq, state = 'claimed' AND attempts >= max_attempts AS is_used_up
@@ -280,6 +299,7 @@ BEGIN
         END IF;
     END LOOP;
     moment := rxlanggraph_now();
+    PERFORM rxlanggraph_plan_for(cardinality(ids));
     INSERT INTO rxlanggraph_tasks
         (queue, id, key, thread, priority, state, due, attempts, max_attempts, added, item)
     SELECT queue_id, id, key, thread, priority,
@@ -291,10 +311,13 @@ BEGIN
     ON CONFLICT DO NOTHING;
     PERFORM rxlanggraph_unblock(queue_id, array_remove(threads, NULL), moment);
     RETURN ARRAY(
-        SELECT coalesce(same.id, known.id)
+        SELECT coalesce(
+            (SELECT same.id FROM rxlanggraph_tasks AS same
+             WHERE same.queue = queue_id AND same.id = new.id),
+            (SELECT known.id FROM rxlanggraph_tasks AS known
+             WHERE known.queue = queue_id AND known.key = new.key)
+        )
         FROM unnest(ids, keys) WITH ORDINALITY AS new (id, key, place)
-        LEFT JOIN rxlanggraph_tasks same ON same.queue = queue_id AND same.id = new.id
-        LEFT JOIN rxlanggraph_tasks known ON known.queue = queue_id AND known.key = new.key
         ORDER BY place
     );
 END $$;
@@ -506,19 +529,27 @@ CREATE OR REPLACE FUNCTION rxlanggraph_tasks_complete(
 ) RETURNS boolean[] LANGUAGE plpgsql AS $$
 DECLARE
     queue_id integer := rxlanggraph_queue(space, queue_name);
+    seqs bigint[];
+    has_threads boolean;
     lines text[];
 BEGIN
-    IF EXISTS (
-        SELECT FROM rxlanggraph_tasks
-        WHERE queue = queue_id AND id = ANY (ids) AND thread IS NOT NULL
-    ) THEN
+    PERFORM rxlanggraph_plan_for(cardinality(ids));
+    SELECT
+        array_agg(known.seq ORDER BY done.place), coalesce(bool_or(known.thread IS NOT NULL), false)
+    INTO seqs, has_threads
+    FROM unnest(ids) WITH ORDINALITY AS done (id, place)
+    LEFT JOIN LATERAL (
+        SELECT seq, thread FROM rxlanggraph_tasks
+        WHERE queue = queue_id AND id = done.id OFFSET 0
+    ) AS known ON true;
+    IF has_threads THEN
         PERFORM rxlanggraph_share_queue(queue_id);
     END IF;
     WITH ended AS (
         UPDATE rxlanggraph_tasks AS t SET
             state = 'completed', result = done.outcome, ended = rxlanggraph_now()
-        FROM unnest(ids, holders, outcomes) AS done (id, holder, outcome)
-        WHERE t.queue = queue_id AND t.id = done.id AND t.token = done.holder
+        FROM unnest(seqs, ids, holders, outcomes) AS done (seq, id, holder, outcome)
+        WHERE t.seq = done.seq AND t.id = done.id AND t.token = done.holder
             AND rxlanggraph_is_current(t)
         RETURNING t.thread
     )
@@ -527,10 +558,11 @@ BEGIN
         PERFORM rxlanggraph_unblock(queue_id, lines, rxlanggraph_now());
     END IF;
     RETURN ARRAY(
-        SELECT t.seq IS NOT NULL
+        SELECT coalesce((
+            SELECT t.token = done.holder AND t.state = 'completed' FROM rxlanggraph_tasks AS t
+            WHERE t.queue = queue_id AND t.id = done.id
+        ), false)
         FROM unnest(ids, holders) WITH ORDINALITY AS done (id, holder, place)
-        LEFT JOIN rxlanggraph_tasks AS t ON t.queue = queue_id AND t.id = done.id
-            AND t.token = done.holder AND t.state = 'completed'
         ORDER BY done.place
     );
 END $$;
@@ -578,6 +610,7 @@ DECLARE
     threads text[];
     count integer;
 BEGIN
+    PERFORM rxlanggraph_plan_for(cardinality(ids));
     PERFORM rxlanggraph_share_queue(queue_id);
     WITH ended AS (
         UPDATE rxlanggraph_tasks SET
@@ -616,6 +649,7 @@ DECLARE
     queue_id integer := rxlanggraph_queue(space, queue_name);
     seqs bigint[];
 BEGIN
+    PERFORM rxlanggraph_plan_for(cardinality(ids));
     PERFORM rxlanggraph_hold_queue(queue_id);
     -- Each task is looked up by its id, not in the index of dead tasks.
     seqs := ARRAY(
@@ -640,6 +674,7 @@ DECLARE
     queue_id integer := rxlanggraph_queue(space, queue_name);
     seqs bigint[];
 BEGIN
+    PERFORM rxlanggraph_plan_for({max_per_step});
     PERFORM rxlanggraph_hold_queue(queue_id);
     until := coalesce(final, (
         SELECT seq FROM rxlanggraph_tasks WHERE queue = queue_id AND state = 'dead'
@@ -667,6 +702,7 @@ DECLARE
     ids text[];
     threads text[];
 BEGIN
+    PERFORM rxlanggraph_plan_for({max_per_step});
     PERFORM rxlanggraph_hold_queue(queue_id);
     until := coalesce(final, (
         SELECT id FROM rxlanggraph_tasks WHERE queue = queue_id ORDER BY id DESC LIMIT 1
@@ -700,6 +736,7 @@ DECLARE
     threads text[];
     count integer;
 BEGIN
+    PERFORM rxlanggraph_plan_for(cardinality(ids));
     PERFORM rxlanggraph_hold_queue(queue_id);
     WITH gone AS (
         DELETE FROM rxlanggraph_tasks
