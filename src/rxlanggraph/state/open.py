@@ -52,9 +52,9 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 class State(BaseState):
     """State and work that agents share; opened by `open_state`.
 
-    Values (`KeyOperations`), locks (`LockOperations`) and queues of work (`QueueOperations`). Every
-    operation is atomic on the server, across tasks, threads, processes and machines. Belongs to the
-    event loop that opened it; `sync` is for all other threads.
+    Values, locks and queues of work. Every operation is atomic on the server, across tasks,
+    threads, processes and machines. Belongs to the event loop that opened it; `sync` is for all
+    other threads.
     """
 
     def __init__(self, backend: Backend, *, max_attempts: int = 5) -> None:
