@@ -349,8 +349,8 @@ def docs(session: nox.Session) -> None:
     install(session, "docs", WHOLE)
     site = fresh("docs")
     options = ("--fresh-env", "--fail-on-warning", "--keep-going", "--quiet", "--jobs=auto")
-    # What it remembers of the sources is no part of the site.
-    session.run("sphinx-build", *options, f"--doctree-dir={session.create_tmp()}", "docs", str(site))
+    doctrees = f"--doctree-dir={session.create_tmp()}"  # no part of the site
+    session.run("sphinx-build", *options, doctrees, "docs", str(site))
     session.run("python", "tests/offline_pages.py", str(site))
 
 

@@ -21,7 +21,7 @@ from sphinx.util.nodes import make_refnode
 
 project = "rxlanggraph"
 release = importlib.metadata.version(project)
-copyright = f"the {project} contributors"
+project_copyright = f"the {project} contributors"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 default_role = "py:obj"  # single backticks in docstrings
@@ -35,7 +35,11 @@ autodoc_default_options = {
     "inherited-members": "BaseException, Enum, Future, object, tuple",
 }
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
+autoclass_content = "both"
+maximum_signature_line_length = 100
+napoleon_attr_annotations = False  # the signature of the class has them
 
 html_theme = "furo"
 html_title = f"{project} {release}"

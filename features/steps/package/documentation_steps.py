@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from behave import given, then, when
 from behave.runner import Context
-
 from features.steps.package.readme_steps import README
 from tests.offline_pages import loaded_from_elsewhere
 
@@ -29,7 +28,9 @@ def pages(*without: str) -> dict[str, str]:
 def in_reference(text: str) -> Iterator[object]:
     """What the directives of a page of the reference document."""
     module = ""
-    for directive, name in re.findall(r"^ *\.\. (py:module|auto\w+):: ([\w.]+)", text, re.MULTILINE):
+    for directive, name in re.findall(
+        r"^ *\.\. (py:module|auto\w+):: ([\w.]+)", text, re.MULTILINE
+    ):
         if directive == "py:module":
             module = name
         elif directive != "automethod":

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from behave import given, then, when
 from behave.runner import Context
-
 from features.steps.package.readme_steps import README
 
 TUTORIAL = README.parent / "docs" / "tutorial.md"

@@ -72,6 +72,8 @@ def open_state(
 ) -> AbstractAsyncContextManager[State]:
     """Open shared state, for the length of a block.
 
+    ::
+
         async with open_state("sqlite:///state.db") as state:
             await state.increment_counter("answered")
 
@@ -203,6 +205,8 @@ def open_state_threadsafe(
     where: LoopOrBridge, url: str, *, namespace: str = "rxlanggraph", max_attempts: int = 5
 ) -> AbstractContextManager[State]:
     """Open shared state from a thread, on a loop of another thread, for the length of a block.
+
+    ::
 
         with open_state_threadsafe(bridge, "sqlite:///state.db") as state:
             state.sync.increment_counter("answered")
