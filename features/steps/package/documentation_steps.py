@@ -6,13 +6,14 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from behave import given, then, when
 from behave.runner import Context
-from features.steps.package.readme_steps import README
 from tests.offline_pages import loaded_from_elsewhere
 
-DOCS = README.parent / "docs"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
 
 
 def pages(*without: str) -> dict[str, str]:
@@ -54,7 +55,7 @@ def step_the_reference_has_each_name_that_these_modules_export(context: Context)
 
 @then("the README and the documents import from no other module of the package")
 def step_the_readme_and_the_documents_import_from_no_other_module(context: Context) -> None:
-    texts = [README.read_text(encoding="utf-8"), *pages().values()]
+    texts = [(ROOT / "README.md").read_text(encoding="utf-8"), *pages().values()]
     imported = {
         name
         for text in texts

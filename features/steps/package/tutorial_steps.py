@@ -11,9 +11,8 @@ from pathlib import Path
 
 from behave import given, then, when
 from behave.runner import Context
-from features.steps.package.readme_steps import README
 
-TUTORIAL = README.parent / "docs" / "tutorial.md"
+TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial.md"
 BLOCK = re.compile(r"(?:<!-- (file \S+|run|prints) -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
 
 
@@ -25,6 +24,21 @@ def sections() -> list[tuple[str, str]]:
 
 def blocks(text: str, kind: str) -> list[str]:
     return [content for marker, _, content in BLOCK.findall(text) if marker == kind]
+
+
+def run(folder: str, command: str) -> subprocess.CompletedProcess[str]:
+    # The command and the interpreter of this environment, whatever the PATH has.
+    shell = f'rxlanggraph() {{ "{sys.executable}" -m rxlanggraph "$@"; }}\n'
+    shell += f'python() {{ "{sys.executable}" "$@"; }}\n'
+    return subprocess.run(
+        ["bash", "-ec", shell + command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 @given('the files of the tutorial up to "{section}", in an empty folder')
@@ -46,21 +60,7 @@ def step_the_files_of_the_tutorial_up_to_section(context: Context, section: str)
 def step_the_commands_of_that_section_run(context: Context, count: int) -> None:
     commands = blocks(context.section, "run")
     assert len(commands) == count, commands
-    # The command and the interpreter of this environment, whatever the PATH has.
-    shell = f'rxlanggraph() {{ "{sys.executable}" -m rxlanggraph "$@"; }}\n'
-    shell += f'python() {{ "{sys.executable}" "$@"; }}\n'
-    context.finished = [
-        subprocess.run(
-            ["bash", "-ec", shell + command],
-            cwd=context.folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        for command in commands
-    ]
+    context.finished = [run(context.folder, command) for command in commands]
 
 
 @then("each prints what the tutorial says, and nothing to standard error")
@@ -68,6 +68,12 @@ def step_each_prints_what_the_tutorial_says(context: Context) -> None:
     printed = [(run.returncode, run.stdout, run.stderr) for run in context.finished]
     said = [(0, text, "") for text in blocks(context.section, "prints")]
     assert printed == said, context.finished
+
+
+@then("the last of them prints nothing when it runs again")
+def step_the_last_of_them_prints_nothing_when_it_runs_again(context: Context) -> None:
+    again = run(context.folder, blocks(context.section, "run")[-1])
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", ""), again
 
 
 @then("each block of the tutorial is a file, a command or its output, but for the installation")
