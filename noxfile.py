@@ -348,6 +348,17 @@ def first_commands() -> str:
 
 
 @nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """The documentation site, into build/docs; a warning, or a name that leads nowhere, is red."""
+    install(session, "docs", WHOLE)
+    site = fresh("docs")
+    options = ("--fresh-env", "--fail-on-warning", "--keep-going", "--quiet", "--jobs=auto")
+    doctrees = f"--doctree-dir={session.create_tmp()}"  # no part of the site
+    session.run("sphinx-build", *options, doctrees, "docs", str(site))
+    session.run("python", "tests/offline_pages.py", str(site))
+
+
+@nox.session(default=False)
 def mutants(session: nox.Session) -> None:
     """Random defects in the core: do its scenarios detect them? (-- --seed 2 registry.py)."""
     install(session, "mutants", WHOLE)

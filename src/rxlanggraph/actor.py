@@ -86,7 +86,7 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
 
     @property
     def state(self) -> _S:
-        """The latest state: an immutable snapshot, see `freeze`. Any thread; never blocks."""
+        """The latest state, an immutable snapshot; see `freeze`. Any thread; never blocks."""
         return self._actor_thread.state
 
     @property

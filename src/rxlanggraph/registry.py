@@ -145,7 +145,7 @@ class TaskRegistry:
         """Make an empty, open registry.
 
         Args:
-            lock: Shared with other objects, one of which calls `_after_fork`; None makes one.
+            lock: Shared with other objects, one of which calls ``_after_fork``; None makes one.
             inside: Returns the task that the calling code is part of, so that it cannot wait for
                 itself.
             clock: By which ages are measured, and timeouts of blocking waits.

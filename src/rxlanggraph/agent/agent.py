@@ -242,7 +242,7 @@ class BaseAgent:
 
     @property
     def outputs(self) -> Observable[Any]:
-        """Every item put into `output_queue` from the moment of subscribing, as an Observable.
+        """Every item put into ``output_queue`` from the moment of subscribing, as an Observable.
 
         Observers are called outside of any run and memory turn: what they start is independent.
         """
@@ -281,7 +281,7 @@ class BaseAgent:
         observers; ``output_size`` does not limit it. The stream raises what the run raises. Closing
         or dropping the stream cancels the run: ``async with`` closes it promptly.
 
-        Without a request it is the stream of `output_queue`, which other consumers read too; see
+        Without a request it is the stream of ``output_queue``, which other consumers read too; see
         `OutputQueue.stream`.
 
         Args:

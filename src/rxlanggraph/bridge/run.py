@@ -232,7 +232,7 @@ class Run(SharedLockFuture[StreamMessage]):
     `cancel` resolves the future at once and asks the coroutine to stop; the run stays in the
     registry until it has really ended. May be used from any thread.
 
-    Where the stock future would wait forever, `result` and `exception` raise instead:
+    Where the stock future would wait forever, ``result`` and ``exception`` raise instead:
     BlockingCallError on the loop that the run itself needs; DeadlockError in a run that this one
     can only begin, or end, after.
     """

@@ -455,7 +455,7 @@ class Backend(Protocol):
         earlier call was lost: the lease is renewed, and keeps its token.
 
         Returns:
-            The token: a new number of the counter (rule 3). None: another owner holds the lock.
+            The token, a new number of the counter (rule 3); None if another owner holds the lock.
         """
 
     async def lock_renew(self, key: str, token: int, ttl: float) -> bool:
@@ -519,7 +519,7 @@ class Backend(Protocol):
         """Claim the next tasks in one step, as that many calls of `task_claim`; at most ``count``.
 
         Of a thread there is one at most. In the order in which those calls would claim them. Fewer
-        than can be claimed only if concurrent claims, or more than `MAX_PER_STEP` tasks that fall
+        than can be claimed only if concurrent claims, or more than ``MAX_PER_STEP`` tasks that fall
         due, keep it from the rest; none only as for `task_claim`.
         """
 

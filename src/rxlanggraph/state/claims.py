@@ -111,8 +111,8 @@ class Claim:
 
         Args:
             error: An exception, or a JSON value; stored with the task, for its dead letter.
-            retry_in: Seconds until it may be claimed again; None: as `declare_queue` has declared
-                it for the queue, and at once if it has not.
+            retry_in: Seconds until it may be claimed again; None: as `State.declare_queue` has
+                declared it for the queue, and at once if it has not.
             final: Whether another attempt would be pointless: the task is dead, however many
                 attempts are left.
 

@@ -87,7 +87,7 @@ class KeyOperations:
         """Write ``value`` if the version of ``key`` is ``expected_version`` (0: there is no key).
 
         Returns:
-            False if it is not: nothing was written.
+            False if it is not, and nothing was written.
 
         Raises:
             StaleTokenError: ``token`` is too old; nothing was written.
@@ -102,7 +102,7 @@ class KeyOperations:
         """Write ``value`` if there is no such key, for ``ttl`` seconds (None: forever).
 
         Returns:
-            False if there is one: nothing was written.
+            False if there is one, and nothing was written.
 
         Raises:
             StaleTokenError: ``token`` is too old; nothing was written.

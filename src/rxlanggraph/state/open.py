@@ -52,9 +52,9 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 class State(BaseState):
     """State and work that agents share; opened by `open_state`.
 
-    Values (`KeyOperations`), locks (`LockOperations`) and queues of work (`QueueOperations`). Every
-    operation is atomic on the server, across tasks, threads, processes and machines. Belongs to the
-    event loop that opened it; `sync` is for all other threads.
+    Values, locks and queues of work. Every operation is atomic on the server, across tasks,
+    threads, processes and machines. Belongs to the event loop that opened it; `sync` is for all
+    other threads.
     """
 
     def __init__(self, backend: Backend, *, max_attempts: int = 5) -> None:
@@ -71,6 +71,8 @@ def open_state(
     url: str, *, namespace: str = "rxlanggraph", max_attempts: int = 5
 ) -> AbstractAsyncContextManager[State]:
     """Open shared state, for the length of a block.
+
+    ::
 
         async with open_state("sqlite:///state.db") as state:
             await state.increment_counter("answered")
@@ -203,6 +205,8 @@ def open_state_threadsafe(
     where: LoopOrBridge, url: str, *, namespace: str = "rxlanggraph", max_attempts: int = 5
 ) -> AbstractContextManager[State]:
     """Open shared state from a thread, on a loop of another thread, for the length of a block.
+
+    ::
 
         with open_state_threadsafe(bridge, "sqlite:///state.db") as state:
             state.sync.increment_counter("answered")

@@ -203,8 +203,8 @@ class QueueOperations:
             results: Claims, each with its result.
 
         Returns:
-            The claims that are lost: another worker has claimed the task since, or it is dead or
-            purged. Their results were dropped.
+            The claims that are lost, because another worker has claimed the task since, or it is
+            dead or purged. Their results were dropped.
 
         Raises:
             InvalidTypeError: A result is not a JSON value, or something is not a claim of this

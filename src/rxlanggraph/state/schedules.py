@@ -81,7 +81,8 @@ class Schedule:
 
     Attributes:
         name: Identifies the schedule within the namespace of the state.
-        cron: A cron expression of five fields, or of six with seconds first, as `cronsim` reads it.
+        cron: A cron expression of five fields, or of six with seconds first, as ``cronsim`` reads
+            it.
         queue: The queue.
         item: The item of each task, a JSON value.
         timezone: The IANA name of the time zone in which ``cron`` is meant. When clocks are

@@ -47,7 +47,7 @@ class VirtualBridge(RxPyLangGraphBridge):
     There is no thread for the loop: it runs when the scheduler does, in the same thread. So the
     order of what happens is the same every time, but for worker threads that are at work at once.
     Time passes while that thread runs the scheduler (``start``, ``advance_by``, ``advance_to``),
-    and while it waits: in `run`, for the result of a future, for room, or for the end of `close`.
+    and while it waits: in `run`, for the result of a future, for room, or for the end of ``close``.
     It passes only when the loop has nothing left to do and no worker thread is at work; one that
     itself waits for a run or for room is not.
 
@@ -211,12 +211,12 @@ class VirtualBridge(RxPyLangGraphBridge):
         cancel_timeout: float | None = 5.0,
         drain_after: float | None = None,
     ) -> CleanupReport:
-        """As `close`: without a thread for its loop there is nothing to await.
+        """As `RxPyLangGraphBridge.close`: without a thread for its loop there is nothing to await.
 
         Args:
-            timeout: As in `close`.
-            cancel_timeout: As in `close`.
-            drain_after: As in `close`.
+            timeout: As there.
+            cancel_timeout: As there.
+            drain_after: As there.
 
         Raises:
             BlockingCallError: A run is in flight, and an event loop runs in this thread.

@@ -161,7 +161,7 @@ class Memory:
 
     @property
     def beginning(self) -> object:
-        """Identifies the contents since they were last replaced: changes with `load` and `clear`.
+        """What identifies the contents; it changes when `load` and `clear` replace them.
 
         Any thread; never blocks.
         """

@@ -67,7 +67,7 @@ class OutputQueue(Generic[_T]):
             slow, costs the others one such wait. 0 disables the wait.
         direct: Called under the lock when an item is put: returns the queue that gets the item
             instead of this one, or None for this one; or it raises, and refuses the item. What it
-            returns comes from `branch_of`.
+            returns comes from ``branch_of``.
         lock: Guards the queue; None makes one.
 
     Raises:

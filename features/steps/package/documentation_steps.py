@@ -1,0 +1,112 @@
+"""Steps that read the sources of the documentation site, and what a page would load."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from behave import given, then, when
+from behave.runner import Context
+from tests.offline_pages import loaded_from_elsewhere
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+
+
+def pages(*without: str) -> dict[str, str]:
+    """The pages below docs, by their name in a table of contents."""
+    found = [path for path in DOCS.rglob("*.*") if path.suffix in (".md", ".rst")]
+    return {
+        path.relative_to(DOCS).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+        for path in found
+        if path.name not in without
+    }
+
+
+def in_reference(text: str) -> Iterator[object]:
+    """What the directives of a page of the reference document."""
+    module = ""
+    for directive, name in re.findall(
+        r"^ *\.\. (py:module|auto\w+):: ([\w.]+)", text, re.MULTILINE
+    ):
+        if directive == "py:module":
+            module = name
+        elif directive != "automethod":
+            yield pkgutil.resolve_name(name if "." in name else f"{module}.{name}")
+
+
+def missing(module: str, documented: dict[str, str]) -> set[str]:
+    """The names that the module exports, and no page of the reference has."""
+    texts = [text for name, text in documented.items() if name.startswith("reference/")]
+    known = {id(thing) for text in texts for thing in in_reference(text)}
+    exported = importlib.import_module(module)
+    return {name for name in exported.__all__ if id(getattr(exported, name)) not in known}
+
+
+@then("the reference has each name that these modules export, but for the internal ones")
+def step_the_reference_has_each_name_that_these_modules_export(context: Context) -> None:
+    context.modules = {row["module"]: set(row["internal"].split()) for row in context.table}
+    lacking = {module: missing(module, pages()) for module in context.modules}
+    assert lacking == context.modules, lacking
+
+
+@then("the README and the documents import from no other module of the package")
+def step_the_readme_and_the_documents_import_from_no_other_module(context: Context) -> None:
+    texts = [(ROOT / "README.md").read_text(encoding="utf-8"), *pages().values()]
+    imported = {
+        name
+        for text in texts
+        for name in re.findall(r"^ *(?:from|import) (rxlanggraph[\w.]*)", text, re.MULTILINE)
+    }
+    assert "rxlanggraph" in imported
+    assert imported <= set(context.modules), imported - set(context.modules)
+
+
+@given("the reference without its page {page}")
+def step_the_reference_without_its_page(context: Context, page: str) -> None:
+    context.pages = pages(page)
+
+
+@then("it lacks {one:w} and {other:w} of {module}")
+def step_it_lacks_one_and_other_of_module(
+    context: Context, one: str, other: str, module: str
+) -> None:
+    assert {one, other} <= missing(module, context.pages)
+
+
+def contents(name: str, text: str) -> Iterator[str]:
+    """The pages in the tables of contents of the page ``name``."""
+    folder = name.rpartition("/")[0]
+    for block in re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield from (line for line in block.splitlines() if line and not line.startswith(":"))
+    for block in re.findall(r"^\.\. toctree::\n((?:\n| +.*\n)+)", text, re.MULTILINE):
+        for line in filter(None, map(str.strip, block.splitlines())):
+            if not line.startswith(":"):
+                yield f"{folder}/{line}"
+
+
+@then("each page below docs is in exactly one table of contents, {count:d} or more of them")
+def step_each_page_below_docs_is_in_exactly_one_table_of_contents(
+    context: Context, count: int
+) -> None:
+    listed = [entry for name, text in pages().items() for entry in contents(name, text)]
+    assert len(listed) >= count, listed
+    assert sorted(listed) == sorted(set(pages()) - {"index"}), set(pages()) ^ set(listed)
+
+
+@when("a page of the site has this content: {content}")
+def step_a_page_of_the_site_has_this_content(context: Context, content: str) -> None:
+    context.loaded = loaded_from_elsewhere("page.html", content)
+
+
+@then("it is reported to load {address:S}")
+def step_it_is_reported_to_load(context: Context, address: str) -> None:
+    assert context.loaded == [address], context.loaded
+
+
+@then("it is reported to load nothing from elsewhere")
+def step_it_is_reported_to_load_nothing_from_elsewhere(context: Context) -> None:
+    assert context.loaded == [], context.loaded
