@@ -12,16 +12,18 @@ choices. A fake model stands in for a real one, so that the example runs offline
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Annotated, Any, Literal
 
 import uvicorn
 from fastapi import APIRouter, Body, Depends, FastAPI, Header, HTTPException, Path, Request
 from fastapi.encoders import jsonable_encoder
-from fastapi.responses import JSONResponse
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
@@ -32,7 +34,13 @@ from rxlanggraph.bridge.chunk_window import ChunkReader
 
 DRAIN = 10.0  # seconds that runs may take to end when the server is stopped
 KEPT = 1024  # tokens of a run that can be sent again
-LIMITS: dict[str, Any] = {"max_concurrency": 16, "max_pending": 64, "timeout": 120.0}
+PING = 15.0  # seconds without a token after which proxies are told that the stream goes on
+LIMITS: dict[str, Any] = {
+    "max_concurrency": 16,
+    "max_pending": 64,
+    "overflow": "error",
+    "timeout": 120.0,
+}
 STATUS: dict[type[Exception], int] = {
     errors.BacklogFullError: 429,
     errors.ThreadBusyError: 409,
@@ -51,12 +59,15 @@ TRY_AGAIN = {429: {"Retry-After": "1"}, 503: {"Retry-After": "5"}}
 # -- the graph -------------------------------------------------------------------------------------
 
 
+ModelFor = Callable[[str], BaseChatModel]
+
+
 def fake_model(text: str) -> BaseChatModel:
     """Return a model that says ``text`` back, letter by letter."""
     return FakeListChatModel(responses=[f"You said: {text}"], sleep=0.02)
 
 
-def build(model_for: Callable[[str], BaseChatModel] = fake_model) -> Any:
+def build(saver: BaseCheckpointSaver[Any], model_for: ModelFor = fake_model) -> Any:
     """Return the compiled graph; ``/refund`` asks a person, everything else is for the model."""
 
     async def answer(state: MessagesState) -> dict[str, Any]:
@@ -67,12 +78,18 @@ def build(model_for: Callable[[str], BaseChatModel] = fake_model) -> Any:
         granted = interrupt({"allow": state["messages"][-1].content})
         return {"messages": [("ai", "It is refunded." if granted is True else "It is refused.")]}
 
-    def kind(state: MessagesState) -> str:
+    async def kind(state: MessagesState) -> str:
         return "refund" if str(state["messages"][-1].content).startswith("/refund") else "answer"
 
     builder = StateGraph(MessagesState).add_node(answer).add_node(refund)
     builder.add_conditional_edges(START, kind, ["answer", "refund"])
-    return builder.compile(checkpointer=InMemorySaver())
+    return builder.compile(checkpointer=saver)
+
+
+@asynccontextmanager
+async def open_graph() -> AsyncIterator[Any]:
+    """Yield the graph. A saver with connections is opened here: on the loop that it is used on."""
+    yield build(InMemorySaver())
 
 
 # -- what goes over the wire -----------------------------------------------------------------------
@@ -153,15 +170,9 @@ def answer_of(result: StreamMessage) -> Answer:
     )
 
 
-def event_of(item: StreamMessage) -> ServerSentEvent:
-    """Return a chunk, or the result at the end, as an event."""
-    if item.sequence is None:
-        return ServerSentEvent(event="end", data=answer_of(item))
-    assert item.source is not None
-    token, _metadata = item.content
-    return ServerSentEvent(
-        event="token", data=token.content, id=f"{item.source.id}:{item.sequence}"
-    )
+def event(**fields: str) -> str:
+    """Return a server-sent event. Its ``data`` is JSON, and so one line."""
+    return "".join(f"{name}: {value}\n" for name, value in fields.items()) + "\n"
 
 
 # -- runs of requests ------------------------------------------------------------------------------
@@ -202,19 +213,42 @@ Started = Annotated[ChunkReader, Depends(started)]
 
 
 async def next_item(reader: ChunkReader) -> StreamMessage:
-    """Return the next item; raise what has a status of its own, while there is none yet."""
+    """Return the next item; raise what has a status of its own, which is still to be sent."""
     item = await anext(reader, None)
     if item is None:
         raise HTTPException(499, "the client has left")
     return item if item.sequence is not None else item.raise_for_status()
 
 
-async def first_item(reader: Started) -> StreamMessage:
-    """Wait for what the stream begins with: once the response has begun, no status can be sent."""
-    return await next_item(reader)
+async def events(reader: ChunkReader, item: StreamMessage | None = None) -> AsyncIterator[str]:
+    """Yield an event for each token, from that of ``item`` on, and one for the result."""
+    while item is None or item.sequence is not None:
+        if item is not None and item.source is not None:
+            token, _metadata = item.content
+            number = f"{item.source.id}:{item.sequence}"
+            yield event(event="token", data=json.dumps(token.content), id=number)
+            await asyncio.sleep(0)  # tokens that are there already leave a turn to others
+        item = None
+        try:
+            async with asyncio.timeout(PING):  # a step that is cancelled has taken nothing
+                item = await anext(reader)
+        except TimeoutError:
+            yield ": ping\n\n"
+        except errors.ChunksLostError:  # the client is slower than the run that it has joined
+            yield event(event="lost", data="null")
+            return
+        except StopAsyncIteration:  # the reader was closed: the client has left
+            return
+    yield event(event="end", data=answer_of(item).model_dump_json())
 
 
-def joined(request: Request, thread_id: ThreadId, last_event_id: EventId) -> ChunkReader:
+def event_stream(reader: ChunkReader, first: StreamMessage | None = None) -> StreamingResponse:
+    """Return the response that sends `events`; no proxy is to hold them back."""
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events(reader, first), 200, headers, "text/event-stream")
+
+
+async def joined(request: Request, thread_id: ThreadId, last_event_id: EventId) -> ChunkReader:
     """Join a run in flight behind the event that the client has got last."""
     message_id, _, sequence = last_event_id.partition(":")
     reader: ChunkReader = request.app.state.bridge.join_stream(
@@ -238,26 +272,17 @@ async def answer(reader: Started) -> Answer:
     return answer_of(item)
 
 
-@router.post("/chat/{thread_id}/stream", response_class=EventSourceResponse)
-async def stream(
-    first: Annotated[StreamMessage, Depends(first_item)], reader: Started
-) -> AsyncIterator[ServerSentEvent]:
+@router.post("/chat/{thread_id}/stream")
+async def stream(reader: Started) -> StreamingResponse:
     """Send each token of the run as it comes, and then its result."""
-    yield event_of(first)
-    async for item in reader:
-        yield event_of(item)
+    first = await next_item(reader)  # once the response has begun, no status can be sent
+    return event_stream(reader, first)
 
 
-@router.get("/chat/{thread_id}/stream", response_class=EventSourceResponse)
-async def resume(
-    thread_id: ThreadId, reader: Annotated[ChunkReader, Depends(joined)]
-) -> AsyncIterator[ServerSentEvent]:
+@router.get("/chat/{thread_id}/stream")
+async def resume(reader: Annotated[ChunkReader, Depends(joined)]) -> StreamingResponse:
     """Send what has come since ``Last-Event-ID``, and what comes. 410 if that is not kept."""
-    try:
-        async for item in reader:
-            yield event_of(item)
-    except errors.ChunksLostError:  # the client is slower than the run
-        yield ServerSentEvent(event="lost", data=thread_id)
+    return event_stream(reader)
 
 
 @router.get("/chat/{thread_id}")
@@ -297,28 +322,36 @@ async def refuse(_request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(content, status, TRY_AGAIN.get(status))
 
 
-def make_app(graph: Any = None, **options: Any) -> FastAPI:
+async def invalid(_request: Request, error: Any) -> Response:
+    """Say what is wrong with a request, without repeating it: not all JSON can be sent back."""
+    found = [{"loc": each["loc"], "msg": each["msg"]} for each in error.errors()]
+    return Response(json.dumps({"detail": found}), 422, media_type="application/json")
+
+
+def make_app(
+    open_graph: Callable[[], AbstractAsyncContextManager[Any]] = open_graph, **options: Any
+) -> FastAPI:
     """Return the application.
 
     Args:
-        graph: Answers the requests; None for `build`.
+        open_graph: Opens the graph that answers the requests.
         options: Those of the bridge, instead of `LIMITS`.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # Adopted: handlers, graph and the clients of models share one loop, and a token does not
-        # change threads on its way out. On its own loop nothing may block: so overflow="error".
-        bridge = RxPyLangGraphBridge(
-            asyncio.get_running_loop(), overflow="error", name="web", **{**LIMITS, **options}
-        )
-        app.state.bridge, app.state.graph = bridge, graph or build()
-        try:
-            yield
-        finally:  # the requests have ended; what is left are runs without a client
-            await bridge.aclose(DRAIN, drain_after=DRAIN / 2)
+        # Adopted: handlers, graph, saver and the clients of models share one loop, and no token
+        # changes threads on its way out. Nothing may block that loop: so overflow="error".
+        bridge = RxPyLangGraphBridge(asyncio.get_running_loop(), **{**LIMITS, **options})
+        async with open_graph() as graph:
+            app.state.bridge, app.state.graph = bridge, graph
+            try:
+                yield
+            finally:  # the requests have ended; what is left are runs without a client
+                await bridge.aclose(DRAIN, drain_after=DRAIN / 2)
 
-    app = FastAPI(lifespan=lifespan, exception_handlers=dict.fromkeys(STATUS, refuse))
+    handlers: dict[Any, Any] = {**dict.fromkeys(STATUS, refuse), RequestValidationError: invalid}
+    app = FastAPI(lifespan=lifespan, exception_handlers=handlers)
     app.include_router(router)
     return app
 

@@ -95,6 +95,24 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
     When a resumable stream of 20 steps is detached at the 3rd chunk and closed, and a reader joins
     Then the reader has got the numbers from 3 to the last, and the result
 
+  Scenario: A joined stream has no run to leave to itself: that waits for its own reader as before
+    Given an open bridge on its own loop
+    When a resumable stream of 100 steps is joined, and the joined one is detached
+    Then the first reader has got everything
+
+  Scenario Outline: A stream may be detached <when>
+    Given an open bridge on its own loop
+    When a stream of 3 steps is detached <when>
+    Then the run of that stream ends as <how>
+
+    Examples:
+      | when                     | how       |
+      | before its first step    | ok        |
+      | twice                    | ok        |
+      | after its end            | ok        |
+      | after it was closed      | cancelled |
+      | on no loop at all        | ok        |
+
   Scenario: A loop whose stream is detached may wait for room
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
     When a loop has a detached stream, and waits in create_future_task for the room that it takes

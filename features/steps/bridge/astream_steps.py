@@ -318,6 +318,43 @@ def step_a_resumable_stream_is_detached_and_a_reader_joins(context: Context, ste
     run(leave_and_join())
 
 
+@when("a resumable stream of {steps:d} steps is joined, and the joined one is detached")
+def step_a_resumable_stream_is_joined_and_detached(context: Context, steps: int) -> None:
+    stream = stream_of(context, steps, resumable=8)
+    joined = context.bridge.join_stream(context.run.message)
+    joined.detach()
+    while context.run.sink is not None and context.run.sink._run is None:  # neither ended nor held
+        on_loop(context)
+    context.items = run(read(stream))
+
+
+@when("a stream of {steps:d} steps is detached {when}")
+def step_a_stream_is_detached_when(context: Context, steps: int, when: str) -> None:
+    async def detach() -> None:
+        stream = stream_of(context, steps)
+        if when == "after its end":
+            await read(stream)
+        elif when == "after it was closed":
+            await stream.aclose()
+        elif when == "twice":
+            stream.detach()
+        stream.detach()
+        await stream.aclose()
+
+    if when == "on no loop at all":
+        stream_of(context, steps).detach()
+    else:
+        run(detach())
+
+
+@then("the run of that stream ends as {how}")
+def step_the_run_of_that_stream_ends_as(context: Context, how: str) -> None:
+    if how == "cancelled":
+        assert context.run.cancelled()
+    else:
+        assert context.run.result(LIMIT).status == how
+
+
 @when("a loop has a detached stream, and waits in create_future_task for the room that it takes")
 def step_a_loop_has_a_detached_stream(context: Context) -> None:
     async def main() -> list[StreamMessage]:

@@ -263,13 +263,14 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
     def detach(self) -> None:
         """Leave the run to itself: it neither waits for this stream any more, nor ends with it.
 
-        For a client that goes away and may come back. Any thread; never blocks; calling it again,
-        or after the end of the run, changes nothing. The stream can be read on like one of
-        `RxPyLangGraphBridge.join_stream`, and others can join if the run is resumable. The run is
-        still in the registry, and ends with its bridge.
+        For a client that goes away and may come back. Any thread; never blocks. The stream can be
+        read on like one of `RxPyLangGraphBridge.join_stream`, and others can join if the run is
+        resumable. The run is still in the registry, and ends with its bridge. Calling it again,
+        after the end of the run, or on a stream of `join_stream`, changes nothing.
         """
-        self._owns_run = False
-        self._window.let_go()
+        if self._owns_run:
+            self._owns_run = False
+            self._window.let_go()
 
     async def aclose(self) -> None:
         """End the stream, and the run if the stream is its own. Any loop; never waits.
