@@ -73,6 +73,63 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
     When a node streams another graph on the same bridge
     Then DeadlockError is raised
 
+  # -- runs that are left to themselves
+
+  Scenario: A detached stream neither holds its run up, nor ends it
+    Given an open bridge on its own loop
+    When a stream of 100 steps is detached at the 3rd chunk, and closed
+    Then its run ends with its result
+
+  Scenario: A run that waits for its reader goes on when that detaches itself
+    Given an open bridge on its own loop
+    When a stream of 100 steps is detached once its run waits for the reader, and dropped
+    Then its run ends with its result
+
+  Scenario: A detached stream is read on, and is told when it is too slow
+    Given an open bridge on its own loop
+    When a stream of 100 steps is detached at the 3rd chunk, and read on after the run has ended
+    Then ChunksLostError is raised, which says "chunk 3 is no longer kept"
+
+  Scenario: A run that was left to itself can be joined
+    Given an open bridge on its own loop
+    When a resumable stream of 20 steps is detached at the 3rd chunk and closed, and a reader joins
+    Then the reader has got the numbers from 3 to the last, and the result
+
+  Scenario: A joined stream has no run to leave to itself: that waits for its own reader as before
+    Given an open bridge on its own loop
+    When a resumable stream of 100 steps is joined, and the joined one is detached
+    Then the first reader has got everything
+
+  Scenario Outline: A stream may be detached <when>
+    Given an open bridge on its own loop
+    When a stream of 3 steps is detached <when>
+    Then the run of that stream ends as <how>
+
+    Examples:
+      | when                     | how       |
+      | before its first step    | ok        |
+      | twice                    | ok        |
+      | after its end            | ok        |
+      | after it was closed      | cancelled |
+      | on no loop at all        | ok        |
+
+  Scenario: A loop whose stream is detached may wait for room
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When a loop has a detached stream, and waits in create_future_task for the room that it takes
+    Then the stream is read to its end
+
+  Scenario: Another thread may detach a stream in the middle of a step of its reader
+    Given an open bridge on its own loop
+    When streams are detached by another thread while their reader takes a chunk, each at another one
+    Then every run ends with its result
+
+  @tdd_expected_fail
+  Scenario: Control: a chunk that is taken after the detaching would hold the run up again
+    Given an open bridge on its own loop
+    And windows that note what is taken without looking whether the reader is detached
+    When streams are detached by another thread while their reader takes a chunk, each at another one
+    Then every run ends with its result
+
   # -- late readers
 
   Scenario: A late reader gets the chunks from a number on, then the rest, and the result

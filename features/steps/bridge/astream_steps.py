@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+from concurrent.futures import wait
 from typing import Any
+from unittest import mock
 
 import reactivex as rx
-from behave import then, when
+from behave import given, then, when
 from behave.runner import Context
 
+from rxlanggraph.bridge.chunk_window import ChunkWindow
 from rxlanggraph.concurrency.waiters import Waiter
 from rxlanggraph.errors import ChunksLostError
 from rxlanggraph.messages import StreamMessage
@@ -18,8 +21,9 @@ from support.bridge.bridges import on_loop
 from support.bridge.chunks import UNLIMITED, counting, endless, numbered
 from support.bridge.graphs import State, one_node
 from support.bridge.streams import Subscriber
+from support.concurrency.patching import patch
 from support.concurrency.raising import error_of
-from support.concurrency.tasks import pass_turns, run
+from support.concurrency.tasks import in_thread, pass_turns, run
 from support.concurrency.waiting import LIMIT, Log
 
 START: Any = {"value": 0}
@@ -239,6 +243,176 @@ def step_a_node_streams_another_graph(context: Context) -> None:
 
     run_ = context.bridge.create_future_task(one_node(node), START)
     context.error = run_.exception(LIMIT)
+
+
+# -- runs that are left to themselves --------------------------------------------------------------
+
+
+def stream_of(context: Context, steps: int, **options: Any) -> Any:
+    stream = context.bridge.astream(counting(steps), START, config=UNLIMITED, **options)
+    context.run, context.steps = stream.run, steps
+    return stream
+
+
+async def ended(context: Context) -> None:
+    await asyncio.wait([asyncio.wrap_future(context.run)], timeout=LIMIT)
+
+
+@when("a stream of {steps:d} steps is detached at the 3rd chunk, and closed")
+def step_a_stream_is_detached_and_closed(context: Context, steps: int) -> None:
+    async def leave() -> None:
+        async with stream_of(context, steps) as stream:
+            await take_3(stream)
+            stream.detach()
+        assert await read(stream) == []
+
+    run(leave())
+
+
+@when("a stream of {steps:d} steps is detached once its run waits for the reader, and dropped")
+def step_a_stream_is_detached_once_its_run_waits(context: Context, steps: int) -> None:
+    stream = stream_of(context, steps)
+    window = context.run.sink
+    while window._run is None:  # the run's own waiter
+        on_loop(context)
+    stream.detach()
+    del stream, window
+
+
+@then("its run ends with its result")
+def step_its_run_ends_with_its_result(context: Context) -> None:
+    assert context.run.result(LIMIT).content["value"] == context.steps
+
+
+@when(
+    "a stream of {steps:d} steps is detached at the 3rd chunk, and read on after the run has ended"
+)
+def step_a_stream_is_detached_and_read_on(context: Context, steps: int) -> None:
+    async def read_on() -> None:
+        stream = stream_of(context, steps)
+        await take_3(stream)
+        stream.detach()
+        await ended(context)
+        try:
+            await anext(stream)
+        except ChunksLostError as error:
+            context.error = error
+
+    run(read_on())
+
+
+@when(
+    "a resumable stream of {steps:d} steps is detached at the 3rd chunk and closed, and a reader "
+    "joins"
+)
+def step_a_resumable_stream_is_detached_and_a_reader_joins(context: Context, steps: int) -> None:
+    async def leave_and_join() -> None:
+        stream = context.bridge.astream(held(context, steps), START, resumable=64, config=UNLIMITED)
+        async with stream:
+            await take_3(stream)
+            stream.detach()
+        reader = context.bridge.join_stream(stream.run.message, last_sequence=2)
+        context.work.gate.open()
+        context.read = [numbered(await read(reader))]
+
+    run(leave_and_join())
+
+
+@when("a resumable stream of {steps:d} steps is joined, and the joined one is detached")
+def step_a_resumable_stream_is_joined_and_detached(context: Context, steps: int) -> None:
+    stream = stream_of(context, steps, resumable=8)
+    joined = context.bridge.join_stream(context.run.message)
+    joined.detach()
+    while context.run.sink is not None and context.run.sink._run is None:  # neither ended nor held
+        on_loop(context)
+    context.items = run(read(stream))
+
+
+@when("a stream of {steps:d} steps is detached {when}")
+def step_a_stream_is_detached_when(context: Context, steps: int, when: str) -> None:
+    async def detach() -> None:
+        stream = stream_of(context, steps)
+        if when == "after its end":
+            await read(stream)
+        elif when == "after it was closed":
+            await stream.aclose()
+        elif when == "twice":
+            stream.detach()
+        stream.detach()
+        await stream.aclose()
+
+    if when == "on no loop at all":
+        stream_of(context, steps).detach()
+    else:
+        run(detach())
+
+
+@then("the run of that stream ends as {how}")
+def step_the_run_of_that_stream_ends_as(context: Context, how: str) -> None:
+    if how == "cancelled":
+        assert context.run.cancelled()
+    else:
+        assert context.run.result(LIMIT).status == how
+
+
+@when("a loop has a detached stream, and waits in create_future_task for the room that it takes")
+def step_a_loop_has_a_detached_stream(context: Context) -> None:
+    async def main() -> list[StreamMessage]:
+        stream = context.bridge.astream(counting(40), START, config=UNLIMITED, resumable=64)
+        first = await anext(stream)
+        stream.detach()
+        waiting = [context.bridge.create_future_task(counting(1), START) for _ in range(2)]
+        items = [first, *await read(stream)]
+        for each in waiting:
+            await each
+        return items
+
+    context.items = run(main())
+
+
+@given("windows that note what is taken without looking whether the reader is detached")
+def step_windows_that_note_what_is_taken(context: Context) -> None:
+    def taken(window: ChunkWindow, sequence: int) -> None:
+        with window._lock:
+            window._taken = sequence + 1
+
+    patch(context, ChunkWindow, "taken", taken)
+
+
+@when(
+    "streams are detached by another thread while their reader takes a chunk, each at another one"
+)
+def step_streams_are_detached_while_their_reader_takes_a_chunk(context: Context) -> None:
+    take = ChunkWindow.taken
+    context.run_of = []
+
+    async def read_until(last: int) -> None:
+        def taken(window: ChunkWindow, sequence: int) -> None:
+            if sequence == last:
+                in_thread(stream.detach)
+            take(window, sequence)
+
+        stream = context.bridge.astream(counting(60), START, config=UNLIMITED)
+        context.run_of.append(stream.run)
+        with mock.patch.object(ChunkWindow, "taken", taken):
+            async with stream:
+                for _ in range(last + 1):
+                    await anext(stream)
+
+    async def all_of_them() -> None:
+        for last in range(20):
+            await read_until(last)
+
+    run(all_of_them())
+
+
+@then("every run ends with its result")
+def step_every_run_ends_with_its_result(context: Context) -> None:
+    limit = 2.0 if "tdd_expected_fail" in context.tags else LIMIT
+    going_on = wait(context.run_of, limit).not_done
+    assert not going_on, going_on
+    values = [each.result(0).content["value"] for each in context.run_of]
+    assert values == [60] * len(values), values
 
 
 # -- late readers ----------------------------------------------------------------------------------

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import importlib.util
 import io
 import sys
-from collections.abc import Iterator
 from itertools import groupby, pairwise
 from typing import Any
 from unittest import mock
@@ -16,19 +14,8 @@ from reactivex import operators as ops
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from support.cli import command
+from support.cli.examples import example_of
 from support.concurrency.tasks import run
-
-
-@contextlib.contextmanager
-def example_of(name: str) -> Iterator[Any]:
-    spec = importlib.util.spec_from_file_location(
-        f"{name}_example", command.ROOT / "examples" / f"{name}.py"
-    )
-    assert spec is not None and spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    with command.imported(f"{name}_example", example):
-        spec.loader.exec_module(example)
-        yield example
 
 
 @when("the example of shared state has its eight agents work together")

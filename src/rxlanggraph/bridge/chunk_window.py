@@ -1,8 +1,8 @@
 """ChunkWindow: the latest chunks of one run, for readers that take them one by one.
 
 One reader may hold the run up: the run waits while its window is full of chunks that this reader
-has not taken. All other readers join a run that does not wait for them, and are told with a
-`ChunksLostError` when what they want next has left the window.
+has not taken, until the reader detaches itself. All other readers join a run that does not wait for
+them, and are told with a `ChunksLostError` when what they want next has left the window.
 """
 
 from __future__ import annotations
@@ -44,14 +44,22 @@ class ChunkWindow:
         self._result: StreamMessage | None = None
         self._readers: list[Waiter] = []  # those that wait for something new
         self._run: Waiter | None = None  # the run, if it waits for room
-        # On which the reader that holds the run up was last seen. One reference, replaced as a
-        # whole by any thread.
-        self.loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
+        # One reference, replaced as a whole by any thread.
+        self._loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
 
     @property
     def window(self) -> ChunkWindow | None:
         """What a late reader may join, if it may: see `joinable_run`. Any thread; never blocks."""
         return self if self.joinable else None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """Where the reader that holds the run up was last seen. See `ChunkSink.loop`."""
+        return None if self._taken is None else self._loop
+
+    def see_reader(self) -> None:
+        """Note the loop of the reader that holds the run up. On that loop; never blocks."""
+        self._loop = asyncio._get_running_loop()
 
     def put(self, chunk: StreamMessage) -> Awaitable[None] | None:
         """Add ``chunk``. On the loop, in the run's task. See `ChunkSink.put`."""
@@ -105,8 +113,17 @@ class ChunkWindow:
 
     def taken(self, sequence: int) -> None:
         """Let the run go on: the holding reader has taken all up to ``sequence``. Any thread."""
+        self._hold_until(sequence + 1)
+
+    def let_go(self) -> None:
+        """Let the run go on for good: no reader holds it up any more. Any thread; never blocks."""
+        self._hold_until(None)
+
+    def _hold_until(self, taken: int | None) -> None:
         with self._lock:
-            self._taken = sequence + 1
+            if self._taken is None:  # a reader that has detached itself reads on
+                return
+            self._taken = taken
             waiting = None if self._is_full() else self._run
             if waiting is not None:
                 self._run = None
@@ -156,8 +173,9 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
     """``async for`` over the chunks of a run, and its result as the last item.
 
     Made by `RxPyLangGraphBridge.astream`, which ends its run when it is closed, dropped or left
-    (``break``), and by `RxPyLangGraphBridge.join_stream`, which leaves the run alone. On any loop;
-    one task at a time. As an async context manager it is closed at the end of the block.
+    (``break``), unless it was detached; and by `RxPyLangGraphBridge.join_stream`, which leaves the
+    run alone. On any loop; one task at a time. As an async context manager it is closed at the end
+    of the block.
 
     Args:
         run: The run.
@@ -181,7 +199,7 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
         self._window = window
         self._sequence = sequence
         self._errors = errors
-        self._owns_run = owns_run
+        self._owns_run = owns_run  # may become False, in any thread
         self._done = False
 
     @property
@@ -196,7 +214,7 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
 
     def _seen(self) -> None:
         if self._owns_run:
-            self._window.loop = asyncio._get_running_loop()
+            self._window.see_reader()
 
     async def __anext__(self) -> StreamMessage:
         """Return the next chunk, or the result. Any loop.
@@ -241,6 +259,18 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
             await self._window.wait(self._sequence)
         finally:
             end_wait(waiting, self._run)
+
+    def detach(self) -> None:
+        """Leave the run to itself: it neither waits for this stream any more, nor ends with it.
+
+        For a client that goes away and may come back. Any thread; never blocks. The stream can be
+        read on like one of `RxPyLangGraphBridge.join_stream`, and others can join if the run is
+        resumable. The run is still in the registry, and ends with its bridge. Calling it again,
+        after the end of the run, or on a stream of `join_stream`, changes nothing.
+        """
+        if self._owns_run:
+            self._owns_run = False
+            self._window.let_go()
 
     async def aclose(self) -> None:
         """End the stream, and the run if the stream is its own. Any loop; never waits.

@@ -1,0 +1,1 @@
+"""A web server, its clients, and the model that it serves."""
