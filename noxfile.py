@@ -37,6 +37,8 @@ LONG_FEATURES = [
     "fork",
     "durable_run",
     "lanes",
+    "limited",
+    "web_service",
     "thread_policies",
     "langgraph_arguments",
     "overflow",

@@ -412,7 +412,7 @@ def step_a_state_whose_plans_there_are_kept(context: Context) -> None:
     "it works on a few tasks, then adds {added:d} at once, and {done:d} are claimed and completed "
     "{how}"
 )
-def step_it_works_on_a_few_tasks_then_adds_many_at_once(
+def step_it_works_on_a_few_tasks_then_adds_added_at_once(
     context: Context, added: int, done: int, how: str
 ) -> None:
     context.read = run(grow_at_once(context.url, added, done, in_one_step=how == "in one step"))
