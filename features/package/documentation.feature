@@ -8,7 +8,7 @@ Feature: The documentation site has every public name and every page
       | module                                | internal                          |
       | rxlanggraph                           |                                   |
       | rxlanggraph.operators                 |                                   |
-      | rxlanggraph.hooks                     | Event Listener Observed Observers |
+      | rxlanggraph.hooks                     |                                   |
       | rxlanggraph.limits                    |                                   |
       | rxlanggraph.telemetry                 |                                   |
       | rxlanggraph.agent                     |                                   |
@@ -17,7 +17,7 @@ Feature: The documentation site has every public name and every page
       | rxlanggraph.testing                   |                                   |
       | rxlanggraph.testing.state_conformance |                                   |
       | rxlanggraph.errors                    |                                   |
-      | rxlanggraph.actor                     | ActorThread Subscription          |
+      | rxlanggraph.actor                     |                                   |
     And the README and the documents import from no other module of the package
 
   Scenario: A name that is taken out of the reference is missed

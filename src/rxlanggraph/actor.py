@@ -35,7 +35,7 @@ from rxlanggraph.errors import (
     WrongProcessError,
 )
 
-__all__ = ["ActorThread", "Reply", "StateActor", "Subscription", "freeze"]
+__all__ = ["Reply", "StateActor", "freeze"]
 
 _logger = logging.getLogger(__name__)
 _names = itertools.count(1)
@@ -66,10 +66,10 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
     ) -> None:
         _check_reducer(reducer)
         self.name = name or f"rxlanggraph-actor-{next(_names)}"
-        self._actor_thread = ActorThread(initial, reducer)
+        self._actor_thread = _ActorThread(initial, reducer)
         # An RLock, because a signal handler may send while its own thread holds the lock. Guards
-        # `ActorThread.thread` and the next two fields: nothing enters the inbox after the None that
-        # ends it.
+        # the thread of the actor and the next two fields: nothing enters the inbox after the None
+        # that ends it.
         self._lock = fork_safe_rlock()
         self._closed = False
         # Empty once the thread has been started. The call that starts it pops the function, in a
@@ -101,7 +101,7 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
         def subscribe(
             observer: abc.ObserverBase[_S], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            subscription = Subscription(observer)
+            subscription = _Subscription(observer)
             thread = self._actor_thread
 
             def dispose() -> None:
@@ -236,7 +236,7 @@ class Reply(Future[_S]):
     Cancelling it before the command is applied withdraws the command; later it has no effect.
     """
 
-    def __init__(self, thread: ActorThread[_S, Any]) -> None:
+    def __init__(self, thread: _ActorThread[_S, Any]) -> None:
         super().__init__()
         self._actor_thread = thread
 
@@ -278,7 +278,7 @@ class Reply(Future[_S]):
             )
 
 
-class Subscription(Generic[_S]):
+class _Subscription(Generic[_S]):
     """The subscription of one observer."""
 
     def __init__(self, observer: abc.ObserverBase[_S]) -> None:
@@ -287,7 +287,7 @@ class Subscription(Generic[_S]):
         self.active = True
 
 
-class ActorThread(Generic[_S, _C]):
+class _ActorThread(Generic[_S, _C]):
     """The work of the actor's thread; confined to it unless stated otherwise.
 
     The inbox has the steps to execute, in order; None ends the thread. Any thread, a signal handler
@@ -304,7 +304,7 @@ class ActorThread(Generic[_S, _C]):
         # Written on the thread, replaced whole; read by any thread.
         self.state: _S = freeze(initial)
         self._reducer = reducer
-        self._subscriptions: list[Subscription[_S]] = []
+        self._subscriptions: list[_Subscription[_S]] = []
 
     def check_process(self) -> None:
         """Raise if the thread is in a parent process. Any thread; never blocks."""
@@ -354,23 +354,23 @@ class ActorThread(Generic[_S, _C]):
             "generator"
         )
 
-    def subscribe(self, subscription: Subscription[_S]) -> None:
+    def subscribe(self, subscription: _Subscription[_S]) -> None:
         """Send a new observer the current state, and from now on each later one."""
         self._subscriptions.append(subscription)
         self._notify_state(subscription)
 
-    def unsubscribe(self, subscription: Subscription[_S]) -> None:
+    def unsubscribe(self, subscription: _Subscription[_S]) -> None:
         """Remove an observer."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
 
-    def _notify_state(self, subscription: Subscription[_S]) -> None:
+    def _notify_state(self, subscription: _Subscription[_S]) -> None:
         state = self.state
         self._notify(subscription, lambda observer: observer.on_next(state))
 
     def _notify(
         self,
-        subscription: Subscription[_S],
+        subscription: _Subscription[_S],
         notify: Callable[[abc.ObserverBase[_S]], None],
     ) -> None:
         if not subscription.active:

@@ -4,39 +4,28 @@ The hooks that a bridge has when a message arrives receive the events of its run
 ``on_queued``, then perhaps ``on_started``, then any number of ``on_chunk`` and ``on_node``, then
 ``on_ended``. The first and the last are called exactly once, for each message.
 
-Invariant kept here (its number as in docs/design.md): 4. Hooks are called without any lock, where
-the event happens, and what they raise is contained.
+A bridge calls them by way of `rxlanggraph.bridge.observers`.
 """
 
 from __future__ import annotations
 
-import inspect
-import logging
-from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from rxlanggraph.concurrency.user_code import contain, is_interrupt
-from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.messages import Status, StreamMessage
 
 __all__ = [
     "ChunkEmitted",
-    "Event",
     "Hooks",
-    "Listener",
     "LoopBlocked",
     "NodeEnded",
     "NodeStatus",
-    "Observed",
-    "Observers",
     "RunEnded",
     "RunEvent",
     "RunQueued",
     "RunStarted",
 ]
 
-_log = logging.getLogger("rxlanggraph")
 NodeStatus = Literal["ok", "error", "interrupted", "cancelled"]
 
 
@@ -205,137 +194,3 @@ class Hooks:
         Overriding it has the loop watched from then on, until the bridge is closed: see
         ``blocked_after`` of `RxPyLangGraphBridge`.
         """
-
-
-_METHODS = ("on_queued", "on_started", "on_chunk", "on_node", "on_ended", "on_blocked")
-
-
-class Listener:
-    """One `Hooks` object that was added to a bridge. Any thread.
-
-    Args:
-        hooks: The object.
-
-    Raises:
-        InvalidTypeError: It is not a `Hooks`, has an async hook, or one with an unknown name.
-    """
-
-    def __init__(self, hooks: Hooks) -> None:
-        if not isinstance(hooks, Hooks):
-            raise InvalidTypeError(
-                f"hooks must be an instance of a subclass of rxlanggraph.hooks.Hooks, not {hooks!r}"
-            )
-        self.gone = False  # only ever set, by any thread
-        self.hooks = hooks
-        # Which exceptions were logged: filled by single calls of setdefault, by any thread.
-        self._logged: dict[tuple[str, type[BaseException]], object] = {}
-        for name in dir(hooks):
-            if not name.startswith("on_"):
-                continue
-            if name not in _METHODS:
-                raise InvalidTypeError(
-                    f"{type(hooks).__name__}.{name} is not a hook, which are {', '.join(_METHODS)}"
-                )
-            if inspect.iscoroutinefunction(getattr(hooks, name)):
-                raise InvalidTypeError(
-                    f"{type(hooks).__name__}.{name} is async, and hooks are called, not awaited; "
-                    "have it start a task, or put the event into a queue"
-                )
-
-    def hears(self, method: str) -> bool:
-        """Whether it does anything at that event. Any thread; never blocks."""
-        own = getattr(self.hooks, method)
-        return getattr(own, "__func__", own) is not getattr(Hooks, method)
-
-    def call(
-        self, method: str, hook: Callable[[Any], object], event: RunEvent | LoopBlocked
-    ) -> BaseException | None:
-        """Call ``hook``, and contain what it raises. Any thread; without any lock.
-
-        Returns:
-            An exception that a signal handler may have raised meanwhile; the caller raises it.
-        """
-        if self.gone:
-            return None
-        try:
-            hook(event)
-        except BaseException as error:
-            mark = object()
-            if self._logged.setdefault((method, type(error)), mark) is mark:
-                return contain(
-                    error, _log, "%s of %s raised, which changes nothing and is logged once",
-                    method, type(self.hooks).__name__,
-                )  # fmt: skip
-            return error if is_interrupt(error) else None
-        return None
-
-
-class Event:
-    """Those who listen to one kind of event. Immutable.
-
-    Args:
-        method: Its hook.
-        listeners: All that listen to anything.
-    """
-
-    __slots__ = ("_hooks", "_method")
-
-    def __init__(self, method: str, listeners: tuple[Listener, ...]) -> None:
-        self._method = method
-        self._hooks = tuple(
-            (each, getattr(each.hooks, method)) for each in listeners if each.hears(method)
-        )
-
-    def __bool__(self) -> bool:
-        """Whether anybody does."""
-        return bool(self._hooks)
-
-    def tell(self, event: RunEvent | LoopBlocked) -> BaseException | None:
-        """Call all of their hooks. Any thread; without any lock.
-
-        Returns:
-            As `Listener.call`.
-        """
-        interrupt = None
-        for listener, hook in self._hooks:
-            interrupt = listener.call(self._method, hook, event) or interrupt
-        return interrupt
-
-
-class Observers:
-    """Those who listen to the runs of a bridge, by event. Immutable; replaced as a whole.
-
-    Args:
-        listeners: All of them.
-    """
-
-    __slots__ = ("blocked", "chunk", "ended", "listeners", "node", "queued", "started")
-
-    def __init__(self, listeners: tuple[Listener, ...]) -> None:
-        self.listeners = listeners
-        self.queued, self.started, self.chunk, self.node, self.ended, self.blocked = (
-            Event(method, listeners) for method in _METHODS
-        )
-
-
-class Observed:
-    """What is known of a run for its hooks, until its end has been reported.
-
-    Args:
-        observers: Those who listen. Never changed.
-        arrived: When its message arrived, by the clock of the bridge. Never changed.
-    """
-
-    __slots__ = ("announced_by", "arrived", "begun", "by", "handed_over", "resolved_early")
-
-    def __init__(self, observers: Observers, arrived: float) -> None:
-        self.by = observers
-        self.arrived = arrived
-        # The thread in which hooks are told of its arrival, meanwhile. Written there.
-        self.announced_by: int | None = None
-        # Whether it was handed over, or is about to be. Written by its submitter; read by any.
-        self.handed_over = False
-        # Whether it has begun; and what its future was resolved with before its end, by other code
-        # than its own. Written on the loop's thread, or after the end of the loop.
-        self.begun = False
-        self.resolved_early: StreamMessage | None = None

@@ -4,6 +4,7 @@ A map; each imports only from those above it.
 
     time_limits          how long a run may take, and each part of it
     graphs               what LangGraph is told, and what it keeps: nothing here knows a run
+    observers            the hooks of a bridge, and how they are called
     deadlocks            which run waits for which; cycles are refused
     run                  one message on its way through one graph, and its future
     run_info             what a run is doing, for snapshots

@@ -33,6 +33,7 @@ from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.lanes import ThreadLanes, ThreadLease
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
 from rxlanggraph.bridge.multitasking import Multitasking
+from rxlanggraph.bridge.observers import Listener, Observed, Observers
 from rxlanggraph.bridge.overflow import Overflow
 from rxlanggraph.bridge.reports import report_blocked, report_end, report_queued
 from rxlanggraph.bridge.run import (
@@ -59,7 +60,7 @@ from rxlanggraph.errors import (
     RegistryClosedError,
     ThreadBusyError,
 )
-from rxlanggraph.hooks import Hooks, Listener, Observed, Observers
+from rxlanggraph.hooks import Hooks
 from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.messages import Status, StreamMessage
 from rxlanggraph.registry import Outcome, Trackable

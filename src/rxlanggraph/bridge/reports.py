@@ -10,17 +10,15 @@ import logging
 import threading
 import time
 
+from rxlanggraph.bridge.observers import Event, Observed, Observers
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.concurrency.loop_watch import Blockage
 from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.hooks import (
     ChunkEmitted,
-    Event,
     LoopBlocked,
     NodeEnded,
     NodeStatus,
-    Observed,
-    Observers,
     RunEnded,
     RunEvent,
     RunQueued,

@@ -16,6 +16,7 @@ from rxlanggraph.bridge.deadlocks import begin_wait, end_wait, waiting
 from rxlanggraph.bridge.graphs.call_arguments import PerMessage, given
 from rxlanggraph.bridge.graphs.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.graphs.retention import Retention
+from rxlanggraph.bridge.observers import Observed
 from rxlanggraph.bridge.time_limits import TimeLimit, TimeLimits, check_limits, overrun
 from rxlanggraph.concurrency.clock import Clock, Gate
 from rxlanggraph.concurrency.future import PENDING, SharedLockFuture
@@ -30,7 +31,6 @@ from rxlanggraph.errors import (
     RunTimeoutError,
     WrongProcessError,
 )
-from rxlanggraph.hooks import Observed
 from rxlanggraph.messages import (
     Status,
     StreamMessage,
