@@ -96,6 +96,8 @@ MODULES = {
     "bridge/graphs/drain_control.py": "bridge/draining",
     "bridge/lanes.py": "bridge/lanes",
     "bridge/fenced_saver.py": "bridge/lanes",
+    "bridge/observers.py": "bridge/hooks",
+    "bridge/reports.py": "bridge/hooks",
     "bridge/graphs/tracebacks.py": "bridge/kept bridge/user_exceptions",
 }
 # What all of them are run against, besides: the quick features of the core.
