@@ -133,6 +133,13 @@ def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -
         blockage.seconds,
         blockage.where,
         blockage.stack,
+        extra={
+            "event": "loop_blocked",
+            "bridge": name,
+            "where": blockage.where,
+            "duration": blockage.seconds,
+            "stack": blockage.stack,
+        },
     )
     if observers is not None and observers.blocked:
         event = LoopBlocked(name, time.time(), *blockage)

@@ -1,6 +1,6 @@
-"""Traces and metrics of the runs of a bridge, for OpenTelemetry: the extra ``rxlanggraph[otel]``.
+"""Traces, metrics and logs of the runs of a bridge: the extra ``rxlanggraph[otel]``.
 
-Both are hooks (`rxlanggraph.hooks`). They need OpenTelemetry's API alone; where its SDK is not set
+All are hooks (`rxlanggraph.hooks`). They need OpenTelemetry's API alone; where its SDK is not set
 up, they do next to nothing.
 
 A map; each imports only from those above it.
@@ -9,9 +9,11 @@ A map; each imports only from those above it.
     sources      which span a result came from
     traces       RunTraces: a span for each message, run and node
     metrics      RunMetrics: counts, durations, and the lag of loops
+    logs         RunLogs: a structured log record for each message that did not end well
 """
 
+from rxlanggraph.telemetry.logs import RunLogs
 from rxlanggraph.telemetry.metrics import RunMetrics
 from rxlanggraph.telemetry.traces import RunTraces
 
-__all__ = ["RunMetrics", "RunTraces"]
+__all__ = ["RunLogs", "RunMetrics", "RunTraces"]

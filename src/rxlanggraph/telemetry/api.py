@@ -51,6 +51,7 @@ __all__ = [
     "get_tracer",
     "nanoseconds",
     "set_span_in_context",
+    "text_of",
     "type_name",
 ]
 
@@ -85,3 +86,11 @@ def type_name(error: BaseException) -> str:
     if kind.__module__ == "builtins":
         return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of ``error``; "" if that raises, as it may be the user's. Any thread."""
+    try:
+        return str(error)
+    except Exception:
+        return ""

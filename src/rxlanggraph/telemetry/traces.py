@@ -41,6 +41,7 @@ from rxlanggraph.telemetry.api import (
     get_tracer,
     nanoseconds,
     set_span_in_context,
+    text_of,
     type_name,
 )
 from rxlanggraph.telemetry.sources import Sources
@@ -117,6 +118,13 @@ class RunTraces(Hooks):
             spans = self._open.pop(future, None)
             if spans is not None:
                 _end(spans, None)
+
+    def span_of(self, message: StreamMessage) -> SpanContext | None:
+        """Return the ids of the span of ``message``. Any thread; never blocks.
+
+        Also after its end, until 10,000 others have arrived; None if it is not known.
+        """
+        return self._sources.of_id(message)
 
     def on_queued(self, event: RunQueued) -> None:
         """Start the span of the message."""
@@ -201,7 +209,7 @@ class RunTraces(Hooks):
         self, span: Span, status: RunStatus | NodeStatus, error: BaseException | None, time: float
     ) -> None:
         """Say in ``span`` how it ended; the text of the error only with the content."""
-        text = _text_of(error) if self._content and error is not None else None
+        text = text_of(error) if self._content and error is not None else None
         _tell_status(span, status, error, text)
         if error is not None and text is not None:
             what = {"exception.type": type_name(error), "exception.message": text}
@@ -241,10 +249,3 @@ def _text(value: Any) -> str:
         return json.dumps(value, default=repr, ensure_ascii=False)
     except Exception:  # a circle, keys that are not strings, a repr that raises
         return f"<{type(value).__qualname__}>"
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # it is the user's
-        return ""
