@@ -30,9 +30,8 @@ Feature: The package keeps to its map
   Scenario: The package exports these names and no others
     Then the package's __all__ is exactly
       """
-      BlockingCallError BridgeClosedError ChunkReader CleanupReport LoopUnavailableError
-      PendingInterrupt RegistryClosedError RunCancelledError RunTimeoutError RxLangGraphError
-      RxPyLangGraphBridge
+      BlockingCallError BridgeClosedError CleanupReport LoopUnavailableError
+      RegistryClosedError RunCancelledError RunTimeoutError RxLangGraphError RxPyLangGraphBridge
       StreamMessage StuckRun TaskInfo TaskRegistry TimeLimits
       """
 

@@ -20,8 +20,6 @@ A map of the layers; each imports only from those above it.
 """
 
 from rxlanggraph.bridge.bridge import RxPyLangGraphBridge
-from rxlanggraph.bridge.chunk_window import ChunkReader
-from rxlanggraph.bridge.graphs.pending import PendingInterrupt
 from rxlanggraph.bridge.shutdown import CleanupReport, StuckRun
 from rxlanggraph.bridge.time_limits import TimeLimits
 from rxlanggraph.errors import (
@@ -39,10 +37,8 @@ from rxlanggraph.registry import TaskInfo, TaskRegistry
 __all__ = [
     "BlockingCallError",
     "BridgeClosedError",
-    "ChunkReader",
     "CleanupReport",
     "LoopUnavailableError",
-    "PendingInterrupt",
     "RegistryClosedError",
     "RunCancelledError",
     "RunTimeoutError",
