@@ -1,8 +1,8 @@
 """RunLogs: a structured log record for each message that did not end well.
 
 The fields are attributes of the record, as `logging` makes them of ``extra=``, so a JSON formatter
-or OpenTelemetry's handler passes them on. Ids of threads and messages belong here and in traces, not
-in metrics, whose labels are bounded.
+or OpenTelemetry's handler passes them on. Ids of threads and messages belong here and in traces,
+not in metrics, whose labels are bounded.
 """
 
 from __future__ import annotations
