@@ -364,7 +364,9 @@ def step_a_subscriber_disposes_at_the_3rd_chunk(context: Context) -> None:
             subscription.dispose()
 
     operator = context.bridge.stream(endless(context.seen), subgraphs=True, config=UNLIMITED)
-    subscription.disposable = rx.of({"value": 0}).pipe(operator).subscribe(on_next)
+    source: Subject[Any] = Subject()
+    subscription.disposable = source.pipe(operator).subscribe(on_next)
+    source.on_next({"value": 0})  # only now, so that there is something to dispose of
     context.log.wait_for(3)
 
 
