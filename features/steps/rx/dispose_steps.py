@@ -93,9 +93,16 @@ def step_a_subscriber_disposes_at_the_3rd_of_50_messages(context: Context) -> No
         if len(context.log) == 3:
             subscription.dispose()
 
-    source = reactivex.from_iterable({"value": value} for value in range(50))
+    source: Subject[Any] = Subject()
     operator = context.bridge.invoke(one_node(context.work.answer))
     subscription.disposable = source.pipe(operator).subscribe(on_next)
+
+    async def emit() -> None:
+        for value in range(50):
+            source.on_next({"value": value})
+
+    # On the loop, so that all have arrived before the first one is answered.
+    context.bridge.create_future_task(lambda _: emit(), None).result(LIMIT)
 
 
 @then("it got 3, and the registry becomes idle")
