@@ -81,6 +81,18 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
     And a call that belongs to no run goes to the default executor of that loop
     Then the loop's own call is answered while the run stands still
 
+  Scenario Outline: Sync code of the first runs on an adopted loop has threads of the bridge, with <way>
+    Given an open bridge on an adopted loop
+    When 20 messages go with <way>, on the loop itself, to a function whose first step is in a thread
+    Then they were executed in threads of the bridge
+
+    Examples:
+      | way                |
+      | create_future_task |
+      | submit             |
+      | invoke             |
+      | astream            |
+
   # -- idle threads
 
   Scenario: Idle threads end, and the next message has new ones

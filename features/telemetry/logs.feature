@@ -32,6 +32,24 @@ Feature: A message that does not end well is logged, with fields that programs c
     When a message on thread "t" fails
     Then the record has the traceback of ValueError
 
+  Scenario Outline: Of one message that goes to two graphs, the record has the span of its own
+    Given logs of the bridge, with its traces, that were added <moment> traces
+    When one message goes to a graph that fails, and then to one that answers
+    Then the records have the ids of the span of the graph that failed
+
+    Examples:
+      | moment |
+      | before |
+      | after  |
+
+  Scenario: Fields that a record factory of the application has set do not lose the record
+    Given a record factory that sets trace_id and status
+    When a message on thread "t" fails
+    Then one record is logged, with the level ERROR and these fields
+      | event      | status |
+      | run_failed | error  |
+    And it has the ids of the message and of its span
+
   Scenario: A result that passes through a second stage is logged once
     When a failed result passes through a second stage
     Then one record is logged, with the level ERROR and these fields

@@ -141,6 +141,11 @@ Feature: Traces show the way of each message, and nothing of what it says
     When the spans of a message are exported to it
     Then it has got "message pair, invoke_workflow pair, node first, node second" of the scope rxlanggraph
 
+  Scenario: A lone surrogate does not cost the other spans of its batch
+    Given a receiver of OTLP
+    When a message with lone surrogates in its name, content and error is exported with another
+    Then both have arrived, with what could be encoded
+
   Scenario: Without an SDK messages are answered, and nothing is logged
     Given an open bridge on its own loop
     And traces and metrics of the bridge, where no SDK is set up

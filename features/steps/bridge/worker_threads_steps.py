@@ -11,8 +11,10 @@ from concurrent.futures import Future
 from typing import Any
 from unittest import mock
 
+import reactivex as rx
 from behave import given, then, when
 from behave.runner import Context
+from reactivex import operators as ops
 
 from support.bridge.bridges import answer, make_bridge, on_loop, send
 from support.bridge.graphs import fan_out, outlasting
@@ -251,6 +253,46 @@ def step_a_call_that_belongs_to_no_run_goes_to_the_default(context: Context) -> 
 def step_call_answered(context: Context) -> None:
     assert context.call.result(LIMIT) == "answered"
     assert not context.futures[0].done()
+
+
+@when(
+    "{count:d} messages go with {way}, on the loop itself, to a function whose first step is in a "
+    "thread"
+)
+def step_messages_go_with_on_the_loop_itself_to_a_function_whose(
+    context: Context, count: int, way: str
+) -> None:
+    bridge = context.bridge
+
+    async def name(_: Any) -> str:
+        return await asyncio.to_thread(lambda: threading.current_thread().name)
+
+    async def read(value: int) -> Any:
+        items = [item async for item in bridge.astream(name, value)]
+        return items[-1]
+
+    async def send_all() -> list[Any]:
+        match way:
+            case "create_future_task":
+                return await asyncio.gather(
+                    *[bridge.create_future_task(name, value) for value in range(count)]
+                )
+            case "submit":
+                return [await (await bridge.submit(name, value)) for value in range(count)]
+            case "invoke":
+                source = rx.from_iterable(range(count))
+                results: Any = source.pipe(bridge.invoke(name), ops.to_list())
+                return list(await results)
+            case _:
+                return await asyncio.gather(*map(read, range(count)))
+
+    context.names = [result.content for result in context.lent.run(send_all())]
+    assert len(context.names) == count
+
+
+@then("they were executed in threads of the bridge")
+def step_they_were_executed_in_threads_of_the_bridge(context: Context) -> None:
+    assert set(context.names) == {f"{context.bridge.name}-worker"}, set(context.names)
 
 
 # -- idle threads ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import reactivex as rx
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph import StreamMessage
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.telemetry import RunLogs
 from support.bridge.bridges import listen, on_loop
 from support.bridge.streams import Subscriber
@@ -58,6 +58,46 @@ async def _fail(_: Any) -> Any:
 
 async def _fail_untold(_: Any) -> Any:
     raise _UntoldError
+
+
+@given("logs of the bridge, with its traces, that were added {moment} traces")
+def step_logs_of_the_bridge_with_its_traces_that_were_added(context: Context, moment: str) -> None:
+    context.bridge = RxPyLangGraphBridge()
+    context.add_cleanup(context.bridge.close)
+    logs = RunLogs(traces=context.traces)
+    for hooks in (logs, context.traces) if moment == "before" else (context.traces, logs):
+        context.bridge.add_hooks(hooks)
+
+
+@given("a record factory that sets trace_id and status")
+def step_a_record_factory_that_sets_trace_id_and_status(context: Context) -> None:
+    make = logging.getLogRecordFactory()
+
+    def make_with_ids(*args: Any, **options: Any) -> logging.LogRecord:
+        record = make(*args, **options)
+        record.trace_id, record.status = "its own", "its own"
+        return record
+
+    logging.setLogRecordFactory(make_with_ids)
+    context.add_cleanup(logging.setLogRecordFactory, make)
+
+
+@when("one message goes to a graph that fails, and then to one that answers")
+def step_one_message_goes_to_a_graph_that_fails_and_then_to_one(context: Context) -> None:
+    message, send = StreamMessage({"value": 0}), context.bridge.create_future_task
+    for _ in range(20):
+        context.futures.append(send(_fail, message, errors="emit", name="fails"))
+        context.futures.append(send(context.work.answer, message, name="answers"))
+    for future in context.futures:
+        future.result(LIMIT)
+    _ended(context)
+
+
+@then("the records have the ids of the span of the graph that failed")
+def step_the_records_have_the_ids_of_the_span_of_the_graph_that(context: Context) -> None:
+    failed = {f"{span.context.span_id:016x}" for span in context.spans.named("message fails")}
+    assert len(failed) == 20
+    assert {record.span_id for record in context.records} == failed, context.records
 
 
 @when('a message on thread "{thread_id}" is answered')

@@ -17,7 +17,7 @@ from langgraph.types import interrupt
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.trace import StatusCode
 from reactivex import operators as ops
 
@@ -550,6 +550,30 @@ def step_it_has_got_names_of_the_scope_rxlanggraph(context: Context, names: str)
     ours = [each for each in context.receiver.spans if each[0] == "rxlanggraph"]
     assert sorted(name for _, _, name in ours) == sorted(names.split(", ")), ours
     assert {schema for _, schema, _ in ours} == {"https://opentelemetry.io/schemas/1.41.0"}
+
+
+@when("a message with lone surrogates in its name, content and error is exported with another")
+def step_a_message_with_lone_surrogates_is_exported_with_another(context: Context) -> None:
+    async def fail(_: Any) -> None:
+        raise FileNotFoundError("\udc80")
+
+    traces = RunTraces(context.spans.provider, content=True)
+    exporter = OTLPSpanExporter(context.receiver.url)
+    processor = BatchSpanProcessor(exporter)
+    context.add_cleanup(processor.shutdown)
+    context.spans.provider.add_span_processor(processor)
+    with RxPyLangGraphBridge() as bridge:
+        bridge.add_hooks(traces)
+        send = bridge.create_future_task
+        send(fail, "\ud800", name="odd \ud800", thread_id="\ud800", errors="emit").result(LIMIT)
+        send(context.work.answer, {"value": 0}, name="plain").result(LIMIT)
+    assert processor.force_flush()
+
+
+@then("both have arrived, with what could be encoded")
+def step_both_have_arrived_with_what_could_be_encoded(context: Context) -> None:
+    names = {name for _, _, name in context.receiver.spans}
+    assert {"message odd \\ud800", "invoke_workflow odd \\ud800", "message plain"} <= names, names
 
 
 @then("no warning was logged")

@@ -245,7 +245,8 @@ class AdoptedLoop:
             LoopUnavailableError: The loop is closed or not running.
         """
         self.check()
-        if asyncio._get_running_loop() is self._loop:
+        on_loop = asyncio._get_running_loop() is self._loop
+        if on_loop:
             self._note_thread()  # the first run may block the loop before the guard begins
         guard = self._guard()
         if self._claim.setdefault("guard", guard) is not guard:
@@ -255,7 +256,8 @@ class AdoptedLoop:
         try:
             start_detached(watch)  # first: without it neither a pause nor a close is noticed
             # Not in the context of the first submitter, which the guard would keep alive.
-            guarding = Context().run(asyncio.run_coroutine_threadsafe, guard, self._loop)
+            begin = self._begin_guard if on_loop else self._send_guard
+            guarding = Context().run(begin, guard)
         except RuntimeError as error:
             guard.close()
             if self._loop.is_closed():
@@ -267,6 +269,22 @@ class AdoptedLoop:
         self._guarding = guarding
         guarding.add_done_callback(self._guard_ended)
         return self._loop
+
+    def _send_guard(self, guard: Coroutine[Any, Any, None]) -> Future[None]:
+        return asyncio.run_coroutine_threadsafe(guard, self._loop)
+
+    def _begin_guard(self, guard: Coroutine[Any, Any, None]) -> Future[None]:
+        # At once: sent to its own loop, the guard would begin only after the first runs, whose sync
+        # code would go to the default executor of the loop.
+        guarding: Future[None] = Future()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled():
+                task.exception()  # or asyncio logs that nothing has asked for it
+            guarding.set_result(None)
+
+        self._loop.create_task(guard).add_done_callback(ended)
+        return guarding
 
     def check(self) -> None:
         """Raise if the loop is closed or not running now. Any thread; never blocks."""

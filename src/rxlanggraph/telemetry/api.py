@@ -47,6 +47,7 @@ __all__ = [
     "TracerProvider",
     "attach",
     "check_provider",
+    "clean",
     "get_meter",
     "get_tracer",
     "nanoseconds",
@@ -75,6 +76,14 @@ def check_provider(name: str, provider: object, method: str) -> None:
         )
 
 
+def clean(text: str) -> str:
+    """Return ``text`` with lone surrogates escaped, one of which fails the export of all spans.
+
+    Any thread; never blocks.
+    """
+    return text.encode(errors="backslashreplace").decode()
+
+
 def nanoseconds(seconds: float) -> int:
     """Return a time, or a duration, in the unit of spans. Any thread; never blocks."""
     return int(seconds * 1e9)
@@ -92,5 +101,5 @@ def text_of(error: BaseException) -> str:
     """Return the text of ``error``; "" if that raises, as it may be the user's. Any thread."""
     try:
         return str(error)
-    except Exception:
+    except (Exception, SystemExit):
         return ""

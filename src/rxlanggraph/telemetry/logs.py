@@ -1,6 +1,6 @@
 """RunLogs: a structured log record for each message that did not end well.
 
-The fields are attributes of the record, as `logging` makes them of ``extra=``, so a JSON formatter
+The fields are attributes of the record, as those of ``extra=`` are in `logging`: a JSON formatter
 or OpenTelemetry's handler passes them on. Ids of threads and messages belong here and in traces,
 not in metrics, whose labels are bounded.
 """
@@ -8,7 +8,7 @@ not in metrics, whose labels are bounded.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rxlanggraph.errors import InvalidTypeError, RunDroppedError, RunTimeoutError
 from rxlanggraph.hooks import Hooks, RunEnded
@@ -28,6 +28,11 @@ _EVENTS: Final = {
     "cancelled": ("run_cancelled", logging.INFO),
     "interrupted": ("run_interrupted", logging.INFO),
 }
+# Of every record; None where they do not apply.
+_FIELDS: Final = (
+    *("event", "graph", "message_id", "thread_id", "status", "error_type", "limit"),
+    *("attempt", "duration", "trace_id", "span_id", "stack"),
+)
 
 
 class RunLogs(Hooks):
@@ -35,8 +40,8 @@ class RunLogs(Hooks):
 
     Give it to `RxPyLangGraphBridge.add_hooks`, one object to all bridges of a process. A record has
     the attributes ``event``, ``graph``, ``message_id``, ``thread_id``, ``status``, ``error_type``,
-    ``limit`` (which time limit was exceeded), ``attempt``, ``duration`` (seconds), and with
-    ``traces`` also ``trace_id`` and ``span_id``; those that do not apply are None. The events are
+    ``limit`` (which time limit was exceeded), ``attempt``, ``duration`` (seconds), ``trace_id`` and
+    ``span_id`` (with ``traces``), and ``stack``; those that do not apply are None. The events are
     ``run_failed`` (ERROR, with the traceback); ``run_timed_out``, ``run_rejected`` and
     ``run_dropped`` (WARNING); ``run_cancelled`` and ``run_interrupted`` (INFO); and ``run_stuck``
     (ERROR), see `log_report`. The content of messages is in no record; the texts of exceptions are.
@@ -57,7 +62,7 @@ class RunLogs(Hooks):
     def __init__(
         self, logger: logging.Logger | None = None, *, traces: RunTraces | None = None
     ) -> None:
-        if not isinstance(logger, logging.Logger | logging.LoggerAdapter | None):
+        if not isinstance(logger, logging.Logger | None):
             raise InvalidTypeError(f"logger must be a logging.Logger or None, not {logger!r}")
         if not isinstance(traces, RunTraces | None):
             raise InvalidTypeError(f"traces must be a RunTraces or None, not {traces!r}")
@@ -70,37 +75,27 @@ class RunLogs(Hooks):
         if known is None or event.result is event.message:
             return
         name, level = known
-        if not self._logger.isEnabledFor(level):
-            return
         error, message = event.error, event.message
         if isinstance(error, RunDroppedError):
             name = "run_dropped"
-        extra: dict[str, Any] = {
-            "event": name,
-            "graph": event.name,
-            "message_id": message.id,
-            "thread_id": message.thread_id,
-            "status": event.status,
-            "error_type": None if error is None else type_name(error),
-            "limit": error.limit if isinstance(error, RunTimeoutError) else None,
-            "attempt": event.attempt,
-            "duration": event.duration,
-            "trace_id": None,
-            "span_id": None,
-        }
-        span = None if self._traces is None else self._traces.span_of(message)
-        if span is not None:
-            extra |= {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
-        self._logger.log(
+        span = None if self._traces is None else self._traces.span_of(event)
+        self._write(
             level,
-            "%s: message %s of %s%s%s",
-            name,
-            message.id,
-            event.name,
-            "" if message.thread_id is None else f" on thread {message.thread_id!r}",
-            "" if error is None else f": {type(error).__name__}: {text_of(error)}",
-            extra=extra,
-            exc_info=error if event.status == "error" else None,
+            f"{name}: message {message.id} of {event.name}"
+            + ("" if message.thread_id is None else f" on thread {message.thread_id!r}")
+            + ("" if error is None else f": {type(error).__name__}: {text_of(error)}"),
+            error if event.status == "error" else None,
+            event=name,
+            graph=event.name,
+            message_id=message.id,
+            thread_id=message.thread_id,
+            status=event.status,
+            error_type=None if error is None else type_name(error),
+            limit=error.limit if isinstance(error, RunTimeoutError) else None,
+            attempt=event.attempt,
+            duration=event.duration,
+            trace_id=None if span is None else f"{span.trace_id:032x}",
+            span_id=None if span is None else f"{span.span_id:016x}",
         )
 
     def log_report(self, report: CleanupReport) -> None:
@@ -110,15 +105,29 @@ class RunLogs(Hooks):
             report: What ``cleanup_tasks`` or ``close`` of a bridge has returned.
         """
         for stuck in report.stuck:
-            self._logger.error(
-                "run_stuck: a run of %s has not ended, %.3g s after it was admitted",
-                stuck.name,
-                stuck.age,
-                extra={
-                    "event": "run_stuck",
-                    "graph": stuck.name,
-                    "thread_id": stuck.thread_id,
-                    "duration": stuck.age,
-                    "stack": stuck.stack,
-                },
+            self._write(
+                logging.ERROR,
+                f"run_stuck: a run of {stuck.name} has not ended, {stuck.age:.3g} s after it was "
+                "admitted",
+                None,
+                event="run_stuck",
+                graph=stuck.name,
+                thread_id=stuck.thread_id,
+                duration=stuck.age,
+                stack=stuck.stack,
             )
+
+    def _write(
+        self, level: int, text: str, error: BaseException | None, **fields: str | float | None
+    ) -> None:
+        logger = self._logger
+        if not logger.isEnabledFor(level):
+            return
+        exception = None if error is None else (type(error), error, error.__traceback__)
+        record = logger.makeRecord(logger.name, level, __file__, 0, "%s", (text,), exception)
+        # Not by extra=, which refuses names that the application's record factory has set.
+        for name in _FIELDS:
+            value = fields.get(name)
+            if value is not None or not hasattr(record, name):
+                setattr(record, name, value)
+        logger.handle(record)

@@ -60,10 +60,6 @@ class Sources:
         source = message.source
         return None if source is None else self._results.find((message.id, source.id))
 
-    def of_id(self, message: StreamMessage) -> SpanContext | None:
-        """Return the latest span of ``message`` itself."""
-        return self._messages.find((message.id,))
-
     def likely_of(self, message: StreamMessage) -> SpanContext | None:
         """Return the latest span of the source of ``message``.
 

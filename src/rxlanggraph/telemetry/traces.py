@@ -19,6 +19,8 @@ Two rules.
 from __future__ import annotations
 
 import json
+import threading
+import weakref
 from concurrent.futures import Future
 from typing import Any
 
@@ -38,6 +40,7 @@ from rxlanggraph.telemetry.api import (
     TracerProvider,
     attach,
     check_provider,
+    clean,
     get_tracer,
     nanoseconds,
     set_span_in_context,
@@ -104,6 +107,8 @@ class RunTraces(Hooks):
         self._sources = Sources()
         # By the future of the run. Single calls of a dict, by any thread.
         self._open: dict[Future[StreamMessage], _Spans] = {}
+        # By thread: the future that has ended last there, and its span.
+        self._last = threading.local()
         if not nodes:
             # A hook that is not overridden costs nothing, and this one costs callbacks.
             self.on_node = super().on_node  # type: ignore[method-assign]
@@ -119,12 +124,17 @@ class RunTraces(Hooks):
             if spans is not None:
                 _end(spans, None)
 
-    def span_of(self, message: StreamMessage) -> SpanContext | None:
-        """Return the ids of the span of ``message``. Any thread; never blocks.
+    def span_of(self, event: RunEnded) -> SpanContext | None:
+        """Return the ids of the span of a message, for a hook that is told of its end.
 
-        Also after its end, until 10,000 others have arrived; None if it is not known.
+        In the thread of that hook, before or after `on_ended`; None if it has no span.
         """
-        return self._sources.of_id(message)
+        spans = self._open.get(event.future)
+        if spans is not None:
+            return spans.message.get_span_context()
+        # One event at a time goes to all hooks of a thread.
+        ended: tuple[weakref.ref[object], SpanContext] | None = getattr(self._last, "ended", None)
+        return ended[1] if ended is not None and ended[0]() is event.future else None
 
     def on_queued(self, event: RunQueued) -> None:
         """Start the span of the message."""
@@ -134,7 +144,7 @@ class RunTraces(Hooks):
         # A result is known once its hooks were told of the end, which is after its observers were.
         likely = self._sources.likely_of(message) if source is None else None
         span = self._tracer.start_span(
-            f"message {event.name}",
+            clean(f"message {event.name}"),
             attributes=_attributes(event),
             links=[] if source is None else [Link(source)],
             start_time=nanoseconds(event.time),
@@ -152,7 +162,7 @@ class RunTraces(Hooks):
         spans.message.set_attribute("rxlanggraph.waited", event.waited)
         spans.begun = nanoseconds(event.time)
         span = self._tracer.start_span(
-            f"invoke_workflow {event.name}",
+            clean(f"invoke_workflow {event.name}"),
             set_span_in_context(spans.message),
             attributes={"gen_ai.operation.name": "invoke_workflow", **_attributes(event)},
             start_time=spans.begun,
@@ -169,9 +179,12 @@ class RunTraces(Hooks):
             return
         end = nanoseconds(event.time)
         span = self._tracer.start_span(
-            f"node {event.node}",
+            clean(f"node {event.node}"),
             set_span_in_context(spans.run),
-            attributes={"rxlanggraph.node": event.node, "rxlanggraph.attempt": event.attempt},
+            attributes={
+                "rxlanggraph.node": clean(event.node),
+                "rxlanggraph.attempt": event.attempt,
+            },
             # The duration is of another clock: not before the run.
             start_time=max(spans.begun, end - nanoseconds(event.duration)),
         )
@@ -185,6 +198,7 @@ class RunTraces(Hooks):
         spans = self._open.pop(event.future, None)
         if spans is None:
             return
+        self._last.ended = weakref.ref(event.future), spans.message.get_span_context()
         try:
             self._describe(spans, event)
         finally:
@@ -209,7 +223,7 @@ class RunTraces(Hooks):
         self, span: Span, status: RunStatus | NodeStatus, error: BaseException | None, time: float
     ) -> None:
         """Say in ``span`` how it ended; the text of the error only with the content."""
-        text = text_of(error) if self._content and error is not None else None
+        text = clean(text_of(error)) if self._content and error is not None else None
         _tell_status(span, status, error, text)
         if error is not None and text is not None:
             what = {"exception.type": type_name(error), "exception.message": text}
@@ -225,9 +239,13 @@ def _end(spans: _Spans, time: int | None) -> None:
 
 
 def _attributes(event: RunQueued | RunStarted) -> dict[str, str]:
-    attributes = {"gen_ai.workflow.name": event.name, "rxlanggraph.message.id": event.message.id}
-    if event.message.thread_id is not None:
-        attributes["gen_ai.conversation.id"] = event.message.thread_id
+    message = event.message
+    attributes = {
+        "gen_ai.workflow.name": clean(event.name),
+        "rxlanggraph.message.id": clean(message.id),
+    }
+    if message.thread_id is not None:
+        attributes["gen_ai.conversation.id"] = clean(message.thread_id)
     return attributes
 
 
@@ -246,6 +264,6 @@ def _tell_status(
 def _text(value: Any) -> str:
     """Return ``value`` as JSON, with the repr of what is not JSON's."""
     try:
-        return json.dumps(value, default=repr, ensure_ascii=False)
+        return clean(json.dumps(value, default=repr, ensure_ascii=False))
     except Exception:  # a circle, keys that are not strings, a repr that raises
         return f"<{type(value).__qualname__}>"
