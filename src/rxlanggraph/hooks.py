@@ -156,10 +156,11 @@ class Hooks:
 
     Give an instance to `RxPyLangGraphBridge.add_hooks`. Methods that are not overridden cost
     nothing. Each is called where its event happens, without any lock; what it raises, whatever its
-    class, is logged once for each method and class of exception, and changes nothing. On the loop's
-    thread a hook that blocks holds up all runs. Hooks may send messages, cancel, and look at the
-    bridge. They may be called by several threads at once, for different runs; the events of one run
-    are in order.
+    class, is logged once for each method and class of exception, and changes nothing; but a
+    KeyboardInterrupt or SystemExit in the main thread, which may be a signal handler's, is raised
+    there by the call that called the hook. On the loop's thread a hook that blocks holds up all
+    runs. Hooks may send messages, cancel, and look at the bridge. They may be called by several
+    threads at once, for different runs; the events of one run are in order.
     """
 
     def on_queued(self, event: RunQueued) -> None:
