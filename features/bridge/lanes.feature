@@ -9,7 +9,7 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
     Then each of them was answered, and the thread has counted 200
 
     @tdd_expected_fail
-    Examples: today's way
+    Examples: as without shared lanes
       | saver  | lanes    |
       | SQLite | no lanes |
 
@@ -49,7 +49,7 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
     Then its run has ended with a LaneLostError, and the thread is as the successor left it
 
     @tdd_expected_fail
-    Examples: today's way
+    Examples: as without shared lanes
       | saver  | lanes    |
       | SQLite | no lanes |
 

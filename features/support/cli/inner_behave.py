@@ -29,23 +29,23 @@ from behave import step
 from behave.api.pending_step import StepNotImplementedError
 
 @step("it passes")
-def step_impl(context):
+def step_it_passes(context):
     pass
 
 @step("it fails an assertion")
-def step_impl(context):
+def step_it_fails_an_assertion(context):
     assert 1 == 2, "one is not two"
 
 @step("it raises an error")
-def step_impl(context):
+def step_it_raises_an_error(context):
     raise RuntimeError("from the step")
 
 @step("it is pending")
-def step_impl(context):
+def step_it_is_pending(context):
     raise StepNotImplementedError("later")
 
 @step("its cleanup will fail")
-def step_impl(context):
+def step_its_cleanup_will_fail(context):
     context.add_cleanup(lambda: 1 / 0)
 """
 

@@ -100,7 +100,7 @@ async def _lost(store: Store) -> None:
         done.append(DoneTask(kept[0].id + "x", kept[0].token, '"slow"'))
         for _ in range(2):  # repeatable
             told = await backend.tasks_complete("q", done)
-            # The second one is its worker's still: nobody has claimed it since.
+            # The second one is still its worker's, as it was not claimed again.
             expect(told, [False, True, True, True, False, False], "what is complete")
         await refused(state, lost[0], "the lost one")
         await mine.complete("mine")

@@ -185,7 +185,7 @@ async def _expired(store: Store) -> None:
         slow = await backend.task_claim("q", "slow", 0.05, 1)
         assert slow is not None, "there was nothing to claim"
         renewal = ("q", slow.id, slow.token)
-        # Nobody has claimed another one: it is renewed, whether it was swept or not.
+        # No other one was claimed: it is renewed, whether it was swept or not.
         for _ in range(3):
             expect(await backend.task_renew(*renewal, 60.0, 1), True, "renewing in time")
         expect(await backend.task_renew(*renewal, 0.05, 1), True, "renewing for a moment")
