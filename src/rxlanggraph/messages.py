@@ -23,7 +23,6 @@ __all__ = [
     "Status",
     "StreamMessage",
     "answer_to",
-    "as_message",
     "chunk_of",
     "failure_of",
     "interrupted_answer",
@@ -357,25 +356,6 @@ class InterruptedMessage(StreamMessage):
 
     def _described(self) -> str:
         return f", interrupts={self._interrupts!r}"
-
-
-def as_message(item: Any, thread_id: str | None = None) -> StreamMessage:
-    """Return ``item`` as a StreamMessage on ``thread_id``.
-
-    May be called from any thread; never blocks.
-
-    Args:
-        item: A StreamMessage, used as it is, or anything else, wrapped as ``content``.
-        thread_id: The thread to put it on; None keeps the message's own.
-
-    Raises:
-        InvalidTypeError: ``thread_id`` is not a string.
-    """
-    if not isinstance(item, StreamMessage):
-        return StreamMessage(item, thread_id)
-    if thread_id is None or thread_id == item.thread_id:
-        return item
-    return item.replace(thread_id=thread_id)
 
 
 def answer_to(

@@ -9,7 +9,6 @@ from behave import then, when
 from behave.runner import Context
 
 from rxlanggraph import RunTimeoutError, StreamMessage, errors
-from rxlanggraph.messages import as_message
 from support.bridge.bridges import answer
 from support.concurrency.waiting import LIMIT, in_threads
 
@@ -154,5 +153,5 @@ def step_none_0_a_list_and_a_message_are_each_answered_with_the(context: Context
 @then("a failed result put on another thread is the same but for the thread")
 def step_a_failed_result_put_on_another_thread_is_the_same_but_for(context: Context) -> None:
     result = failed_result()
-    moved = as_message(result, "another")
+    moved = result.replace(thread_id="another")
     assert fields(moved) == {**fields(result), "thread_id": "another"}, moved

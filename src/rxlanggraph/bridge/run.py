@@ -35,7 +35,6 @@ from rxlanggraph.messages import (
     Status,
     StreamMessage,
     answer_to,
-    as_message,
     failure_of,
     passes_through,
 )
@@ -171,10 +170,12 @@ class RunOptions:
         """
         if not isinstance(item, StreamMessage):
             message = StreamMessage(item, thread_id)
-        elif passes_through(item):
+        elif item.status != "ok":  # it passes through
             return item
+        elif thread_id is None or thread_id == item.thread_id:
+            message = item
         else:
-            message = as_message(item, thread_id)
+            message = item.replace(thread_id=thread_id)
         if self.thread is None or message.thread_id == self.thread.thread_id:
             return message
         if message.thread_id is not None:
