@@ -1,4 +1,8 @@
-"""AdmissionLimiter: limits the runs admitted and not yet started; beyond that, some give way."""
+"""AdmissionLimiter: at most ``max_pending`` runs are admitted and not yet started.
+
+What breaks without it: a source that is faster than its graph fills the memory with runs that wait.
+If there is no room, the submitter waits, or a run gives way, as `overflow` determines.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""RxPyLangGraphBridge: a stream of messages in, a stream of graph results out."""
+"""RxPyLangGraphBridge: a stream of messages in, a stream of graph results out.
+
+The public class. It checks arguments and turns them into `RunOptions`; the `Engine` does the rest.
+"""
 
 from __future__ import annotations
 

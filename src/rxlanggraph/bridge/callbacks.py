@@ -1,4 +1,8 @@
-"""Callbacks of LangChain's: adding some to a config, and those that report the ends of nodes."""
+"""LangChain's callbacks of a run: adding some to its config, and those that report nodes.
+
+What breaks without the first: callbacks of the config's own are lost when others are added. What
+breaks without the second: hooks hear of runs, but not of the nodes in them.
+"""
 
 from __future__ import annotations
 

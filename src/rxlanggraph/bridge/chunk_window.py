@@ -1,8 +1,9 @@
 """ChunkWindow: the latest chunks of one run, for readers that take them one by one.
 
-One reader may hold the run up: the run waits while its window is full of chunks that this reader
-has not taken, until the reader detaches itself. All other readers join a run that does not wait for
-them, and are told with a `ChunksLostError` when what they want next has left the window.
+What breaks without it: the chunks of a slow reader fill the memory, and a client that reconnects
+has lost those in between. One reader may hold the run up: the run waits while the window is full of
+chunks that this reader has not taken, until it detaches itself. All other readers join a run that
+does not wait for them, and get a `ChunksLostError` if their next chunk has left the window.
 """
 
 from __future__ import annotations

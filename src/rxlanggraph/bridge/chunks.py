@@ -1,11 +1,11 @@
-"""Runs that are executed as streams: a graph's chunks go out one by one, its result comes last.
+"""Runs that are executed as streams: the graph's chunks one by one, and then its result.
 
 LangGraph's ``ainvoke`` is a loop over ``astream`` that keeps the last state and the questions. This
-is the same loop, which also passes on the chunks that were asked for. So a run that streams has the
-result that it would have without, and remains one run: with its lane, its timeout and its retries.
+is the same loop, which also passes on the requested chunks. So a run that streams has the same
+result as one that does not, and remains one run: with its lane, its timeout and its retries.
 
 The next chunk is taken once there is room for it, so a slow consumer holds up its own run, and no
-other. What breaks without it: LangGraph goes on, and buffers whatever its nodes emit.
+other. What breaks without it: LangGraph continues, and buffers whatever its nodes emit.
 """
 
 from __future__ import annotations

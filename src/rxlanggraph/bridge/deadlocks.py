@@ -3,18 +3,21 @@
 What breaks without it: a node that sends a message to its own thread and waits for the answer, or
 parents that hold every slot and wait for children, hang forever without any message.
 
-A run that waits continues when each run that it waits for has ended. A run that has begun ends,
-unless it waits itself. A run that has not begun does so when no run has to end before it on its
-thread, its group has room, and its bridge has a free slot; so it needs only that not all holders of
-these wait forever. The largest set of waiting runs in which each needs the others is the deadlock.
-It arises when a wait begins, and is searched for then; or when a run takes room without waiting for
-it, ahead of those already waiting for room: see `review`.
+Rules:
 
-A wait that blocks the thread of an event loop stops that loop: until the awaited run has ended, no
-run on the loop begins or ends. So the loop itself counts as a waiter, with or without a run.
+1. A run that has begun ends, unless it waits. A run that waits continues when each run that it waits
+   for has ended.
+2. A run that has not begun begins when no run has to end before it on its thread, its group has
+   room, and its bridge has a free slot. So it can begin unless all holders of one of these wait
+   forever.
+3. A deadlock is the largest set of waiting runs in which each needs the others. It can arise when a
+   wait begins, or when a run takes room ahead of those that wait for room (see `review`); so it is
+   searched for then.
+4. A wait that blocks the thread of an event loop stops that loop: until the awaited run has ended,
+   no run on the loop begins or ends. So the loop itself counts as a waiter, with or without a run.
 
-Covers all bridges together, as cycles may span several. A wait in the context of a run counts as
-that run's, with or without a timeout; what a node starts outside of its context is not known here.
+All bridges are covered together, as cycles may span several. A wait in the context of a run counts
+as that run's, with or without a timeout; what a node starts outside of its context is not known.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Draining: which graphs can stop between two supersteps and go on later, and where they do.
+"""Draining: which graphs can stop between two supersteps and continue later, and from where.
 
-A graph without a checkpointer, or one that does not know of LangGraph's ``control``, runs to its
-end: stopped half-way, its work would be lost.
+What breaks without it: at shutdown a run is waited for, however long it takes, or its work is lost.
+A graph without a checkpointer, or one that does not know LangGraph's ``control``, cannot continue,
+and so is not stopped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Engine: what happens to a run between its submission and its end.
 
-Threads meet the loop in `LoopInbox` alone. Everything here that is marked so is confined to the
-loop's thread; the rest may be called from any thread.
+Threads meet the loop in `LoopInbox` alone. What is marked "on the loop" is confined to the loop's
+thread; the rest may be called from any thread. What breaks without one place for a run's end: its
+slot is given back twice or never, or its future is resolved while its threads still run.
 
 Invariants kept here (numbers as in docs/design.md): 1, 2 and 9. A run gives back its slot, leaves
 the registry and resolves its future in that order and once, after its coroutine and the worker

@@ -1,7 +1,8 @@
-"""Execution: what a run does from its first step to its end. Confined to the loop.
+"""Execution: a run from its first step to its end. Confined to the loop.
 
-Its attempts, the limits of their time, and what it means that they end as they do. The engine
-starts a run here, and is called when it has ended.
+It makes the attempts, limits their time, and determines the run's status from how they end. What
+breaks without that: a timeout, a cancellation and a ``CancelledError`` of the graph's own look
+alike to the caller. The engine starts a run here, and is called when it has ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tasks of LangGraph that outlive the run that they belong to.
 
-A graph saves its checkpoints in tasks of their own, and waits for them when it ends. If its run is
-cancelled just then, it stops waiting, and they go on: what breaks without this is that the thread
-changes after the run has ended, perhaps while the next one is at work on it.
+A graph saves its checkpoints in separate tasks, for which it waits when it ends. If its run is
+cancelled just then, the graph stops waiting, and the tasks continue. What breaks without this: the
+thread changes after the run has ended, perhaps while the next run is active on it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Multitasking: what a message does if its thread has a run already. Confined to the loop.
 
-Rx's flattening operators and the LangGraph server's ``multitask_strategy`` are one idea:
-`concat_map` is ``enqueue``, `exhaust_map` is ``reject``, `switch_map` is ``interrupt``. The message
-that arrives decides, when the loop first sees it: so decisions are made in the order of arrival.
+What breaks without it: a new message can only wait, even if it makes the active run pointless. Rx's
+flattening operators and the LangGraph server's ``multitask_strategy`` are one idea: `concat_map` is
+``enqueue``, `exhaust_map` is ``reject``, `switch_map` is ``interrupt``. The arriving message
+decides when the loop first sees it, so decisions are made in the order of arrival.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Observers: the hooks that a bridge has at a moment, and how they are called.
+"""Observers: the hooks that a bridge has at one moment, and how they are called.
 
-Invariant kept here (its number as in docs/design.md): 4. Hooks are called without any lock, where
-the event happens, and what they raise is contained.
+What breaks without it: an exception in a hook fails the run that the hook observes. Hooks are
+called where the event happens, without any lock (invariant 4 in docs/design.md); what they raise is
+logged.
 """
 
 from __future__ import annotations

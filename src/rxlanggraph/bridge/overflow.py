@@ -1,8 +1,8 @@
 """What happens to a message for which ``max_pending`` leaves no room, and which run gives way.
 
-What breaks without a policy: a source that is faster than its graph fills the memory, or has to
-stand still. A source that cannot (a sensor, a socket, a web handler) needs to lose something, and
-to be told what.
+What breaks without a policy: a source that is faster than its graph fills the memory, or has to be
+stopped. A source that cannot be stopped (a sensor, a socket, a web handler) has to lose something,
+and to learn what.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Pace: nodes that are at work wait with the chunks of their run.
+"""Pace: active nodes wait until the chunks of their run are taken.
 
-LangGraph suspends a graph between its steps while a chunk is not taken. Within a step its nodes go
-on: what a chat model says, and what a subgraph does, is buffered without a limit. LangChain awaits
-its callbacks, so a callback that waits holds up the model or the subgraph that calls it. What
-writes to LangGraph's stream writer without calling anything of LangChain's cannot be held up.
+LangGraph suspends a graph only between its steps. What breaks without this: within a step, a chat
+model or a subgraph continues, and its chunks are buffered without a limit. LangChain awaits its
+callbacks, so a callback that waits holds up the model or subgraph that calls it. Code that writes
+to LangGraph's stream writer without calling anything of LangChain's cannot be held up.
 
-A thread that belongs to a run that was cancelled ends there, too.
+A worker thread whose run was cancelled is ended by the same callbacks.
 """
 
 from __future__ import annotations

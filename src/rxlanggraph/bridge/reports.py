@@ -1,7 +1,7 @@
 """Reports: telling the hooks of a bridge what happens to its runs.
 
-An event of a run without observers costs one look-up of an attribute. From its end on, a run has no
-observers: so its end is reported once, and nothing after it.
+An event of a run without hooks costs one look-up of an attribute. When a run ends, its hooks are
+removed from it. What breaks without that: its end is reported twice, or an event follows its end.
 """
 
 from __future__ import annotations

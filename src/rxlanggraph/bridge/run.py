@@ -1,4 +1,8 @@
-"""Run: one message on its way through one graph, and the future that its submitter holds."""
+"""Run: one message on its way through one graph, and the future that its submitter holds.
+
+What breaks with a plain future: cancelling it does not reach the coroutine, and a wait for it on
+the loop that it needs, or in a run that it has to wait for, never ends.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a run is doing at the moment, for snapshots: found when it is asked for, and only then.
+"""What a run is doing at the moment, for snapshots: determined only when it is asked for.
 
-LangGraph runs each node in a task of its own, in whose context it keeps the config of the node. So
-the nodes at work are found in the loop's tasks, and runs that are not looked at cost nothing.
+LangGraph runs each node in a task, in whose context it keeps the config of the node. So the active
+nodes are found in the loop's tasks. What breaks with a record of each node: every run would pay for
+snapshots that are hardly ever taken.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""RunRegistry: the registry of a bridge, whose engine reports itself when a run has ended.
+"""RunRegistry: the registry of a bridge, whose engine reports when a run has ended.
 
-The engine does not watch its runs by callbacks, as `TaskRegistry.add` does: it enters a run, and
-removes it once its coroutine and its threads have ended. A cleanup is a sweep, during which every
-arriving run is cancelled at once. It notes what each run that leaves came to.
+What breaks if it watched futures, as `TaskRegistry.add` does: a future is resolved as soon as its
+run is cancelled, while the coroutine and its threads continue. A cleanup is a sweep, during which
+every arriving run is cancelled at once; it notes how each run that leaves has ended.
 """
 
 from __future__ import annotations

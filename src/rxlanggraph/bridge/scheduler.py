@@ -4,13 +4,13 @@ Three bounds, passed in this order and given back together:
 
 - the lane: one run at a time per ``thread_id``, in order of arrival (`concat_map`, ``enqueue``); or
   per subscription, where that has a lane of its own for messages without a thread. Where processes
-  share their lanes, the first run of a lane has to get the lease of its thread as well;
+  share their lanes, the first run of a lane also has to get the lease of its thread;
 - the group: ``max_concurrency`` of one subscription;
 - the slot: ``max_concurrency`` of the bridge.
 
-A run that waits for its lane holds neither group nor slot, so a crowded thread slows no other
-thread. Every step of a run takes constant time, however many runs wait; what a thread policy does
-takes as long as there are runs that wait for that thread.
+A run that waits for its lane holds neither group nor slot. What breaks otherwise: a crowded thread
+slows all others. Every step of a run takes constant time, however many runs wait; a thread policy
+takes time in proportion to the runs that wait for that thread.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Cleanup: the steps, some of which wait, and the two ways to wait for them.
+"""Shutdown: cancelling, draining and closing, as steps; and the report on each run.
 
-The steps are generators that yield how long to wait for an idle registry, so that the sync and the
+What breaks without it: code that cancels runs and returns leaves their own cleanup half done. The
+steps are generators that yield how long to wait for an idle registry, so that the sync and the
 async form share one implementation.
 """
 

@@ -1,4 +1,8 @@
-"""TimeLimits: how long a run may take, and each part of it."""
+"""TimeLimits: how long a run may take, and each part of it.
+
+What breaks with one number: a long wait for a slot uses up the time of the graph, and a model that
+has stopped sending looks like one that has much to say.
+"""
 
 from __future__ import annotations
 

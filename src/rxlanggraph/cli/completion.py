@@ -28,7 +28,7 @@ For fish:                rxlanggraph completion fish > ~/.config/fish/completion
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> int:
-    """Print the script that completes commands, options, files and graphs in SHELL."""
+    """Print a script by which that shell completes commands, options, files and graphs."""
     made = get_completion_class(shell)
     assert made is not None
     print_stdout(made(context.find_root().command, {}, _PROGRAM, _VARIABLE).source())

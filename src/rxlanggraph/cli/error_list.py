@@ -33,9 +33,9 @@ _WIDTH = 100
 def errors(source: str, *, as_json: bool) -> int:
     """Group the failures of a run by status, type, node and message, the most frequent first.
 
-    FILE has the records of 'rxlanggraph run', as its --output or --errors; - is standard input.
-    JOURNAL is what it was given as --journal. Numbers, ids and times in messages are replaced, so
-    that groups form. A journal does not keep invalid lines, which have a record in the output only.
+    FILE is an --output or --errors of 'rxlanggraph run'; - is standard input. JOURNAL is the file
+    or URL of its --journal. Messages that differ only in numbers, ids and times form one group.
+    Invalid lines are not in a journal, only in the output.
     """
     groups = FailureGroups()
     if _is_journal(source):

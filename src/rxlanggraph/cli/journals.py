@@ -24,15 +24,15 @@ def journal() -> None:
 )
 @click.argument("journal", metavar="JOURNAL", shell_complete=complete_file)
 @click.option(
-    "--force", is_flag=True, help="Also if messages are in flight; their answers are lost."
+    "--force", is_flag=True, help="Even if messages are in flight; their answers are lost."
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def drop(journal: str, *, force: bool, dry_run: bool, as_json: bool) -> int:
     """Delete a journal: its run, its lines and their answers. The output is left.
 
-    JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. On a server,
-    and in a file, nothing else is deleted: the file itself is left, as it may hold more.
+    JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. Nothing else in the
+    file or on the server is deleted; the file itself is left.
     """
     # Imported here: databases are slow to import, and --help does not need them.
     from rxlanggraph.cli.journal.dropping import drop_journal  # noqa: PLC0415

@@ -94,8 +94,8 @@ def find_target(text: str, *, project: str = PROJECT_FILE, env_file: str | None 
 def _in_project(name: str, file: str) -> Target:
     if (file == PROJECT_FILE and not os.path.isfile(file)) or name.endswith(".py"):
         raise TargetError(
-            f"{name!r} does not name a graph: write MODULE_OR_FILE:GRAPH, {_EXAMPLE}, or a name "
-            f"that {PROJECT_FILE} in the current directory, or --project, has among its graphs"
+            f"{name!r} does not name a graph: write MODULE_OR_FILE:GRAPH, {_EXAMPLE}; or the name "
+            f"of a graph in the {PROJECT_FILE} of the current directory, or in that of --project"
         )
     project = read_project(file)
     graph = project.graph(name)

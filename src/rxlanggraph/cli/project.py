@@ -100,7 +100,7 @@ def read_project(file: str) -> Project:
     contents = read_object(
         file,
         ProjectError,
-        f"name the project's {PROJECT_FILE}, which has an object like {_EXAMPLE}",
+        f"write one such as {_EXAMPLE}, or pass its path with --project",
     )
     folder = Path(file).parent
     if "graphs" not in contents:

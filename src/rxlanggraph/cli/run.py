@@ -222,9 +222,9 @@ class _Seconds(click.FloatRange):
     multiple=True,
     metavar="[MODEL:]LIMITS",
     help="Limits of a model's provider, separated by commas: requests=N/m, tokens=N/m (also /s, "
-    "/h), concurrency=N. Without MODEL: of each model that is not named. Calls wait until they are "
-    "allowed; the processes of a --journal share the limits. --retries then retries only transient "
-    "failures. May be repeated.",
+    "/h), concurrency=N. Without MODEL, of each model that has no limits of its own. Calls wait "
+    "until they are allowed; the processes of a --journal share the limits. --retries then retries "
+    "only transient failures. May be repeated.",
 )
 @click.option(
     "--usage", is_flag=True, help="Count the tokens of models, in the records and the summary."
@@ -240,8 +240,8 @@ class _Seconds(click.FloatRange):
     "--metrics",
     callback=_parsed(parse_address),
     metavar="[HOST:]PORT",
-    help="Serve metrics for Prometheus while the run lasts; without HOST for this machine alone. "
-    "Port 0 is any port that is free.",
+    help="Serve metrics for Prometheus while the run lasts; without HOST, to this machine alone. "
+    "Port 0 chooses a free port.",
 )
 @click.option(
     "--journal",
@@ -314,11 +314,11 @@ def run(
     GRAPH is the name of a graph in langgraph.json, or MODULE_OR_FILE:GRAPH: a compiled LangGraph
     graph, another Runnable, a function of the content, or a function that makes a graph, such as
     my_graphs.py:graph or my_package.graphs:graph. Each line of JSON, or row of CSV, is the content
-    of one message. Every line that is not blank gets a record, in any order unless --ordered: line,
-    id, thread_id, status, content, error, duration. An error has type, message and node. A message
-    that was retried has attempts and earlier_errors. If the graph asks, the record has interrupts,
-    with the id and value of each question. If the run was stopped between supersteps, it has a
-    checkpoint_id.
+    of one message. Each line that is not blank gets a record, with line, id, thread_id, status,
+    content, error and duration; the records are in the order of the input only with --ordered. An
+    error has type, message and node. The record of a retried message has attempts and
+    earlier_errors; if the graph asks, it has interrupts, with the id and value of each question; if
+    the run was stopped between supersteps, a checkpoint_id.
     """
     journal_options = {name: options.pop(name) for name in _JOURNAL_OPTIONS}
     input_, form = options.pop("input"), options.pop("format")

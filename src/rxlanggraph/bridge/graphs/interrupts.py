@@ -1,7 +1,7 @@
-"""Questions of graphs: what waits for an answer on a thread, and which message may come to it.
+"""Questions of graphs: what waits for an answer on a thread, and which message may reach it.
 
 What breaks without it: of two answers to one question, LangGraph takes both; an answer to a
-question that is gone is kept for the next one; new input drops the question without a word.
+question that is gone is kept for the next one; new input drops the question silently.
 
 LangGraph saves a question as a write that is pending on the thread's latest checkpoint. A message
 to a thread is compared with these before its run starts: in its lane, so that no other run of this
@@ -13,10 +13,10 @@ Rules:
    of them are pending. Ids are never used again.
 2. An answer without an id is given the id of the question that it can mean: the only one pending,
    or, if the message has an interrupted result as its ``source``, the only one of that result's.
-   LangGraph never gets it without an id: it would keep it for whatever is asked next. One that
-   other software has left on the thread is taken away once it was used.
-   An answer that was taken by a run that did not end is replaced when its question is answered
-   again: LangGraph would give the second answer to the next question.
+   LangGraph never gets it without an id: it would keep it for whatever is asked next. An answer
+   without an id that other software has left on the thread is removed once it was used. An answer
+   that was taken by a run that did not end is replaced when its question is answered again:
+   LangGraph would give the second answer to the next question.
 3. An answer without an id or a source means what was pending when it was given. It is refused if a
    run of its thread was under way then, or has come before it since: what is pending now may have
    been asked by that run.

@@ -1,7 +1,7 @@
 """The questions that wait for an answer, read from a graph's checkpoint saver; dropping old ones.
 
-They are on the threads alone, not in a bridge: those asked before a restart, or by another process,
-are there too.
+What breaks with a list in the bridge: questions asked before a restart, or by another process, are
+missing from it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Retention: how much of a thread its checkpoint saver keeps. On the loop.
 
 What breaks without it: LangGraph saves a checkpoint for each step and keeps them all, so the
-storage of a thread that is used every day grows for ever.
+storage of a thread that is used every day grows without a bound.
 
 After a run has been answered, only the latest checkpoints of its thread are kept. What belongs to
 the others is deleted with them: their writes, the values that they alone refer to, and what
 subgraphs have saved in steps that began at them. A thread that asks, or whose run has not been
-answered, is left as it is: it may be continued.
+answered, is not changed: it may be continued.
 """
 
 # ruff: noqa: S608 - no statement contains user input

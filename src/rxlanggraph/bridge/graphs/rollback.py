@@ -1,10 +1,13 @@
 """Rollback: a thread as it was before a run, in its checkpoint saver. On the loop.
 
-LangGraph's savers can delete a thread, but not what one run added to it. So this knows how the
-savers of LangGraph store a thread. A run adds checkpoints, whose ids grow with time; and writes, to
-its own checkpoints and to the one that it continues from: an answer to a question, and what the
-step did that had asked. What was added is deleted; the writes of the checkpoints to which a run
-adds are remembered before, and put back. Both happen under the saver's lock, in one transaction.
+What breaks without it: a message that replaces another one is answered with the first one's half
+turn in the thread. LangGraph's savers can delete a thread, but not what one run added to it, so
+this module knows how they store threads.
+
+A run adds checkpoints, whose ids grow with time; and writes, to its own checkpoints and to the one
+that it continues from: an answer to a question, and what the step did that had asked. What was
+added is deleted; the writes of the checkpoints to which a run adds are remembered before, and put
+back. Both happen under the saver's lock, in one transaction.
 """
 
 # ruff: noqa: S608 - no statement contains user input

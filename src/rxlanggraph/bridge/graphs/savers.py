@@ -1,7 +1,7 @@
 """LangGraph's own savers for asyncio: which one a saver is, and how its tables are reached.
 
-Their interface deletes a thread whole, and nothing less. What takes away a part of one knows how
-these three savers store threads.
+The interface of savers can delete a thread, but no part of one. What breaks without this module:
+rollback and retention, which delete parts, would each have to know how these savers store threads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""invoke: one result for every message; and the subscription that operators have in common."""
+"""invoke: one result for every message; and the subscription that operators have in common.
+
+What breaks with ``flat_map`` over futures: all messages run at once, the first failure ends the
+stream, and results that are emitted by several threads overlap.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""stream: the chunks of every message's run, and its result behind them."""
+"""stream: the chunks of every message's run, and then its result.
+
+What breaks with `invoke` alone: a person who waits sees nothing until the whole answer is there.
+"""
 
 from __future__ import annotations
 
