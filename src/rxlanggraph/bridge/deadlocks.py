@@ -5,8 +5,8 @@ parents that hold every slot and wait for children, hang forever without any mes
 
 Rules:
 
-1. A run that has begun ends, unless it waits. A run that waits continues when each run that it waits
-   for has ended.
+1. A run that has begun ends, unless it waits. A run that waits continues when each run that it
+   waits for has ended.
 2. A run that has not begun begins when no run has to end before it on its thread, its group has
    room, and its bridge has a free slot. So it can begin unless all holders of one of these wait
    forever.
