@@ -28,7 +28,7 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
       | aclose       |
       | async with   |
 
-  Scenario: A stream that nobody iterates over ends its run when it is dropped
+  Scenario: A stream that is never iterated over ends its run when it is dropped
     Given an open bridge on its own loop
     When a stream that would go on forever is made, and dropped
     Then the run ends, and the registry is idle

@@ -80,13 +80,13 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
   Scenario: A run that does not stop by the deadline is cancelled
     Given an open bridge on its own loop
     And stages with an InMemorySaver
-    When a run waits in "last" for ever, and the bridge is drained for 0.1 s
+    When a run waits in "last" forever, and the bridge is drained for 0.1 s
     Then the run is cancelled, and the report says "1 cancelled, 0 completed, 0 failed, 0 stuck"
 
   Scenario: A run that does not end even then is named as stuck
     Given an open bridge on its own loop
     And stages with an InMemorySaver
-    When a run waits in "sync" for ever, and the bridge is drained for 0.1 s
+    When a run waits in "sync" forever, and the bridge is drained for 0.1 s
     Then the run is stuck, and the report names the node
 
   Scenario Outline: A message whose run has not begun is <status>, and can be sent again: <why>

@@ -41,9 +41,9 @@ Feature: What runs are doing can be seen, and chosen runs cancelled
     When a graph fails 2 times, is retried, and is at work again
     Then the snapshot tells attempt 3
 
-  Scenario: Runs that nobody looks at do no work for it
+  Scenario: Without a snapshot, runs do no work for one
     Given an open bridge on its own loop
-    When 20 messages are answered by a graph, and nobody looks
+    When 20 messages are answered by a graph, without a snapshot
     Then the tasks of the loop were looked through 0 times
     When 5 messages wait in a graph, and a snapshot is taken
     Then the tasks of the loop were looked through 1 time

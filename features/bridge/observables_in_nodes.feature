@@ -1,4 +1,4 @@
-Feature: Nodes await streams, and emit into streams, also of their own bridge, and never for ever
+Feature: Nodes await streams, and emit into streams, also of their own bridge, and never wait forever
 
   # -- a node awaits a stream through its own bridge
 
@@ -38,7 +38,7 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
       | run() on its loop | a stream through its own bridge   | max_concurrency=2                  | use 'await'           |
 
   @tdd_expected_fail
-  Scenario: Where a semaphore bounds what runs, a node that awaits a stream that needs its slot waits for ever
+  Scenario: Where a semaphore bounds what runs, a node that awaits a stream that needs its slot waits forever
     When a node under a plain semaphore awaits a stream that needs its slot, in virtual time
     Then it has ended
 
@@ -110,7 +110,7 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
       | Sync  | sync  | max_pending=4, overflow='drop_oldest'   | some of them rejected   | 6     |
       | Sync  | sync  | max_pending=4, overflow='latest'        | some of them rejected   | 6     |
 
-  Scenario Outline: <Kind> nodes that emit more than there is room for are refused where they would block for ever
+  Scenario Outline: <Kind> nodes that emit more than there is room for are refused where they would block forever
     Given an open bridge on its own loop with max_concurrency=2, max_pending=4, overflow='block'
     When <kind> nodes emit two messages each into the stream that feeds them, 7 deep
     Then the stream has ended with <error>

@@ -1,5 +1,5 @@
 @once
-Feature: keep_checkpoints and expire_threads: the checkpoints of a thread do not grow for ever
+Feature: keep_checkpoints and expire_threads: the checkpoints of a thread do not grow without a bound
 
   # -- how much is kept --------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ Feature: keep_checkpoints and expire_threads: the checkpoints of a thread do not
     When a graph with deltas is to keep 0 checkpoints of its thread, and one with a pruning saver 1
     Then both are answered, and the pruning saver was told to keep the latest checkpoint of the thread
 
-  # -- threads that nobody uses ------------------------------------------------------------------
+  # -- threads that are not used ------------------------------------------------------------------
 
   Scenario Outline: Threads that were not used for long are deleted, unless they can be continued: <saver>
     Given an open bridge on <home> loop

@@ -131,7 +131,7 @@ Feature: stream emits every chunk of every run, and its result behind them
 
   Scenario: Leaving "astream" alone in the middle of a subgraph lets the subgraph go on
     When the loop over bare "astream" is left at the 3rd chunk of a subgraph
-    Then the subgraph goes on, with nobody to read its chunks
+    Then the subgraph goes on, without a reader of its chunks
 
   Scenario: Chunks and results of many runs and threads reach the subscriber one at a time
     Given an open bridge on its own loop

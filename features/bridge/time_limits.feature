@@ -135,7 +135,7 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
     Then it has timed out by "run", with the words "within 0.05 s of its beginning"
     And nothing of it is left when everything may end
 
-  Scenario: A limit without a name is a TypeError, as nobody could tell which it is
+  Scenario: A limit without a name is a TypeError, as it could be any of them
     When the code under test calls "TimeLimits(1.0)"
     Then TypeError is raised, which says "positional argument"
 

@@ -62,7 +62,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
               open("held", "w").close()
           deadline = time.monotonic() + 30
           while content["n"] == 200 and pathlib.Path("runs").read_text().count("\n") < 300:
-              assert time.monotonic() < deadline, "lines were claimed that nobody runs"
+              assert time.monotonic() < deadline, "lines were claimed and not run"
               await asyncio.sleep(0.01)
           return content["n"]
 

@@ -243,7 +243,7 @@ Feature: Calls of models keep to the limits of their providers
   Scenario: Thousands of calls wait, and are all cancelled
     Given a provider that allows 1000 requests a minute, counted by a sliding window
     And a bridge in virtual time that allows 1 call at once, and 2000 runs
-    When 2000 messages wait for a model that takes for ever, and are cancelled
+    When 2000 messages wait for a model that takes forever, and are cancelled
     Then no call is under way, and none waits
 
   # -- the window

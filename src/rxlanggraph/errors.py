@@ -41,7 +41,7 @@
             └── ThreadBusyError             its thread has a run, or as many as may wait
 
 Misuse, closed-by-you and broken-elsewhere are different classes, so that a caller can catch the
-one it can do something about. An exception raised by a graph is never wrapped: it arrives as it is.
+one that it can handle. An exception raised by a graph is never wrapped.
 """
 
 from __future__ import annotations

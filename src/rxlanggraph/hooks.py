@@ -4,7 +4,7 @@ The hooks that a bridge has when a message arrives receive the events of its run
 ``on_queued``, then perhaps ``on_started``, then any number of ``on_chunk`` and ``on_node``, then
 ``on_ended``. The first and the last are called exactly once, for each message.
 
-A bridge calls them by way of `rxlanggraph.bridge.observers`.
+A bridge calls them through `rxlanggraph.bridge.observers`.
 """
 
 from __future__ import annotations

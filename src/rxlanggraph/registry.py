@@ -160,7 +160,7 @@ class TaskRegistry:
         # Tasks that were popped but whose future is being resolved: gone for len(), not for idle.
         self._leaving: dict[Trackable, Entry] = {}
         self._closed = False
-        # What is told of each task that leaves; an ordered set: see `RunRegistry.begin_sweep`.
+        # Notified of each task that leaves; an ordered set: see `RunRegistry.begin_sweep`.
         self._sweeps: dict[_Sweeping, None] = {}
         # How many left, by outcome; None for those removed unfinished.
         self._ended: dict[Outcome | None, int] = {

@@ -189,8 +189,8 @@ def step_a_run_waits_until_it_is_told_and_the_bridge_is_closed(
     context.report = context.bridge.close(LIMIT, **arguments(options))
 
 
-@when('a run waits in "{node}" for ever, and the bridge is drained for {seconds:g} s')
-def step_a_run_waits_for_ever_and_the_bridge_is_drained_for_seconds(
+@when('a run waits in "{node}" forever, and the bridge is drained for {seconds:g} s')
+def step_a_run_waits_forever_and_the_bridge_is_drained_for_seconds(
     context: Context, node: str, seconds: float
 ) -> None:
     _begin(context, "endless" if node == "last" else node)

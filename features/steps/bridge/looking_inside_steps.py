@@ -174,8 +174,8 @@ def _count_looks(context: Context) -> None:
     patch(context, run_info, "asyncio", Asyncio)
 
 
-@when("20 messages are answered by a graph, and nobody looks")
-def step_20_messages_are_answered_by_a_graph_and_nobody_looks(context: Context) -> None:
+@when("20 messages are answered by a graph, without a snapshot")
+def step_20_messages_are_answered_by_a_graph_without_a_snapshot(context: Context) -> None:
     _count_looks(context)
     send(context, "a graph with an async node", range(20))
     for number in range(20):

@@ -349,7 +349,7 @@ def step_count_threads_emit_items_each(
         to_iterable: Any = QueueOnLoop if naive else to_async_iterable(max_buffered=bound)
         iterator = source.pipe(to_iterable)
         emitting = [thread(emit, number) for number in range(count)]
-        if naive:  # a reader that is late; the other one would block them for ever
+        if naive:  # a reader that is late; the other one would block them forever
             await asyncio.gather(*map(asyncio.wrap_future, emitting))
         async for item in iterator:
             context.ahead.append(sum(emitted) - len(context.read))

@@ -389,7 +389,7 @@ def step_both_are_answered_and_the_pruning_saver_was_told(context: Context) -> N
     assert context.saver.pruned == [(["t"], "keep_latest")]
 
 
-# -- threads that nobody uses ----------------------------------------------------------------------
+# -- threads that are not used --------------------------------------------------------------------
 
 _UNFINISHED = ["asks", "asks in a subgraph", "stops at a breakpoint", "fails", "is cancelled"]
 

@@ -398,7 +398,7 @@ def step_the_loop_over_bare_astream_is_left(context: Context) -> None:
     context.left_at, context.steps = run(leave())
 
 
-@then("the subgraph goes on, with nobody to read its chunks")
+@then("the subgraph goes on, without a reader of its chunks")
 def step_the_subgraph_goes_on(context: Context) -> None:
     assert context.steps >= context.left_at + 200
 

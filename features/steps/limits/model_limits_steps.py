@@ -667,7 +667,7 @@ def step_a_bridge_in_virtual_time_that_allows_1_call_at_once(context: Context) -
     virtual(context, ModelLimit(concurrency=1), 2000)
 
 
-@when("2000 messages wait for a model that takes for ever, and are cancelled")
+@when("2000 messages wait for a model that takes forever, and are cancelled")
 def step_2000_messages_wait_for_a_model(context: Context) -> None:
     asked = model(context, seconds=1e9)
 

@@ -54,12 +54,12 @@ def never_polling() -> Iterator[list[float]]:
     """Let only a notification end a pause; yield the pauses that have begun."""
     pauses: list[float] = []
 
-    async def wait_for_ever(notified: asyncio.Event, seconds: float) -> None:
+    async def wait_forever(notified: asyncio.Event, seconds: float) -> None:
         pauses.append(seconds)
         async with asyncio.timeout(LIMIT):
             await notified.wait()
 
-    with mock.patch.object(polling, "wait_for_notification", wait_for_ever):
+    with mock.patch.object(polling, "wait_for_notification", wait_forever):
         yield pauses
 
 

@@ -339,7 +339,7 @@ class RxPyLangGraphBridge:
             keep_checkpoints: How many checkpoints the thread keeps once the run is answered; the
                 older ones are deleted in the thread's lane, after the result was given. 0 deletes
                 the thread. A thread that waits for an answer, or whose run has failed or was cut
-                off, is left as it is. More than 1 is for threads in an InMemorySaver,
+                off, is not changed. More than 1 is for threads in an InMemorySaver,
                 AsyncSqliteSaver or AsyncPostgresSaver; other savers need ``aprune`` for 1. None
                 keeps them all.
             name: Shown in snapshots and reports; None uses the graph's.

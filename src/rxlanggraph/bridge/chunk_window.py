@@ -117,7 +117,7 @@ class ChunkWindow:
         self._hold_until(sequence + 1)
 
     def let_go(self) -> None:
-        """Let the run go on for good: no reader holds it up any more. Any thread; never blocks."""
+        """Let no reader hold the run up any more. Any thread; never blocks."""
         self._hold_until(None)
 
     def _hold_until(self, taken: int | None) -> None:

@@ -155,7 +155,7 @@ class _StandingLoop:
 _lock = fork_safe_rlock()
 # What each run waits for; several entries if several of its nodes wait.
 _waits: dict[Waiter, list[Target]] = {}
-# What runs wait for and can do without, and how they are told that they have to.
+# What runs wait for and can do without, and what to call when they have to.
 _dispensable: dict[Waiter, tuple[Target, Callable[[], object]]] = {}
 
 

@@ -33,7 +33,7 @@ def can_drain(graph: Any) -> bool:
     """Whether ``graph`` saves checkpoints, and stops between supersteps when asked. Any thread."""
     if saver_of(graph) is None or not is_graph(graph):
         return False
-    runtime = sys.modules.get("langgraph.runtime")  # whoever has compiled it has imported it
+    runtime = sys.modules.get("langgraph.runtime")  # compiling a graph imports it
     if not hasattr(runtime, "RunControl"):
         return False
     layers = list(layers_of(graph))

@@ -14,7 +14,7 @@ from rxlanggraph.concurrency.stacks import context_of
 
 __all__ = ["Leftovers"]
 
-# By these methods a saver, whoever has written it, is told to save.
+# The methods by which LangGraph has any saver save.
 _OF_SAVERS = {"aput", "aput_writes"}
 
 

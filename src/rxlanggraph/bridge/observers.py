@@ -84,7 +84,7 @@ class Listener:
 
 
 class Event:
-    """Those who listen to one kind of event. Immutable.
+    """The listeners to one kind of event. Immutable.
 
     Args:
         method: Its hook.
@@ -100,7 +100,7 @@ class Event:
         )
 
     def __bool__(self) -> bool:
-        """Whether anybody does."""
+        """Whether there are any."""
         return bool(self._hooks)
 
     def tell(self, event: RunEvent | LoopBlocked) -> BaseException | None:
@@ -116,7 +116,7 @@ class Event:
 
 
 class Observers:
-    """Those who listen to the runs of a bridge, by event. Immutable; replaced as a whole.
+    """The listeners to the runs of a bridge, by event. Immutable; replaced as a whole.
 
     Args:
         listeners: All of them.
@@ -135,7 +135,7 @@ class Observed:
     """What is known of a run for its hooks, until its end has been reported.
 
     Args:
-        observers: Those who listen. Never changed.
+        observers: Its listeners. Never changed.
         arrived: When its message arrived, by the clock of the bridge. Never changed.
     """
 

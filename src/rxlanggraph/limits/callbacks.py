@@ -4,15 +4,15 @@ Each run has two handlers: `_Inline` is called, `_Awaited` is awaited. LangChain
 context variables, not through a config, so a model that a function calls without a config is
 limited too.
 
-LangChain awaits the handlers that are not inline together, in tasks of their own, of which a
-cancellation reaches each. Of those that are inline, one that raises leaves the coroutines of the
-others unawaited; but they alone share the context of the code that calls the model. So the waiting
-is awaited, and what is needed of the context is noted inline.
+Why two: LangChain awaits the handlers that are not inline, each in a task of its own, so a
+cancellation reaches all of them; but only an inline handler shares the context of the code that
+calls the model. If an inline handler raised, the coroutines of the others would never be awaited.
+So `_Awaited` waits, and `_Inline` notes what is needed of the context.
 
-What breaks without the rest: a coroutine that is cancelled while it awaits a model tells nothing of
-it (``agenerate`` has no handler for that), and would keep its place for ever. All of LangChain's
-objects for a call refer to its run_id and live as long as it: so the call is over when that is
-gone. Calls in threads always tell.
+What breaks without `run_id`: LangChain does not report a call whose coroutine was cancelled
+(``agenerate`` has no handler for that), which would keep its place forever. All of LangChain's
+objects for a call refer to its run_id, so the call is over when that is freed. Calls in threads
+always report their end.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ class RunCalls:
         if status in OVERLOADED:
             pause = requested_pause(headers_of(error), limits.time())
             refusal = Refusal(pause, insists=status != 503)
-        # What was refused as it is has cost no tokens.
+        # A call that was refused outright has cost no tokens.
         free = refusal is not None or (status is not None and 400 <= status <= 499)
         gate.failed(ticket, 0 if free else None, refusal)
 
@@ -380,9 +380,9 @@ class _Awaited(_Handler):
 def _is_sync(asking: FrameType) -> bool:
     """Whether LangChain calls its callbacks instead of awaiting them.
 
-    Its two functions for that are told apart by their names.
+    Its two functions for that are distinguished by their names.
 
     Args:
-        asking: The frame of the one that asks.
+        asking: The frame of the function that calls the callback.
     """
     return asyncio._get_running_loop() is None or asking.f_code.co_name == "handle_event"

@@ -43,7 +43,7 @@ def is_transient(error: BaseException) -> bool:
 
     True for the statuses 408, 409, 425, 429, 500, 502, 503, 504 and 529, for connections that
     failed and for timeouts; not for other statuses (400, 401, 403, 404, 422), for a quota that is
-    used up for good, or for any other exception, such as one of validation or of the node's code.
+    exhausted, or for any other exception, such as one of validation or of the node's code.
 
     Args:
         error: An exception, of a provider's client or of anything else.

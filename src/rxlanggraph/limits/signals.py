@@ -58,7 +58,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def _attribute(thing: object, name: str) -> Any:
-    """Return an attribute of what somebody else has raised; None if it has none, or raises too."""
+    """Return an attribute of a foreign exception; None if it has none, or raises another one."""
     try:
         return getattr(thing, name, None)
     except Exception:

@@ -29,7 +29,7 @@ _NAMES: Final = 500
 
 
 class AdministrationOperations:
-    """The methods of a `State` for those who look after it. Confined to its loop.
+    """The methods of a `State` for its administration. Confined to its loop.
 
     For every method: it raises InvalidTypeError or InvalidArgumentError, before anything is sent,
     for an invalid argument; StateUnavailableError if the server does not answer; StateClosedError

@@ -185,7 +185,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class QueuedTask:
-    """A task as it is now, for those who look after a queue.
+    """A task of a queue at one moment, for administration.
 
     Times are seconds since 1970 on the clock of the server. A time is None if that has not
     happened, or happened before the store recorded times.

@@ -226,7 +226,7 @@ class VirtualBridge(RxPyLangGraphBridge):
 
 class _VirtualEngine(Engine):
     def new_run(self, *arguments: Any, **options: Any) -> Run:
-        # What is sent in real time, and awaited there, would be awaited for ever.
+        # What is sent in real time, and awaited there, would be awaited forever.
         if not isinstance(asyncio._get_running_loop(), VirtualTimeLoop):
             refuse_on_loop()
         return super().new_run(*arguments, **options)

@@ -335,7 +335,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         try:
             VirtualTimeScheduler.start(self.scheduler)
         except BaseException:
-            self.scheduler.stop()  # otherwise it counts as running for ever
+            self.scheduler.stop()  # otherwise it counts as running forever
             raise
         finally:
             self._until.pop()

@@ -174,8 +174,8 @@ def serve_stdio(
     """Serve agents on standard input and output, to the process that started this one.
 
     Blocks until the input ends, or until SIGINT or SIGTERM: then the calls in flight are cancelled
-    and answered with an error, and it returns. If something blocks that for good (a run that
-    resists cancellation, a client that does not read), SIGALRM ends the process after 15 seconds.
+    and answered with an error, and it returns. If something blocks that (a run that resists
+    cancellation, a client that does not read), SIGALRM ends the process after 15 seconds.
     Signals are received in the main thread only; on Windows they end the calls, and the server ends
     with its input. What agents print goes to standard error, because standard output belongs to the
     protocol.
@@ -230,8 +230,8 @@ def serve_http(
     """Serve agents over streamable HTTP, at ``http://HOST:PORT/mcp``.
 
     Blocks until SIGINT or SIGTERM: then no new call is accepted, those in flight may end, and it
-    returns. A second signal cancels them at once. If something blocks that for good, SIGALRM ends
-    the process 15 seconds after the grace period (not on Windows). Signals are received in the main
+    returns. A second signal cancels them at once. If something still blocks that 15 seconds after
+    the grace period, SIGALRM ends the process (not on Windows). Signals are received in the main
     thread only.
 
     A request is answered if it names an allowed host, and, if it comes from a page in a browser, an

@@ -1,8 +1,8 @@
 """OutputStream: ``async for`` over the output of an agent.
 
-A class rather than an async generator: a generator is finished for good once one of its steps was
-cancelled or timed out, two tasks cannot wait for it, and what it holds is released only when its
-loop gets to it.
+A class rather than an async generator: a generator has ended once one of its steps was cancelled or
+timed out, two tasks cannot wait for it, and what it holds is released only when its loop gets to
+it.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def questions_of(found: Any) -> dict[str, Question]:
 
 def is_command(content: Any) -> bool:
     """Whether ``content`` is LangGraph's ``Command``. Any thread; never blocks."""
-    # Whoever has made one has imported it.
+    # Code that has made one has imported it.
     types = sys.modules.get("langgraph.types")
     return types is not None and isinstance(content, types.Command)
 

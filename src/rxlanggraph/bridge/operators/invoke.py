@@ -239,7 +239,7 @@ class Subscription:
             return False
         try:
             if alone and self._awaited is not None:
-                self._awaited.changed()  # it may wait for room for ever
+                self._awaited.changed()  # it may wait for room forever
             has_room = self._engine.enter(run)
         except BaseException:
             with self._lock:

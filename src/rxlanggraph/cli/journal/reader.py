@@ -238,7 +238,7 @@ class Ingester:
     def _batches(self, source: Source, after: int) -> Iterator[_Batch]:
         batch = _Batch()
         for line in source.lines:
-            self._input.check_within(line)  # before it is in the journal for good
+            self._input.check_within(line)  # before the journal has it, and keeps it
             if line.number <= after:
                 continue
             batch.add(line, self._input.form)

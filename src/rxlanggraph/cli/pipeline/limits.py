@@ -17,8 +17,8 @@ _RATE = re.compile(r"(?P<count>\d+(\.\d+)?)/(?P<unit>[smh])")
 _HALT = re.compile(r"(?P<count>\d+(\.\d+)?)(?P<percent>%?)")
 # Finished messages from which on a percentage is meaningful. A guess.
 MINIMUM_FOR_PERCENT = 20
-# Seconds of delay that later slots make up for. Otherwise each overshoot of a timer would slow down
-# a fast rate for good.
+# Seconds of delay that later slots make up for. Otherwise the overshoots of the timer would add up,
+# and a fast rate would never be reached.
 _SLACK = 0.05
 
 

@@ -83,7 +83,7 @@ class InputReader:
         """Emit no further message: complete, now or after the message being emitted.
 
         Any thread, but no signal handler. Idempotent. It does not wait for the reader thread, which
-        may be blocked in a read for good.
+        may be blocked in a read forever.
         """
         with self._lock:  # R2
             if self._ending:
