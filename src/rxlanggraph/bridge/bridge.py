@@ -164,10 +164,10 @@ class RxPyLangGraphBridge:
         lane_ttl: Seconds until the thread of a process that died is free.
         limits: What the providers of models allow. Every call of a LangChain model within a run
             waits until it may be made. Several bridges may share them. None: no call waits.
-        usage: What counts the tokens of these calls, and what they cost. None: nothing does.
-        blocked_after: Seconds after which the loop counts as blocked. While there are runs, a
-            thread measures its `loop_lag`, and logs once of each callback that blocks it, or up to
-            a quarter longer, a warning with its stack. None: the loop is not watched, unless hooks
+        usage: Counts the tokens and the costs of these calls. None: they are not counted.
+        blocked_after: Seconds, or up to a quarter more, after which the loop counts as blocked.
+            While there are runs, a thread measures `loop_lag`, and logs a warning with a stack,
+            once for each callback that blocks the loop. None: the loop is watched only if hooks
             override ``on_blocked``; then it is half a second.
         name: Prefix of the names of the bridge's threads.
 
@@ -280,10 +280,9 @@ class RxPyLangGraphBridge:
     ) -> Run:
         """Run ``graph`` on ``message``; return the future of its result.
 
-        May be called from any thread, the loop's own included; never blocks on the loop (with
-        ``max_pending`` it waits for room, which is refused on the loop's own thread). The run is
-        registered before this returns, sees the caller's contextvars, and starts when the scheduler
-        admits it. A message sent by a node is not part of that node's graph: it does not inherit
+        May be called from any thread, the loop's own included. It blocks only with ``max_pending``,
+        until there is room; on the loop's own thread it raises instead. The run is registered
+        before this returns, sees the caller's contextvars, and starts when the scheduler admits it. A message sent by a node is not part of that node's graph: it does not inherit
         LangChain's config. ``functools.partial(bridge.create_future_task, graph)`` is a mapper for
         ``flat_map``.
 
@@ -308,9 +307,9 @@ class RxPyLangGraphBridge:
                 ``"interrupt"``: the active run is cancelled and waiting ones are dropped, with
                 status ``"interrupted"`` and a `RunInterruptedError`; the message begins once the
                 cancelled run has really ended. What that run has saved is kept. ``"rollback"``: as
-                ``"interrupt"``, but the graph's thread is restored to before the cancelled run,
-                which must have been sent with ``"rollback"`` too. For threads in an InMemorySaver,
-                AsyncSqliteSaver or AsyncPostgresSaver; stores are not rolled back.
+                ``"interrupt"``, but the graph's thread is restored to its state before the
+                cancelled run, which must have been sent with ``"rollback"`` too. For threads in an
+                InMemorySaver, AsyncSqliteSaver or AsyncPostgresSaver; stores are not rolled back.
             timeout: Seconds for each attempt, or `TimeLimits` for its parts and all of it; or a
                 function of the message that returns either. None uses the bridge's. When a limit is
                 exceeded, the future is resolved and the run is cancelled; the run keeps its slot
@@ -353,9 +352,10 @@ class RxPyLangGraphBridge:
             BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
             BacklogFullError: ``max_pending`` is reached, with ``overflow="error"``.
-            BlockingCallError: ``max_pending`` is reached, on the loop's own thread, or on another
-                loop that reads the stream of a run; or in a run, or in the thread of another loop,
-                that the room depends on (then a `DeadlockError`).
+            BlockingCallError: ``max_pending`` is reached, and waiting for room would block the
+                bridge's own loop, or a loop that reads the stream of a run.
+            DeadlockError: ``max_pending`` is reached, and the room depends on the run that calls,
+                or on the loop that would be blocked.
             InvalidTypeError: ``graph`` cannot run, a thread_id, ``name``, node or key is not a
                 string, or ``config`` is not a mapping.
             InvalidArgumentError: A number is out of range, a policy or node is unknown, two

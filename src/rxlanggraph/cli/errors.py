@@ -3,8 +3,8 @@
 Continues the tree of `rxlanggraph.errors`:
 
     RxLangGraphError
-    └── CommandError               the command cannot go on; `status` becomes its exit status
-        ├── TargetError            the graph that was named cannot be had
+    └── CommandError               the command cannot continue; `status` is its exit status
+        ├── TargetError            the named graph cannot be loaded
         ├── ProjectError           langgraph.json, or a file of variables, is wrong
         ├── SettingsError          the file of settings is wrong
         ├── ArgumentError          --context or --config is wrong

@@ -1,7 +1,7 @@
 """Base classes of context managers that only close themselves at the end of their block.
 
-`contextlib.closing` and `aclosing` wrap the object; these are base classes of context managers.
-A class whose exit depends on how the block ended writes its own.
+Unlike `contextlib.closing` and `aclosing`, they do not wrap the object. A class whose exit depends
+on how the block ended writes its own.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ call one after another, in the order of their ids, read their states, and add a 
 
 The lock that they acquire must not be the shared one, or the lock order is inverted: (a) one thread
 holds ours, for a run with a low id, and waits for the lock of an executor's future; (b) another one
-holds that lock, and waits for ours, for a run with a high id; (c) the loop waits for ours, for
-ever. So what they acquire excludes no other thread. It keeps, for the thread that acquired it, the
-state that this thread has seen; a waiter that is added meanwhile is notified, if need be, when the
-thread releases it. Resolving a future never waits for a thread that is inside ``wait``.
+holds that lock, and waits for ours, for a run with a high id; (c) the loop waits for ours, forever.
+So what they acquire excludes no other thread. It keeps the state that the acquiring thread has
+seen; a waiter that is added meanwhile is notified, if need be, when that thread releases it.
+Resolving a future never waits for a thread that is inside ``wait``.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ What breaks without it: one callback that computes, or waits in the sync way, st
 its loop, and nothing says which one it was.
 
 A thread has the loop call back now and then, and looks at the loop's stack when that takes too
-long. It does so while there is work alone, and sleeps without a timeout otherwise. It asks from
-outside rather than by a timer of the loop, because a blocked loop cannot say so, and because the
-wait of a callback is what is to be measured.
+long; without work, it sleeps without a timeout. A timer of the loop would not do: a blocked loop
+cannot report itself, and the delay of a callback is the measurement.
 
 Standard library only.
 """

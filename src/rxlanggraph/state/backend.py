@@ -30,9 +30,8 @@ Rules for every backend, cited by number below and in the conformance suite:
    `task_claim` and `tasks_claim` guarantee more: if cancelled once, they have claimed nothing when
    they raise. If they are cancelled again meanwhile, or with all other tasks of the loop, or while
    closing the state is cancelled, or if the server stays away, a claimed task comes back when its
-   lease ends. For a
-   call that cannot be withdrawn there is `rxlanggraph.concurrency.tasks.run_shielded`, which gives
-   back what the call has claimed.
+   lease ends. For a call that cannot be withdrawn there is
+   `rxlanggraph.concurrency.tasks.run_shielded`, which gives back what the call has claimed.
 8. **One loop.** Methods are called on the loop that opened the backend, by any number of tasks at
    once. After `close` none is called.
 9. **Short.** However much data there is, no call delays others on the same server for longer than a

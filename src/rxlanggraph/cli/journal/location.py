@@ -1,7 +1,6 @@
-"""JournalLocation: the file or server of a journal, and what of it is private.
+"""JournalLocation: the file or server of a journal, kept private.
 
-Private are the password of the server, which no message shows, and the file, which only its owner
-may read.
+No message shows the password of the server, and only the owner of the file may read it.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ Lines are claimed ahead of the runs only as far as the rate of answers shows tha
     held     claimed, and neither answered nor given back yet: ahead, running, or to be stored
     ahead    claimed, and not begun: no more than were answered in the last tenth of a second
 
-What ends a process costs each line that it holds one attempt. So none is ahead while the process
-holds a line that was claimed before: it may be the one that its worker died of.
+If a process dies, each line that it holds loses an attempt. So no line is ahead while the process
+holds a line that was claimed before, as that may have killed its worker.
 """
 
 from __future__ import annotations

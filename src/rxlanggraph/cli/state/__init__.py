@@ -1,4 +1,4 @@
-"""``rxlanggraph state``: looking after shared state from outside.
+"""``rxlanggraph state``: the administration of shared state.
 
 A map; each imports only from those above it.
 

@@ -1,4 +1,4 @@
-"""Checks: what those see and do who look after a store."""
+"""Checks: the administration of a store."""
 
 from __future__ import annotations
 
