@@ -282,8 +282,9 @@ class RxPyLangGraphBridge:
 
         May be called from any thread, the loop's own included. It blocks only with ``max_pending``,
         until there is room; on the loop's own thread it raises instead. The run is registered
-        before this returns, sees the caller's contextvars, and starts when the scheduler admits it. A message sent by a node is not part of that node's graph: it does not inherit
-        LangChain's config. ``functools.partial(bridge.create_future_task, graph)`` is a mapper for
+        before this returns, sees the caller's contextvars, and starts when the scheduler admits it.
+        A message sent by a node is not part of that node's graph: it does not inherit LangChain's
+        config. ``functools.partial(bridge.create_future_task, graph)`` is a mapper for
         ``flat_map``.
 
         Cancelling the future cancels the run, started or not. The future is resolved at once, while
