@@ -28,7 +28,7 @@ async def _keys(state: BaseState, **wanted: Any) -> list[str]:
     return sorted([task.key or "" async for task in state.iter_tasks("q", **wanted)])
 
 
-@check("administration", "A task is told with its state, its times and its texts", CHECKS)
+@check("administration", "A task is read with its state, its times and its texts", CHECKS)
 async def _task(store: Store) -> None:
     async with store.open() as state:
         (task_id,) = await state.add_tasks(
@@ -56,7 +56,7 @@ async def _task(store: Store) -> None:
         expect(await state.task("other", task_id), None, "a task of another queue")
 
 
-@check("administration", "Tasks that are claimed and completed together tell their times", CHECKS)
+@check("administration", "Tasks that are claimed and completed together have their times", CHECKS)
 async def _together(store: Store) -> None:
     async with store.open() as state:
         ids = await state.add_tasks("q", [0, 1, Task(2, thread_id="t")])
@@ -79,7 +79,7 @@ async def _put_back(store: Store) -> None:
         await (await take(state, "item")).fail("no")
         task = await _read(state, task_id)
         expect((task.state, task.error, task.added), ("dead", "no", added), "of a dead task")
-        expect(task.ended is not None, True, "whether it is told when it died")
+        expect(task.ended is not None, True, "whether the time of its death is known")
         await state.requeue("q")
         task = await _read(state, task_id)
         now = (task.state, task.error, task.added, task.claimed, task.ended, task.attempts)
@@ -180,7 +180,7 @@ async def _are_old(state: BaseState, count: int) -> bool:
     return len(await _keys(state, states=["completed"], older_than=_SOON)) == count
 
 
-@check("administration", "Queues, keys and locks are listed, those of a namespace alone", CHECKS)
+@check("administration", "Only the queues, keys and locks of the namespace are listed", CHECKS)
 async def _listed(store: Store) -> None:
     async with store.open() as state, store.open(f"{store.namespace}-2") as other:
         expect(await state.queues(), [], "the queues of an empty store")
@@ -205,5 +205,5 @@ async def _listed(store: Store) -> None:
         async with state.lock("l", ttl=60) as lease:
             (held,) = [lock async for lock in state.iter_locks()]
             expect((held.key, held.token), ("l", lease.token), "the lock that is held")
-            expect(0 < held.expires_in <= 60, True, "whether its lease is told")
+            expect(0 < held.expires_in <= 60, True, "whether the end of its lease is known")
         expect([lock async for lock in state.iter_locks()], [], "the locks that are released")

@@ -85,7 +85,7 @@ async def _once(store: Store) -> None:
         expect(sorted(results), list(range(300)), "the results")
 
 
-@check("batches", "A lost claim refuses its own completion alone, and is told", CHECKS)
+@check("batches", "A lost claim keeps no other from being completed, and is returned", CHECKS)
 async def _lost(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         await state.add_tasks("q", range(5))
