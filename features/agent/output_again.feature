@@ -32,7 +32,7 @@ Feature: An agent's output can be read in the same way run after run
       | a competing stream |
       | a broadcast        |
 
-  Scenario Outline: A run that <puts nothing out> is read as such, between two that do, <when>
+  Scenario Outline: A run that <puts nothing out> has an empty stream, between two that do, <when>
     Given an agent that answers "1" with "to 1", and so on, and <puts nothing out> at "2"
     When it is asked "1", "2" and "3" with on_busy=raise, and each time a competing stream is read <when>
     Then the first and the third were read, and of the second the end

@@ -38,7 +38,7 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
     When a step of a stream times out before its chunk, and the stream goes on
     Then it has got every chunk once, and the result
 
-  Scenario: Steps that are cancelled leave nothing behind in a stream that goes on
+  Scenario: Steps that are cancelled leave nothing behind in a stream that continues
     Given an open bridge on its own loop
     When 100 steps of a stream are cancelled before their chunk
     Then none of them is kept
@@ -68,7 +68,7 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
       | astream            |
       | create_future_task |
 
-  Scenario: A node that waits for a stream that can only begin after it is told so
+  Scenario: A node that waits for a stream that can only begin after it gets a DeadlockError
     Given an open bridge on its own loop with max_concurrency=1
     When a node streams another graph on the same bridge
     Then DeadlockError is raised
@@ -80,12 +80,12 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
     When a stream of 100 steps is detached at the 3rd chunk, and closed
     Then its run ends with its result
 
-  Scenario: A run that waits for its reader goes on when that detaches itself
+  Scenario: A run that waits for its reader continues when that detaches itself
     Given an open bridge on its own loop
     When a stream of 100 steps is detached once its run waits for the reader, and dropped
     Then its run ends with its result
 
-  Scenario: A detached stream is read on, and is told when it is too slow
+  Scenario: A detached stream can still be read, and gets an error when it is too slow
     Given an open bridge on its own loop
     When a stream of 100 steps is detached at the 3rd chunk, and read on after the run has ended
     Then ChunksLostError is raised, which says "chunk 3 is no longer kept"
@@ -150,22 +150,22 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
     And the rest comes
     Then they have got the chunks from 8 on, from 0 on, and from 0 on, and the result
 
-  Scenario: A reader that comes too late is told that the chunks are gone
+  Scenario: A reader that comes too late gets an error: the chunks are gone
     Given an open bridge on its own loop
     When a stream of resumable=4 has had 10 chunks, and a reader joins behind number 2
     Then ChunksLostError is raised, which says "chunk 3 is no longer kept, the first one that is is 6"
 
-  Scenario: A reader that is too slow is told so, and does not hold the run up
+  Scenario: A reader that is too slow gets an error, and does not hold the run up
     Given an open bridge on its own loop
     When a reader of resumable=4 pauses while 100 more chunks come
     Then ChunksLostError is raised, which says "is no longer kept"
 
-  Scenario: A run of astream can be joined too, and goes on when that reader leaves
+  Scenario: A run of astream can be joined too, and continues when that reader leaves
     Given an open bridge on its own loop
     When a resumable astream is joined by a second reader, which leaves early
     Then the first reader has got everything
 
-  Scenario: A late reader that is closed while it waits for a chunk ends, and another one goes on
+  Scenario: A late reader that is closed while it waits for a chunk ends, and another one continues
     Given an open bridge on its own loop
     When two readers wait for the 11th chunk of a resumable stream, and one of them is closed
     Then that one has ended, and the other gets the rest

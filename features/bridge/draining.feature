@@ -1,7 +1,7 @@
-Feature: close(drain_after=...): graphs that save checkpoints stop between supersteps, and go on later
+Feature: close(drain_after=...): graphs that save checkpoints stop between supersteps, and continue later
 
   @tdd_expected_fail
-  Scenario: A run that is only cancelled begins its node again when it goes on
+  Scenario: A run that is only cancelled begins its node again when it continues
     Given an open bridge on its own loop
     And stages with an InMemorySaver
     When a run waits in "last", and the bridge is closed without time to drain
@@ -27,7 +27,7 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
       | sync  | InMemorySaver    | async      | its own    |
       | sync  | InMemorySaver    | exit       | an adopted |
 
-  Scenario Outline: A subgraph with checkpointer=<checkpointer> is not stopped where it could not go on
+  Scenario Outline: A subgraph with checkpointer=<checkpointer> is not stopped where it could not continue
     Given an open bridge on its own loop
     And stages with an InMemorySaver, whose subgraph has checkpointer=<checkpointer>
     When a run with durability="async" waits in "inner", and the bridge is drained
@@ -59,13 +59,13 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
     When a run waits in "first" until it is told, and the bridge is closed with drain_after=0.05
     Then the run is drained, and the report names its checkpoint
 
-  Scenario: Without a checkpointer, a run goes on to its end
+  Scenario: Without a checkpointer, a run continues to its end
     Given an open bridge on its own loop
     And stages without a saver
     When a run waits in "first", and the bridge is drained
     Then the run is completed, and the report says "0 cancelled, 1 completed, 0 failed, 0 stuck"
 
-  Scenario: A graph that has no control goes on to its end
+  Scenario: A graph that has no control continues to its end
     Given an open bridge on its own loop
     And stages with an InMemorySaver, in a class whose ainvoke takes no control
     When a run waits in "first", and the bridge is drained
@@ -179,7 +179,7 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
     Then the run is drained, and the report names its checkpoint
 
   @once
-  Scenario: While 10,000 messages are turned away, the loop goes on
+  Scenario: While 10,000 messages are turned away, the loop runs other callbacks
     Given an open bridge on its own loop with max_concurrency=1
     And stages with an InMemorySaver
     When 10000 messages wait for their thread, and the run before them ends while they are turned away

@@ -1,6 +1,6 @@
-Feature: Hooks are told what happens to runs, and can do them no harm
+Feature: Hooks receive the events of runs, and cannot harm them
 
-  Scenario: A message is told about from its arrival to its end
+  Scenario: Hooks hear of a message from its arrival to its end
     Given an open bridge on its own loop
     And hooks that write down every event
     When a graph of two nodes streams its chunks for 1 message
@@ -54,7 +54,7 @@ Feature: Hooks are told what happens to runs, and can do them no harm
     When a message is dropped, and its time limit is noticed in the middle of that
     Then the hooks were told that it was rejected, once
 
-  Scenario Outline: What a subscription of <operator> does is told completely, also when it is disposed of
+  Scenario Outline: Hooks hear of every event of a subscription of <operator>, also when it is disposed of
     Given an open bridge on its own loop with max_concurrency=2, max_pending=3
     And hooks that write down every event
     When 40 messages go through <operator>, which is disposed of in the middle
@@ -88,7 +88,7 @@ Feature: Hooks are told what happens to runs, and can do them no harm
     When hooks send one more message at each end, and cancel every third run at its start
     Then of 12 messages 4 were cancelled, and 12 more were sent and answered
 
-  Scenario: A hook that waits for its own run is told that it would wait forever
+  Scenario: A hook that waits for its own run gets an error: it would wait forever
     Given an open bridge on its own loop
     When hooks wait for the run of each event
     Then each was refused with BlockingCallError, and the message was answered
@@ -136,13 +136,13 @@ Feature: Hooks are told what happens to runs, and can do them no harm
     When a message is answered without hooks
     Then no field for hooks is in the run itself
 
-  Scenario: A sync node, a subgraph and a failing node are told with their paths and errors
+  Scenario: A sync node, a subgraph and a failing node are reported with their paths and errors
     Given an open bridge on its own loop
     And hooks that write down every event
     When a graph runs a sync node, then a subgraph whose second node fails
     Then the nodes were "sync ok, outer|inner ok, outer|bad error, outer error"
 
-  Scenario: A retried run tells the attempt of each node
+  Scenario: The event of a node has the attempt of its run
     Given an open bridge on its own loop
     And hooks that write down every event
     When a graph whose node fails once is retried

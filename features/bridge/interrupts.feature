@@ -295,7 +295,7 @@ Feature: A graph that asks waits for an answer to that question, and nothing els
       | a dictionary                              | 1 times |
       | a dictionary with on_pending="discard"    | 0 times |
 
-  Scenario: A saver that fails to tell what is pending fails the attempt, and a retry recovers
+  Scenario: If the saver fails when the pending question is read, the attempt fails, and a retry recovers
     Given an open bridge on its own loop
     And a graph that does not ask, whose saver counts
     When a message is sent while the saver fails once, without a retry and with one

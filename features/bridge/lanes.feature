@@ -156,7 +156,7 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
       | the close     | its own    |
       | the close     | an adopted |
 
-  Scenario: A sync node that goes on after a timeout keeps its thread from other processes
+  Scenario: A sync node that continues after a timeout keeps its thread from other processes
     Given 2 bridges on its own loops that share their lanes
     When a sync node of the first one goes on after its timeout, and the second one gets a message to its thread
     Then that message is answered after the node has ended

@@ -1,6 +1,6 @@
 Feature: What runs are doing can be seen, and chosen runs cancelled
 
-  Scenario: A snapshot tells running, queued, waiting for a thread and cancelling apart
+  Scenario: A snapshot distinguishes running, queued, waiting for a thread and cancelling
     Given an open bridge on its own loop with max_concurrency=2
     When 1 message goes to a waiting graph on the thread "a", and 2 more behind it
     And a run that cleans up slowly is cancelled
@@ -13,7 +13,7 @@ Feature: What runs are doing can be seen, and chosen runs cancelled
     And those that run have made 1 attempt, and the others none
     And none has waited for longer than it is old, and those that wait have waited all their age
 
-  Scenario: A run that was given up, and that goes on, is cancelling
+  Scenario: A run that was given up, and that continues, is cancelling
     Given an open bridge on its own loop
     When a run that swallows its cancellation is cancelled, and its future is resolved
     Then the snapshot tells the states
@@ -21,7 +21,7 @@ Feature: What runs are doing can be seen, and chosen runs cancelled
       cancelling
       """
 
-  Scenario Outline: A snapshot tells which node <what> is at
+  Scenario Outline: A snapshot names the active node of <what>
     Given an open bridge on its own loop
     When <what> is at work
     Then the snapshot tells the node <node>
@@ -48,7 +48,7 @@ Feature: What runs are doing can be seen, and chosen runs cancelled
     When 5 messages wait in a graph, and a snapshot is taken
     Then the tasks of the loop were looked through 1 time
 
-  Scenario: Chosen runs are cancelled, the others go on
+  Scenario: Chosen runs are cancelled, the others continue
     Given an open bridge on its own loop
     When 3 messages wait in a graph on the threads "a, b, a"
     Then cancelling what is on the thread "a" cancels 2 runs

@@ -8,7 +8,7 @@ Feature: stream emits every chunk of every run, and its result behind them
     Then the chunks have that message, thread and metadata, a mode, a namespace, and the numbers from 0
     And the last item is the result, which has no mode and no number
 
-  Scenario: Chunks are equal by all their fields, can be pickled, and tell what they are
+  Scenario: Chunks are equal by all their fields, can be pickled, and have a repr
     Then a chunk is equal to its copies, has all its fields in them, and shows its mode and number
 
   Scenario: The tokens of a chat model are chunks
@@ -84,7 +84,7 @@ Feature: stream emits every chunk of every run, and its result behind them
       | emit   | chunk 0, a result with status error, completed |
       | skip   | chunk 0, completed                      |
 
-  Scenario: The chunks of a failed attempt stay emitted, and the numbers go on
+  Scenario: The chunks of a failed attempt stay emitted, and the numbers continue
     Given an open bridge on its own loop
     When a run goes through stream that fails after one chunk, and is tried again from its checkpoint
     Then the subscriber gets chunk 0, chunk 1, a result, completed
@@ -129,7 +129,7 @@ Feature: stream emits every chunk of every run, and its result behind them
     When a subscriber disposes at the 3rd chunk of a subgraph that would go on forever
     Then the subgraph has stopped, the registry is idle, and nothing came after the 3rd
 
-  Scenario: Leaving "astream" alone in the middle of a subgraph lets the subgraph go on
+  Scenario: Leaving "astream" alone in the middle of a subgraph lets the subgraph continue
     When the loop over bare "astream" is left at the 3rd chunk of a subgraph
     Then the subgraph goes on, without a reader of its chunks
 

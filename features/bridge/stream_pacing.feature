@@ -1,4 +1,4 @@
-Feature: A slow consumer holds up what is at work within a step of its run
+Feature: A slow consumer holds up what is active within a step of its run
 
   # -- tokens, and steps of subgraphs
 
@@ -25,7 +25,7 @@ Feature: A slow consumer holds up what is at work within a step of its run
     When 5 chunks are taken of the chunks of a Runnable, and then none while the loop has 2,000 turns
     Then there were no more than 60
 
-  Scenario Outline: Of bare "astream", <what> go on, and are buffered
+  Scenario Outline: Of bare "astream", <what> continue, and are buffered
     When 5 chunks of bare "astream" are taken of <what>, and then none
     Then 300 more are made all the same
 
@@ -65,7 +65,7 @@ Feature: A slow consumer holds up what is at work within a step of its run
       | the steps of a subgraph                  | the stream is closed    |
       | the steps of a subgraph                  | the bridge is closed    |
 
-  Scenario: A thread that is held up goes on when the loop has stopped
+  Scenario: A thread that is held up continues when the loop has stopped
     Given an adopted loop, on which a sync model is held up by a consumer that pauses
     When the loop stops
     Then the model's thread comes to its end

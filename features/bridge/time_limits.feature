@@ -1,12 +1,12 @@
 Feature: Each part of a run has a time limit of its own, and its error says which one it was
 
   @tdd_expected_fail
-  Scenario: A timeout for the run alone leaves who waits behind a stuck run without an answer
+  Scenario: With a timeout for the run alone, a message behind a stuck run has no answer
     Given an open bridge on its own loop
     When a run blocks its thread, and a message with timeout=0.05 waits behind it
     Then the message is answered, while the run still blocks
 
-  Scenario: A deadline answers who waits behind a stuck run
+  Scenario: With a deadline, a message behind a stuck run is answered
     Given an open bridge on its own loop
     When a run blocks its thread, and a message with deadline=0.05 waits behind it
     Then the message is answered, while the run still blocks

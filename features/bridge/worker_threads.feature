@@ -23,7 +23,7 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
     Given an open bridge on its own loop with max_concurrency=3, max_threads=8
     Then 6 calls of one run meet at a barrier for 6
 
-  Scenario: A thread that a timed-out run has left at work counts, and its run's slot too
+  Scenario: A thread that a timed-out run has left active counts, and its run's slot too
     Given an open bridge on its own loop with max_concurrency=2, max_threads=2
     When a message goes to a blocking sync function, and times out
     And a run fans out to 5 calls of asyncio.to_thread

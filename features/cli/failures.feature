@@ -76,7 +76,7 @@ Feature: The failures of a run can be diagnosed
       |                  |                      |
       | , with a journal | --journal run.sqlite |
 
-  Scenario Outline: A record tells how many attempts were made, and why the earlier ones failed<with>
+  Scenario Outline: A record has the number of attempts, and the errors of the earlier ones<with>
     Given the file "in.jsonl"
       """
       {"n": 200}
@@ -189,7 +189,7 @@ Feature: The failures of a run can be diagnosed
       | A line that is not JSON       | file    | nonsense         | file, line 1      | rxlanggraph run       |
       | An error that is not a record | file    | {"line": 1, "status": "error", "error": "x"} | file, line 1 | rxlanggraph run |
 
-  Scenario Outline: In a message <text> is told as <normal>
+  Scenario Outline: In a message <text> is shown as <normal>
     Then the message "<text>" is grouped as "<normal>"
 
     Examples:

@@ -96,7 +96,7 @@ Feature: A journal is where its name says, and a file that is not a journal is l
       | --errors  | graphs.py:double -i good.jsonl -o out.jsonl --errors link.py  | 4      | cannot write link.py            |
       | a graph   | link.py:double -i good.jsonl -o out.jsonl                     | 2      | no file 'link.py'               |
 
-  Scenario Outline: A path that the system does not accept is reported as such, in <what>
+  Scenario Outline: A path that the system does not accept is reported, in <what>
     Given a name that is too long for a file
     When I run "rxlanggraph <arguments>"
     Then the exit status is <status>

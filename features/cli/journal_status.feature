@@ -31,7 +31,7 @@ Feature: A journal's status, however long, and of whatever version
     When I run "rxlanggraph status --json j", and it is noted how many dead letters are read
     Then the data has 250 failed lines and 2 dead letters
 
-  Scenario Outline: A journal whose <part> another version wrote is reported as such by <command>
+  Scenario Outline: A journal whose <part> another version wrote is reported by <command>
     Given another version has written the <part> of "j"
     When I run "rxlanggraph <command>"
     Then the exit status is 2

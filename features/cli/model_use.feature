@@ -1,5 +1,5 @@
 @once
-Feature: The command keeps to limits of models, and tells what they cost
+Feature: The command observes the limits of models, and reports what they cost
 
   Background:
     Given a folder with the file "graphs.py"
@@ -69,7 +69,7 @@ Feature: The command keeps to limits of models, and tells what they cost
       {"small": {"input": 2, "output": 10}, "large": {"input": 20, "output": 100}}
       """
 
-  Scenario Outline: --usage and --prices: the records and the summary tell tokens and costs <where>
+  Scenario Outline: --usage and --prices: the records and the summary have tokens and costs <where>
     When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl --prices prices.json <options>"
     Then the exit status is 1
     And "out.jsonl" has these records in any order
@@ -96,7 +96,7 @@ Feature: The command keeps to limits of models, and tells what they cost
       | 3    | ok     | null  |
       | 4    | error  | null  |
 
-  Scenario: The status of a journal adds up what its records tell, at any prices
+  Scenario: The status of a journal adds up the usage in its records, at any prices
     When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl --usage --journal j"
     And I run "rxlanggraph status j --usage"
     Then it printed a line with "usage" and "3 calls of models, 3,000 tokens in, 300 out"

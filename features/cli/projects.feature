@@ -252,7 +252,7 @@ Feature: The command knows LangGraph projects: langgraph.json, .env, and what ma
       | entered       |
       | async_entered |
 
-  Scenario: A context manager that fails when it is left is told, and the answers are kept
+  Scenario: A context manager that fails when it is left is reported, and the answers are kept
     When I run "rxlanggraph run left_badly -i in.jsonl -o out.jsonl"
     Then the exit status is 0
     And standard error says "leaving its context manager failed: OSError: the model would not let go"

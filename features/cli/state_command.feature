@@ -105,13 +105,13 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
       | locks              | 1     |
       | migrate --check    | 1     |
 
-  Scenario: An output that is closed ends the command, and is told in one line
+  Scenario: An output that is closed ends the command, with an error of one line
     Given a store with 1000 tasks that wait
     When "rxlanggraph state URL tasks many --json" is run there, and its output closed after a line
     Then the exit status is 4
     And standard error is the line "rxlanggraph: the reader of standard output has gone (closed pipe)"
 
-  Scenario Outline: With --dry-run, <command> only tells what it would do
+  Scenario Outline: With --dry-run, <command> only shows what it would do
     Given a store with tasks in every state in SQLite
     When "rxlanggraph state URL <command> --dry-run" is run there
     Then standard output says "<what>"
@@ -214,7 +214,7 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
       | migrate         |
       | queues          |
 
-  Scenario: A journal is looked at under the name that the run had
+  Scenario: A journal is read under the name that the run had
     Given a journal of the first version, with two failed lines
     When I run "rxlanggraph state --journal run.db migrate"
     Then the exit status is 0

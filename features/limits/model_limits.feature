@@ -249,7 +249,7 @@ Feature: Calls of models keep to the limits of their providers
   # -- the window
 
   @once
-  Scenario: Whatever is asked, no interval has more than the limit, and what waits as long as told finds room
+  Scenario: Whatever the requests, no interval has more than the limit, and a call that waits as long as requested finds room
     Then random requests and corrections keep to a sliding window
 
   @once @tdd_expected_fail

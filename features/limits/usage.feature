@@ -1,5 +1,5 @@
 @once
-Feature: A bridge tells what its runs have used of models, and what that costs
+Feature: A bridge counts the tokens that its runs use, and their costs
 
   Scenario Outline: Tokens and costs of calls in <node> are counted, in total, by model, thread and message
     Given a provider that allows 1000 requests a minute, counted by a sliding window

@@ -73,7 +73,7 @@ Feature: In virtual time pipelines are tested without waiting, and always happen
     When a run of 100 s is looked at after 40 s and at its end
     Then its age was 40 s, and its duration 100 s
 
-  Scenario: Hooks are told of virtual times, and of no loop that is blocked
+  Scenario: Hooks receive virtual times, and no event of a blocked loop
     Given a bridge in virtual time with name='x'
     When hooks listen to runs of 30 s and of 100 s on one thread
     Then they are told that the second waited 30 s, and that its node and itself took 100 s
@@ -92,7 +92,7 @@ Feature: In virtual time pipelines are tested without waiting, and always happen
     When runs of 1 to 5 s are sent, and time is advanced second by second
     Then one has ended after each second, and none before
 
-  Scenario: Time stands still while a worker thread is at work
+  Scenario: Time stands still while a worker thread is active
     Given a bridge in virtual time with name='x'
     When a node is at work in a thread, while a node beside it sleeps for 10 s
     Then the time was the same at the end of the thread's work as at its beginning

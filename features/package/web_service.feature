@@ -100,7 +100,7 @@ Feature: A web application embeds the bridge
     When a stream of ada is followed by a second client from its 2nd token on
     Then both have got what follows, each token once, and the result
 
-  Scenario Outline: A client that comes back to <what> is told 410
+  Scenario Outline: A client that comes back to <what> gets 410
     Given the web service, whose model says 20 tokens and waits before 19, and which keeps 16
     When a client comes back to <what>
     Then the web service answers 410 with "ChunksLostError"
@@ -117,7 +117,7 @@ Feature: A web application embeds the bridge
     When a client comes back to a run that has ended
     Then the conversation has its 20 tokens
 
-  Scenario: A client that is slower than the run that it has joined is told so
+  Scenario: A client that is slower than the run that it has joined gets a lost event
     Given the web service, whose model says 400 long tokens and waits before 2, and which keeps 16
     When a client comes back, reads one token, and pauses until the run has ended
     Then its stream ends with "lost", behind tokens without a gap
@@ -145,7 +145,7 @@ Feature: A web application embeds the bridge
       | an answer |
       | a stream  |
 
-  Scenario: With "interrupt", a stream in progress is told so, and the newer request is answered
+  Scenario: With "interrupt", a stream in progress ends as interrupted, and the newer request is answered
     Given the web service, whose model says 20 tokens and waits before 3
     When a stream of ada has begun, and a newer request interrupts it
     Then the stream ends with the status "interrupted"

@@ -30,7 +30,7 @@ Feature: Rx's flattening operators over graphs mean what they mean in RxPY
     When the messages "a" and "b" arrive at two subscriptions of one switch_map
     Then "ab" was emitted
 
-  Scenario Outline: What exhaust_map refuses is told that <what> is busy
+  Scenario Outline: A message that exhaust_map refuses has an error that says that <what> is busy
     Given an open bridge on its own loop
     When the messages "ab" <of> arrive at exhaust_map with errors="emit", and "a" ends last
     Then the error of "b" says "<what> has"

@@ -134,14 +134,14 @@ Feature: A store of an older release is migrated when it is opened: once, and as
       | PostgreSQL |
 
   @postgresql
-  Scenario: A user who may use the tables, but not change them, is told that a migration is due
+  Scenario: If the user may use the tables, but not change them, the error says that a migration is due
     Given a store of the first version in PostgreSQL
     And a user there who may use the tables
     When a state is opened at {url}
     Then InvalidArgumentError is raised, which says "migrated"
 
   @postgresql
-  Scenario: A migration that waits for another transaction in vain says so
+  Scenario: A migration that waits for another transaction in vain is reported
     Given a store of the first version in PostgreSQL
     When a state is opened at {url}&command_timeout=1 while another transaction reads its tasks
     Then StateUnavailableError is raised, which says "another transaction has locked them"

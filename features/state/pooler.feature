@@ -51,7 +51,7 @@ Feature: Shared state works behind a PostgreSQL connection pooler, or names the 
     When a state is opened there
     Then InvalidArgumentError is raised, which says "ALTER DATABASE"
 
-  Scenario: A pooler without a free session is reported as such
+  Scenario: A pooler without a free session is reported
     Given a PostgreSQL server behind a pooler in session mode that has one session
     And the time limit of connecting to PostgreSQL is 0.3 seconds
     When a state is opened there while another client has that session

@@ -282,7 +282,7 @@ Feature: The Redis backend takes each step once, whatever happens to the connect
     Then InvalidArgumentError is raised, which says "no permissions"
 
   @valkey
-  Scenario: A namespace of a future version is refused, and named as such
+  Scenario: A namespace of a future version is refused, with its version
     Given a Valkey server
     And a namespace there is of a version to come
     When a state is opened in that namespace
