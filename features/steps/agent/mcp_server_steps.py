@@ -299,7 +299,7 @@ def step_the_client_calls_that_one_which_has_a_twentieth_of_a(context: Context) 
 
 @then("the log says that it goes on")
 def step_the_log_says_that_it_goes_on(context: Context) -> None:
-    assert any(", and goes on" in entry for entry in context.log), context.log
+    assert any(", and continues" in entry for entry in context.log), context.log
 
 
 @then("the client may call the others")

@@ -234,7 +234,7 @@ async def _end_tasks(run: AgentRun) -> None:
 
 def _log_left_behind(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in tasks:
-        _log.warning("%r was cancelled with its run, and goes on", task)
+        _log.warning("%r was cancelled with its run, and continues", task)
 
 
 async def _undo(run: AgentRun) -> None:

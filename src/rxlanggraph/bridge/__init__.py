@@ -3,17 +3,17 @@
 A map; each imports only from those above it.
 
     time_limits          how long a run may take, and each part of it
-    graphs               what LangGraph is told, and what it keeps: nothing here knows a run
+    graphs               what LangGraph is passed, and what it keeps: nothing here knows a run
     observers            the hooks of a bridge, and how they are called
     deadlocks            which run waits for which; cycles are refused
     run                  one message on its way through one graph, and its future
     run_info             what a run is doing, for snapshots
     reports              telling the hooks what happens to runs
     callbacks            LangChain's callbacks of a run; those that report nodes
-    pacing               nodes at work wait with the chunks of their run
+    pacing               active nodes wait until the chunks of their run are taken
     chunks               a run that is executed as a stream
     draining             which graphs can stop between supersteps, and where they continue
-    chunk_window         its latest chunks, for readers that take them one by one
+    chunk_window         the latest chunks of a run, for readers that take them one by one
     overflow             which run gives way when there is no room
     run_registry         the runs in flight, and the sweep of a cleanup
     admission            max_pending: how many may be admitted and not started

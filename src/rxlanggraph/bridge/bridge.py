@@ -89,7 +89,7 @@ _names = itertools.count(1)
 # largest machine: sync nodes that can wait for each other on asyncio's default executor can do so
 # here.
 _SPARE_THREADS = 31
-# Chunks that a run may be ahead of who iterates over them. A guess: enough for both to be at work.
+# Chunks that a run may be ahead of its reader. A guess: enough for both to be active at once.
 _BUFFERED = 16
 
 

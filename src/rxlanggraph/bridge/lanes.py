@@ -72,7 +72,7 @@ _IMPATIENT = {"reject", "rollback"}
 
 
 class _Hooks(Protocol):
-    """What is told to the engine. On the loop of the bridge."""
+    """What the engine is notified of. On the loop of the bridge."""
 
     def lane_granted(self, run: Run) -> None:
         """``run`` has the lease of its thread."""

@@ -186,7 +186,7 @@ class OwnedLoop:
                 loop.run_forever()
             except (SystemExit, KeyboardInterrupt) as error:
                 _log.warning(
-                    "%s on the loop of %s, which goes on", type(error).__name__, self._name
+                    "%s on the loop of %s, which continues", type(error).__name__, self._name
                 )
                 if not self._stopping:  # or else that was lost with the step that raised
                     continue
@@ -315,7 +315,7 @@ class AdoptedLoop:
     def _ending_text(self) -> str:
         return (
             f"the event loop that {self._name} adopted is ending, as all of its tasks were "
-            "cancelled; where it goes on nevertheless, make a new bridge"
+            "cancelled; if it continues all the same, make a new bridge"
         )
 
     async def _guard(self) -> None:

@@ -118,7 +118,7 @@ class Ticket:
     Args:
         clock: The clock of its bridge.
         wait: How it waits; None if it does not.
-        prompt: Tokens of its question, as far as they can be told.
+        prompt: Tokens of its question, as far as they are known.
         answer: Tokens that its answer may have at most; None if that is not known.
         inner: Whether it is made within another call, and so needs no place of its own.
     """

@@ -693,20 +693,20 @@ def as_immediate(backend: Backend) -> ImmediateBackend | None:
 
 
 class NotifyingBackend(Backend, Protocol):
-    """A backend that can also tell of tasks that other processes have made claimable.
+    """A backend that can also notify of tasks that other processes have made claimable.
 
     A state looks for this method in the class of its backend, as for `ImmediateBackend`. It polls
-    all the same: what is not told, or lost on the way, is found by the next poll.
+    all the same: a task without a notification, or whose notification is lost, is found by that.
     """
 
     async def watch_arrivals(self, arrived: Callable[[str | None], None]) -> None:
         """Call ``arrived`` with the name of each queue in which a task may have become claimable.
 
-        With None, as soon as it listens, and again whenever some may have been missed: any queue
-        may have one. So is a queue told in which a claimed task has ended, if claims have a limit
-        there. Tasks that fall due, and leases that end, need not be told. It has at most one
-        connection of its own, which is released when it ends. One call at a time; it runs until it
-        is cancelled, or returns if the server cannot tell.
+        Also with the name of a queue in which a claimed task has ended, if claims have a limit
+        there. With None, which means any queue, as soon as it listens, and again whenever
+        notifications may have been missed. Tasks that fall due, and leases that end, need none. It
+        has at most one connection of its own, which is released when it ends. One call at a time;
+        it runs until it is cancelled, or returns if the server cannot notify.
 
         Raises:
             StateUnavailableError: The connection is lost, or there is none: call it again later.

@@ -45,22 +45,22 @@ class VirtualBridge(RxPyLangGraphBridge):
             results = bridge.scheduler.start(lambda: questions.pipe(bridge.invoke(graph)))
 
     There is no thread for the loop: it runs when the scheduler does, in the same thread. So the
-    order of what happens is the same every time, but for worker threads that are at work at once.
+    order of events is the same every time, except among worker threads that are active at once.
     Time passes while that thread runs the scheduler (``start``, ``advance_by``, ``advance_to``),
     and while it waits: in `run`, for the result of a future, for room, or for the end of ``close``.
-    It passes only when the loop has nothing left to do and no worker thread is at work; one that
+    It passes only when the loop has nothing left to do and no worker thread is active; one that
     itself waits for a run or for room is not.
 
-    What is not known here takes no virtual time, but may need real time: threads and connections of
-    other libraries, of a database for example. For those, ``idle_threshold`` says for how long
-    nothing may happen before time goes on. Neither ``loop_lag`` nor what blocks the loop is known
-    of a loop that runs only now and then. RxPY's scheduler itself lets a second pass when a
-    hundred of its actions follow each other at the same time.
+    The loop does not know of threads and connections of other libraries, such as those of a
+    database: they take no virtual time, but may need real time. For those, ``idle_threshold`` says
+    for how long nothing may happen before time passes. ``loop_lag`` and ``on_blocked`` report
+    nothing, as the loop does not run all the time. RxPY's scheduler itself lets a second pass when
+    a hundred of its actions follow each other at the same time.
 
     Args:
         scheduler: A ``VirtualTimeScheduler`` of RxPY, which others may use too; None makes a
             ``TestScheduler``.
-        idle_threshold: Real seconds in which nothing may happen before time goes on.
+        idle_threshold: Real seconds in which nothing may happen before time passes.
         thread_timeout: Real seconds that worker threads may take before `DeadlockError` is raised.
         max_concurrency: As for `RxPyLangGraphBridge`.
         max_threads: As there.

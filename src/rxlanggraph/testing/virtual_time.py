@@ -205,7 +205,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 try:
                     self.run_forever()
                 except SystemExit:
-                    _log.warning("SystemExit on a loop in virtual time, which goes on")
+                    _log.warning("SystemExit on a loop in virtual time, which continues")
                     going = True
         self.on_idle()
 
@@ -234,9 +234,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         frames = sys._current_frames()
         stacks = format_frames([frames[job.thread] for job in jobs if job.thread in frames])
         raise DeadlockError(
-            f"virtual time stands still, as a worker thread has been at work for "
-            f"{self._thread_timeout} real seconds; have it end by itself, or make the bridge with "
-            f"a larger thread_timeout. It is at\n{stacks}"
+            f"virtual time stands still, as a worker thread has been active for "
+            f"{self._thread_timeout} real seconds; make it end, or make the bridge with a larger "
+            f"thread_timeout. It is at\n{stacks}"
         )
 
     def _start_timers(self) -> bool:
@@ -291,8 +291,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def drive(self, done: Callable[[], bool]) -> bool:
         """Run the scheduler until ``done()``, which is asked whenever the loop is idle. Blocks.
 
-        In an action of the scheduler, which is running then, time goes on for the loop alone: other
-        actions are late, as if their thread had been blocked.
+        If called in an action of the scheduler, time passes for the loop alone: other actions are
+        late, as if their thread had been blocked.
 
         Returns:
             False if another thread does so at the moment.

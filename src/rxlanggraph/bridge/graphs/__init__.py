@@ -1,4 +1,4 @@
-"""What a graph is told and what it keeps: nothing here knows a run of the bridge.
+"""What a graph is passed and what it keeps: nothing here knows a run of the bridge.
 
 A map; each imports only from those above it.
 
@@ -13,5 +13,5 @@ A map; each imports only from those above it.
     expiry               threads that were not used for long
     adapters             what a run can execute
     rollback             a thread as it was before a run
-    drain_control        how LangGraph is told to stop a run between two supersteps
+    drain_control        how LangGraph is asked to stop a run between two supersteps
 """

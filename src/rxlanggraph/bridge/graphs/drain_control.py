@@ -1,4 +1,4 @@
-"""DrainControl: how LangGraph is told to stop a run between two supersteps.
+"""DrainControl: how LangGraph is asked to stop a run between two supersteps.
 
 LangGraph asks a run's `RunControl` before each superstep, of subgraphs too, and raises
 `GraphDrained` if it is to stop. What breaks with a plain one: a subgraph that saves nothing is

@@ -404,14 +404,14 @@ def _stale(message: StreamMessage, meant: set[str], interrupts: tuple[Any, ...])
             f"the question of this answer, {ids}, is not pending {where}: it was answered or "
             f"dropped; {waits}"
         )
-    return f"this answer has no question {where}: {waits}; send None to go on from a breakpoint"
+    return f"this answer has no question {where}: {waits}; send None to continue from a breakpoint"
 
 
 def overtaken_answer(message: StreamMessage) -> Refusal:
     """Return how an answer ends that names no question, and was overtaken (rule 3)."""
     return Refusal(
         StaleResumeError(
-            f"this answer names no question, and another run was at work on thread "
+            f"this answer names no question, and another run was active on thread "
             f"{message.thread_id!r} when it was given, or since, and may have asked something "
             "else. Name the question: result.reply(value), or Command(resume={id: value})"
         )

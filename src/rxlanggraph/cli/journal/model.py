@@ -5,7 +5,7 @@ A journal is a namespace of shared state (`rxlanggraph.state`):
     the value "run"       the graph and the input; written once, by the process that begins the run
     the value "ingest"    how much of the input was ingested, and how many lines were invalid
     the values "drained:N" for each line N whose run was stopped between two supersteps, and has not
-                          been answered since: it goes on from its thread, not with its content
+                          been answered since: it continues on its thread, without its content
     the queue "lines"     a task for each message; its key is the number of the line. Completed: the
                           message is ok, and the result is its record. Dead with a record as its
                           error: it has failed. Dead without one: each of its workers crashed.
