@@ -75,7 +75,7 @@ Feature: The tokens of a chat model are part of an agent's output, where they ar
       | BaseAgent("a", llm=model, stream_mode="tokens")            | InvalidArgumentError | must be one or more of                    |
       | BaseAgent("a", llm=model, stream_mode=[])                  | InvalidTypeError     | must be a mode or a list of modes         |
       | BaseAgent("a", llm=function, stream_mode="messages")       | InvalidArgumentError | an async function has no chunks           |
-      | BaseAgent("a", graph=model, stream_mode="messages")        | InvalidArgumentError | can be passed for a compiled LangGraph    |
+      | BaseAgent("a", graph=model, stream_mode="messages")        | InvalidArgumentError | can only be passed with a compiled        |
       | BaseAgent("a", stream_mode="messages")                     | InvalidArgumentError | has no llm or graph whose chunks          |
       | BaseAgent("a", llm=model).stream("?", stream_mode="modes") | InvalidArgumentError | must be one or more of                    |
       | BaseAgent("a", llm=model).stream(stream_mode="messages")   | InvalidArgumentError | are for a stream with a request           |

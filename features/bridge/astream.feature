@@ -153,7 +153,7 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
   Scenario: A reader that comes too late gets an error: the chunks are gone
     Given an open bridge on its own loop
     When a stream of resumable=4 has had 10 chunks, and a reader joins behind number 2
-    Then ChunksLostError is raised, which says "chunk 3 is no longer kept, the first one that is is 6"
+    Then ChunksLostError is raised, which says "chunk 3 is no longer kept; the first one that is kept is 6"
 
   Scenario: A reader that is too slow gets an error, and does not hold the run up
     Given an open bridge on its own loop

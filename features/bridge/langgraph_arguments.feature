@@ -202,7 +202,7 @@ Feature: A graph is called as LangGraph calls it, with LangGraph's own arguments
       | invoke(graph, interrupt_after=['third'])                   | InvalidArgumentError | interrupt_after names 'third'                   |
       | invoke(graph, interrupt_after=[1])                         | InvalidTypeError     | must be a list of strings, and has 1            |
       | invoke(graph, output_keys=7)                               | InvalidTypeError     | output_keys must be a list of strings, not 7    |
-      | create_future_task(print, 1, durability='sync')            | InvalidArgumentError | durability can be passed to a compiled LangGraph graph alone |
+      | create_future_task(print, 1, durability='sync')            | InvalidArgumentError | durability can only be passed with a compiled LangGraph graph |
       | invoke(print, context=1)                                   | InvalidArgumentError | context is passed to a function that has a parameter of that name |
       | create_future_task(graph, {}, timeout=lambda message: 'x') | InvalidArgumentError | timeout must be a positive number of seconds or None, not 'x' |
       | create_future_task(graph, {}, config=lambda message: 'x')  | InvalidTypeError     | config must be a mapping                        |

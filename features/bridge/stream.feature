@@ -56,8 +56,8 @@ Feature: stream emits every chunk of every run, and its result behind them
       | stream(graph, stream_mode=7)                    | InvalidTypeError     | must be a mode or a list of modes, not 7     |
       | stream(graph, stream_mode=[7])                  | InvalidTypeError     | must be a list of strings, and has 7         |
       | stream(graph, subgraphs=1)                      | InvalidTypeError     | subgraphs must be True or False, not 1       |
-      | stream(print, subgraphs=True)                   | InvalidArgumentError | subgraphs can be passed for a compiled       |
-      | stream(print, stream_mode='values')             | InvalidArgumentError | stream_mode can be passed for a compiled     |
+      | stream(print, subgraphs=True)                   | InvalidArgumentError | subgraphs can only be passed with            |
+      | stream(print, stream_mode='values')             | InvalidArgumentError | stream_mode can only be passed with          |
       | stream(graph.bind(version='v2'))                | InvalidArgumentError | bound to another version of LangGraph's      |
       | stream(graph, resumable=0)                      | InvalidArgumentError | resumable must be a whole number from 1      |
       | stream(graph, errors='ignore')                  | InvalidArgumentError | errors must be 'raise', 'emit' or 'skip'     |

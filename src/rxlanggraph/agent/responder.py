@@ -259,8 +259,8 @@ class _Graph:
     def check_modes(self, modes: Sequence[StreamMode]) -> None:
         if not is_graph(self._graph):
             raise InvalidArgumentError(
-                f"stream_mode can be passed for a compiled LangGraph graph, and {self._graph!r} is "
-                "none; leave it out"
+                f"stream_mode can only be passed with a compiled LangGraph graph, and "
+                f"{self._graph!r} is not one; leave it out"
             )
 
     async def answer(self, asked: Question) -> Answer:

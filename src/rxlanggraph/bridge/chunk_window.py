@@ -105,8 +105,8 @@ class ChunkWindow:
             first = self._count - len(self._chunks)
             if sequence < first:
                 raise ChunksLostError(
-                    f"chunk {sequence} is no longer kept, the first one that is is {first}; read "
-                    "faster, or let the run keep more of them with resumable="
+                    f"chunk {sequence} is no longer kept; the first one that is kept is {first}. "
+                    "Read faster, or let the run keep more of them with resumable="
                 )
             if sequence < self._count:
                 return self._chunks[sequence - first]

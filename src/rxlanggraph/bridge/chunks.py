@@ -96,8 +96,8 @@ def streaming(
         return _StreamedSequence(graph, adapter, modes, subgraphs)
     if subgraphs or modes != _DEFAULT:
         raise InvalidArgumentError(
-            f"{'subgraphs' if subgraphs else 'stream_mode'} can be passed for a compiled LangGraph "
-            f"graph alone, and {graph!r} is none; leave it out"
+            f"{'subgraphs' if subgraphs else 'stream_mode'} can only be passed with a compiled "
+            f"LangGraph graph, and {graph!r} is not one; leave it out"
         )
     return _StreamedRunnable(graph, adapter) if hasattr(graph, "astream") else adapter
 

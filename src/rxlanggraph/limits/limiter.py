@@ -193,7 +193,7 @@ def _by_key(limit: object) -> dict[str, ModelLimit]:
         isinstance(key, str) and isinstance(each, ModelLimit) for key, each in limit.items()
     ):
         raise InvalidTypeError(
-            f"limit must be a ModelLimit, or a mapping of keys to some, not {limit!r}"
+            f"limit must be a ModelLimit, or a mapping from keys to these, not {limit!r}"
         )
     if not limit:
         raise InvalidArgumentError("limit is empty; leave limits out to limit nothing")

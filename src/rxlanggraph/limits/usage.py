@@ -238,7 +238,7 @@ def _checked(prices: object) -> dict[str, Price]:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidTypeError(f"a price must be for the name of a model, not {shortened(name)}")
+        raise InvalidTypeError(f"prices must be by the name of a model, not {shortened(name)}")
     return name
 
 

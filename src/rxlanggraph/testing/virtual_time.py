@@ -308,8 +308,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             while not done():
                 if not (self._go_on(done) or self._wait_for_threads_again()):
                     raise DeadlockError(
-                        "nothing is left to happen in virtual time, so that what is waited for "
-                        "here never comes; schedule what it needs before, or wait with a timeout"
+                        "nothing is left to happen in virtual time, so this wait would never end; "
+                        "schedule what it needs before, or wait with a timeout"
                     )
         finally:
             self._driving.release()

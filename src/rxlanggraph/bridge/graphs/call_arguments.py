@@ -75,8 +75,8 @@ def check_arguments(graph: Any, arguments: Mapping[str, Any]) -> None:
     layers = [layer for layer in layers_of(graph) if hasattr(layer, "aget_state")]
     if not layers:
         raise InvalidArgumentError(
-            f"{' and '.join(arguments)} can be passed to a compiled LangGraph graph alone, and "
-            f"{graph!r} is none; leave it out"
+            f"{' and '.join(arguments)} can only be passed with a compiled LangGraph graph, and "
+            f"{graph!r} is not one; leave it out"
         )
     durability = arguments.get("durability")
     if durability is not None and durability not in get_args(Durability):

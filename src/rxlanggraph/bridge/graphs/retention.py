@@ -62,8 +62,8 @@ def check_retention(graph: Any, saver: Any, keep: object) -> None:
     if for_saver(saver, _SAVERS) is None and (keep != 1 or not _implements(saver, "aprune")):
         raise InvalidArgumentError(
             f"keep_checkpoints={keep} is for threads in an InMemorySaver, AsyncSqliteSaver or "
-            f"AsyncPostgresSaver, and {saver!r} is another one; use 1 if that has aprune, or 0 to "
-            "delete answered threads"
+            f"AsyncPostgresSaver, and {saver!r} is none of these; use 1 if that has aprune, or 0 "
+            "to delete answered threads"
         )
     delta = next(_delta_channels(graph), None)
     if delta is not None:
