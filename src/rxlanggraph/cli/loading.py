@@ -141,7 +141,8 @@ def opened_graph(target: Target, config: Mapping[str, Any] | None) -> Iterator[M
         if not hasattr(graph, "ainvoke"):
             raise TargetError(
                 f"{target.origin} returned {graph!r}, which is not a graph; return a compiled "
-                "graph; a function of the content has a parameter for it, and is named by its place"
+                "graph (to run a function of the content, give it as MODULE_OR_FILE:NAME, and a "
+                "parameter for the content)"
             )
         yield MadeGraph(graph, made.loop)
 

@@ -238,7 +238,7 @@ def _checked(prices: object) -> dict[str, Price]:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidTypeError(f"prices must be by the name of a model, not {shortened(name)}")
+        raise InvalidTypeError(f"the keys of prices are names of models, not {shortened(name)}")
     return name
 
 
