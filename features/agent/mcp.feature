@@ -240,7 +240,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
   Scenario: A run that does not end when it is cancelled is left behind, and named in the log
     Given a client of 2025 at an MCP server of agents, one of which will not be cancelled
     When the client cancels a call to that one
-    Then the log says that it goes on
+    Then the log says that it continues
     And the client may call the others
 
   Scenario: A run that ignores its deadline is left behind, and its caller has an answer

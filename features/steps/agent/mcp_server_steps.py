@@ -79,7 +79,7 @@ def hear_the_log(context: Context) -> None:
     class Heard(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             context.log.append(self.format(record))
-            if "goes on" in context.log[-1]:
+            if "continues" in context.log[-1]:
                 context.said_so.open()
 
     context.log, context.said_so = [], Gate()
@@ -297,8 +297,8 @@ def step_the_client_calls_that_one_which_has_a_twentieth_of_a(context: Context) 
     talk(context, waiting)
 
 
-@then("the log says that it goes on")
-def step_the_log_says_that_it_goes_on(context: Context) -> None:
+@then("the log says that it continues")
+def step_the_log_says_that_it_continues(context: Context) -> None:
     assert any(", and continues" in entry for entry in context.log), context.log
 
 

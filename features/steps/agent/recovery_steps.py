@@ -107,7 +107,7 @@ def step_it_is_asked_to_answer_and_a_deaf_task_is_left(context: Context) -> None
 def step_the_log_names_the_task(context: Context) -> None:
     (task,) = context.deaf
     (warning,) = context.warnings
-    assert task.get_name() in warning and "goes on" in warning, warning
+    assert task.get_name() in warning and "continues" in warning, warning
 
 
 @when("it is asked again, with reset")
