@@ -247,7 +247,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
     Given a client of 2026 at an MCP server of agents, one of which will not be cancelled
     When the client calls that one, which has a twentieth of a second
     Then the call fails with "did not end within 0.05 s"
-    And the log says that it goes on
+    And the log says that it continues
 
   # -- what can be served ------------------------------------------------------------------------
 
