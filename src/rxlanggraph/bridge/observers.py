@@ -2,7 +2,7 @@
 
 What breaks without it: an exception in a hook fails the run that the hook observes. Hooks are
 called where the event happens, without any lock (invariant 4 in docs/design.md); what they raise is
-logged.
+contained.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """invoke: one result for every message; and the subscription that operators have in common.
 
-What breaks with ``flat_map`` over futures: all messages run at once, the first failure ends the
-stream, and results that are emitted by several threads overlap.
+What breaks with ``flat_map`` over futures: all messages run at once, and the first failure ends the
+stream and cancels its other runs.
 """
 
 from __future__ import annotations
