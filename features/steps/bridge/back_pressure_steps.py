@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -18,13 +18,14 @@ from reactivex.subject import Subject
 from rxlanggraph import StreamMessage
 from rxlanggraph.bridge import admission
 from rxlanggraph.bridge.admission import AdmissionLimiter
+from rxlanggraph.concurrency.clock import closed_gate
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
 from support.bridge.bridges import arguments
 from support.bridge.fan_outs import NodesOn, counted_fan_out
 from support.bridge.raising_places import echo
 from support.bridge.streams import Subscriber
 from support.concurrency.patching import patch
-from support.concurrency.tasks import start, switching_often
+from support.concurrency.tasks import start, switching_never, switching_often
 from support.concurrency.waiting import LIMIT, Log
 
 
@@ -271,6 +272,62 @@ def room_for_one_again(context: Context) -> None:
     assert context.admission.acquire(a_run(), may_block=False)
     assert not context.admission.acquire(a_run(), may_block=False)
     assert not context.admission._turned_away, "an error is kept without need"
+
+
+@given("room for {count:d} runs, which is taken, and a thread that waits for it")
+def step_room_for_runs_which_is_taken_and_a_thread_that_waits_for_it(
+    context: Context, count: int
+) -> None:
+    limiter = context.admission = AdmissionLimiter(count, threading.RLock())
+    context.holders = [a_run() for _ in range(count)]
+    for holder in context.holders:
+        assert limiter.acquire(holder, may_block=False)
+    context.awake = threading.Event()
+
+    def submit() -> None:
+        limiter.acquire(a_run(), may_block=True)
+        context.awake.set()
+
+    context.join = start(submit)
+    context.add_cleanup(context.join)
+    while not limiter._gates:  # bounded by the scenario's own deadline
+        threading.Event().wait(0.001)  # there is no notice when a thread begins to wait
+    # It is to wake up if it gets the GIL, however busy the machine is.
+    patch(context, admission, "_WAKING", LIMIT)
+
+
+@given("the thread will not wake up")
+def step_the_thread_will_not_wake_up(context: Context) -> None:
+    context.admission._gates[0][0]._awake = closed_gate()
+    patch(context, admission, "_WAKING", 0.001)
+
+
+@when("half of them start, and nothing else gives up the GIL")
+def step_half_of_them_start_and_nothing_else_gives_up_the_gil(context: Context) -> None:
+    free_half(context, context.admission.start)
+
+
+@when("the room of half of them is freed, and nothing else gives up the GIL")
+def step_the_room_of_half_of_them_is_freed_and_nothing_else_gives_up_the_gil(
+    context: Context,
+) -> None:
+    free_half(context, context.admission.release)
+
+
+def free_half(context: Context, free: Callable[[Any], bool]) -> None:
+    with switching_never():
+        context.freed = [free(holder) for holder in context.holders[::2]]
+        context.was_awake = context.awake.is_set()
+
+
+@then("the thread has got room and runs")
+def step_the_thread_has_got_room_and_runs(context: Context) -> None:
+    assert context.was_awake
+
+
+@then("they have started")
+def step_they_have_started(context: Context) -> None:
+    assert context.freed == [True] * (len(context.holders) // 2)
 
 
 @then("two more are let through at once")

@@ -22,6 +22,7 @@ __all__ = [
     "pass_turns",
     "run",
     "start",
+    "switching_never",
     "switching_often",
 ]
 
@@ -62,8 +63,21 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
 @contextlib.contextmanager
 def switching_often() -> Iterator[None]:
     """Threads that share an interpreter lock take turns in the middle of operations, too."""
+    with _switching_every(1e-6):
+        yield
+
+
+@contextlib.contextmanager
+def switching_never() -> Iterator[None]:
+    """Threads that share an interpreter lock take turns only where one of them blocks."""
+    with _switching_every(PATIENCE):
+        yield
+
+
+@contextlib.contextmanager
+def _switching_every(seconds: float) -> Iterator[None]:
     before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
+    sys.setswitchinterval(seconds)
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ from rxlanggraph.bridge.overflow import Overflow, drop_order
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.concurrency import waiters
-from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock, Gate
+from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock, closed_gate
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.errors import (
     BacklogFullError,
@@ -33,12 +34,44 @@ from rxlanggraph.errors import (
 
 __all__ = ["AdmissionLimiter", "Place", "next_place"]
 
+# How many runs a submitter has to find room for, at least, to be waited for: see `start`. A guess:
+# with the time of so many starts, a few switches between threads are not noticed.
+_BURST = 16
+# Seconds within which a thread wakes up, if the machine has a processor for it.
+_WAKING = 0.001
+_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+
 
 class _Gate(Protocol):
     """Where one submitter waits: the lock of a thread, or a `_LoopGate`. It is opened once."""
 
     def release(self) -> object:
         """Open it. Any thread; never blocks. False: its waiter can never continue."""
+
+
+class _ThreadGate:
+    """Where a thread waits."""
+
+    __slots__ = ("_awake", "_open")
+
+    def __init__(self, clock: Clock) -> None:
+        self._open = clock.gate()
+        self._awake = closed_gate()
+
+    def release(self) -> object:
+        """See `_Gate`."""
+        return self._open.release()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is open; False after ``timeout`` seconds, -1 being no limit. Blocks."""
+        try:
+            return self._open.acquire(timeout=timeout)
+        finally:
+            self._awake.release()
+
+    def wait_until_awake(self) -> None:
+        """Wait until the thread that it was opened for runs. Any other thread; blocks briefly."""
+        self._awake.acquire(timeout=_WAKING)
 
 
 class _LoopGate:
@@ -127,7 +160,12 @@ class AdmissionLimiter:
         self._clock = clock
         self._limit = limit or 0
         # Half of the room keeps the loop busy until the submitter has woken up.
-        self._low = self._limit - max(1, self._limit // 2)
+        burst = max(1, self._limit // 2)
+        self._low = self._limit - burst
+        self._waits_for_woken = _GIL and burst >= _BURST
+        # The gate of a submitter that was just woken, and is to be waited for. Written under the
+        # lock; removed on the loop.
+        self._woken: _ThreadGate | None = None
         # The lock of the bridge: guards the six below.
         self._lock = lock
         # The runs that have room. May be more than the limit: see hold().
@@ -160,7 +198,7 @@ class AdmissionLimiter:
                 return True
             if not may_block:
                 return False
-            gate = self._clock.gate()
+            gate = _ThreadGate(self._clock)
             self._gates.append((gate, run))
         try:
             with lock_released(self._lock), waiting(current_run(), _RoomFor(self, gate, run)):
@@ -328,6 +366,25 @@ class AdmissionLimiter:
                 self._let_in()
             return run.rejection is None
 
+    def start(self, run: Run) -> bool:
+        """Free the room of ``run``, which starts. On the loop.
+
+        What breaks without the wait for a submitter that this has woken: the loop runs out of work
+        before that submits anything. A thread that was just woken needs the GIL, and does not get
+        it from a loop that is busy. The loop lets go of it in each iteration, but takes it back
+        before the thread is there; and as that was notified, the switch interval, after which it
+        could insist, begins anew.
+
+        Returns:
+            As `release`.
+        """
+        may_start = self.release(run)
+        woken = self._woken
+        if woken is not None:
+            self._woken = None
+            woken.wait_until_awake()
+        return may_start
+
     def withdraw(self, run: _Holder) -> None:
         """Free the room that ``run`` has, or end its wait for it. Any thread; never blocks."""
         with self._lock:
@@ -345,6 +402,8 @@ class AdmissionLimiter:
                 self._holders.add(next_run)
                 if gate.release() is False:
                     self._holders.discard(next_run)
+                elif self._waits_for_woken and isinstance(gate, _ThreadGate):
+                    self._woken = gate
 
     def turn_away(self, error: LoopUnavailableError) -> None:
         """Make every waiting submitter raise ``error`` instead. Any thread; never blocks."""
@@ -399,11 +458,11 @@ def _nearest_limit(run: _Holder) -> tuple[TimeLimit | None, float | None]:
     return None, None
 
 
-def _wait_at(gate: Gate, run: _Holder) -> TimeLimit | None:
+def _wait_at(gate: _ThreadGate, run: _Holder) -> TimeLimit | None:
     """Wait until ``gate`` is open; return which limit of ``run`` was exceeded before, if any."""
     limit, seconds = _nearest_limit(run)
     timeout = -1 if seconds is None else min(max(seconds, 0), TIMEOUT_MAX)
-    return None if gate.acquire(timeout=timeout) else limit
+    return None if gate.wait(timeout) else limit
 
 
 async def _await_at(gate: _LoopGate, run: _Holder) -> TimeLimit | None:

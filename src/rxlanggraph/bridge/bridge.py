@@ -822,7 +822,7 @@ class RxPyLangGraphBridge:
             joinable=resumable is not None,
         )
         bound, options = replace(options, errors="emit").bind(message, thread_id)
-        run = engine.new_run(bound, options, self, window.end)
+        run = engine.new_run(bound, options, self, (window.end,))
         run.sink = window
         return ChunkReader(engine.send(run), window, 0, errors, owns_run=True)
 

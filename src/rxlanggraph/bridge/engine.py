@@ -17,7 +17,7 @@ import atexit
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import Context
 from functools import partial
@@ -223,7 +223,7 @@ class Engine:
         message: StreamMessage,
         options: RunOptions,
         owner: object,
-        on_done: Callable[[Run], object] | None = None,
+        callbacks: Sequence[Callable[[Run], object]] | None = None,
     ) -> Run:
         """Make a run that sees the caller's contextvars. Any thread; never blocks.
 
@@ -231,10 +231,11 @@ class Engine:
             message: The message to run on.
             options: The options of the run.
             owner: Kept alive by the run until it has ended: its bridge.
-            on_done: Its first done-callback. There from the start: of two runs of one thread, the
-                second could otherwise end before the first one's submitter has added its callback.
+            callbacks: Its first done-callbacks; may be shared. There from the start: of two runs
+                of one thread, the second could otherwise end before the first one's submitter has
+                added its callback.
         """
-        run = Run(message, options, context_of_its_own(), self.inbox, owner, on_done=on_done)
+        run = Run(message, options, context_of_its_own(), self.inbox, owner, callbacks=callbacks)
         if options.adapter.takes_answers:
             self._answers.given(run)
         observers = self._observers
@@ -676,7 +677,7 @@ class Engine:
         run.executor = self.threads
         if run.options.timed:
             self._execution.limit_run(run)
-        if self.admission.bounded and not self.admission.release(run):
+        if self.admission.bounded and not self.admission.start(run):
             self._finish(run, run.unanswered("rejected", run.rejection))
             return
         name, context = run.options.name, run.context

@@ -10,7 +10,15 @@ import asyncio
 import enum
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Generator,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field, replace
@@ -261,8 +269,8 @@ class Run(SharedLockFuture[StreamMessage]):
     at_breakpoint = False
     # Whether a result of the same bridge led to it. Written before its hand-over.
     downstream = False
-    # For a run that is not handed over yet: the runs that have to end before. Any thread.
-    withheld_by: Callable[[], Iterable[Run]] | None = None
+    # For a run that is not handed over yet: tells which runs have to end before. Any thread.
+    withheld_by: Callable[[Run], Iterable[Run]] | None = None
     # Whether a run made in its context was cancelled. Any thread; never reset.
     child_cancelled = False
     # Confined to the loop: the timer of its attempt; the limit that it has exceeded; its own
@@ -299,9 +307,9 @@ class Run(SharedLockFuture[StreamMessage]):
         crossing: _Crossing,
         owner: object,
         *,
-        on_done: Callable[[Any], object] | None = None,
+        callbacks: Sequence[Callable[[Any], object]] | None = None,
     ) -> None:
-        super().__init__(crossing.lock, on_done)
+        super().__init__(crossing.lock, callbacks)
         # Written only here, before the run is handed over:
         self.message = message
         self.options = options
@@ -439,7 +447,7 @@ class Run(SharedLockFuture[StreamMessage]):
     def ahead(self) -> Iterable[Run]:
         """The runs that have to end before this one is handed over. Any thread; never blocks."""
         withheld_by = self.withheld_by
-        return () if withheld_by is None else withheld_by()
+        return () if withheld_by is None else withheld_by(self)
 
     # -- for the engine ------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class SharedLockFuture(Future[_T]):
 
     Args:
         lock: Shared by many futures. A leaf, held over a few assignments.
-        on_done: The first done-callback, if any.
+        callbacks: The first done-callbacks. May be shared by many futures: it is only read.
     """
 
     # All fields are guarded by the lock; _progress is also read without it: one reference, which
@@ -111,14 +111,13 @@ class SharedLockFuture(Future[_T]):
     _waiting: _WaiterState | None = None
 
     def __init__(
-        self, lock: threading.RLock, on_done: Callable[[Any], object] | None = None
+        self, lock: threading.RLock, callbacks: Sequence[Callable[[Any], object]] | None = None
     ) -> None:
         # Not super().__init__(), which makes the Condition.
         self._lock = lock
         self._progress = PENDING
         self._result: _T | None = None
-        self._callbacks: list[Callable[[Any], object]] | None
-        self._callbacks = None if on_done is None else [on_done]
+        self._callbacks = callbacks
 
     def done(self) -> bool:
         """Whether it is resolved or cancelled. Any thread; never blocks."""
@@ -234,10 +233,10 @@ class SharedLockFuture(Future[_T]):
         """
         with self._lock:
             if self._progress is PENDING:
-                if self._callbacks is None:
-                    self._callbacks = [fn]
-                else:
+                if isinstance(self._callbacks, list):
                     self._callbacks.append(fn)
+                else:
+                    self._callbacks = [*(self._callbacks or ()), fn]
                 return
         interrupt = self._call(fn)
         if interrupt is not None:
@@ -323,7 +322,7 @@ class SharedLockFuture(Future[_T]):
 
     def _take_observers(
         self, call_back: bool
-    ) -> tuple[list[Gate] | None, list[Callable[[Any], object]] | None]:
+    ) -> tuple[list[Gate] | None, Sequence[Callable[[Any], object]] | None]:
         """Remove what waits for it and, with ``call_back``, its callbacks. Under the lock."""
         gates = self._gates
         if gates is not None:
@@ -334,7 +333,7 @@ class SharedLockFuture(Future[_T]):
         return gates, callbacks
 
     def _wake_each_and_call(
-        self, gates: list[Gate] | None, callbacks: list[Callable[[Any], object]] | None
+        self, gates: list[Gate] | None, callbacks: Sequence[Callable[[Any], object]] | None
     ) -> BaseException | None:
         for gate in gates or ():
             gate.release()

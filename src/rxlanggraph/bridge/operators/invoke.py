@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import replace
-from functools import partial
 from itertools import chain, islice
 from typing import Any, Literal, TypeAlias
 
@@ -145,6 +144,10 @@ class Subscription:
         # observer.
         self._lock = engine.lock
         self._emitter = SerializedObserver(observer, self._lock)
+        # The same objects for all runs: with many messages in flight, each object of a run is more
+        # work for the collector.
+        self._callbacks = (self._ended,)
+        self._withheld_by = self._ahead_of
         self._source = SingleAssignmentDisposable()
         self._indexes: dict[Run, int] = {}  # all unfinished runs
         self._entering: set[Run] = set()  # those that get room at the moment, or wait for it
@@ -271,11 +274,9 @@ class Subscription:
             chosen = None if passes_through(item) else chosen(item)
             check_plain("thread_id", chosen)
         message, options = self._options.bind(item, chosen)
-        run = self._engine.new_run(message, options, self._owner, self._ended)
-        if self._reader is not None:
-            run.withheld_by = self._unread
-        elif self._look_ahead is not None:
-            run.withheld_by = partial(self._behind, self._arrived - self._look_ahead)
+        run = self._engine.new_run(message, options, self._owner, self._callbacks)
+        if self._look_ahead is not None or self._reader is not None:
+            run.withheld_by = self._withheld_by
         return run
 
     def _on_error(self, error: BaseException) -> None:
@@ -354,15 +355,22 @@ class Subscription:
         due = len(self._indexes) - len(self._waiting) + len(self._early)
         return reader is not None and not reader.has_room(due)
 
-    def _unread(self) -> list[Run]:
-        """The runs that have to end, or be read on in, before more are handed over."""
+    def _ahead_of(self, run: Run) -> list[Run]:
+        """The runs that have to end, or be read on in, before ``run`` is handed over."""
+        reader, look_ahead = self._reader, self._look_ahead
+        if reader is not None:
+            return self._unread(reader)
+        assert look_ahead is not None
+        with self._lock:
+            return self._behind(self._indexes.get(run, self._arrived) - look_ahead)
+
+    def _unread(self, reader: Listener) -> list[Run]:
         with self._lock:
             if not self._waiting or not self._is_withheld(self._waiting[0]):
                 return []  # it is about to be
             runs = self._behind(self._arrived)
-        reader = self._reader
-        reads_on = reader is not None and reader.run is not None and reader.unread() > 0
-        return [*runs, reader.run] if reads_on else runs  # type: ignore[union-attr,list-item]
+        reads_on = reader.run is not None and reader.unread() > 0
+        return [*runs, reader.run] if reads_on else runs  # type: ignore[list-item]
 
     def _behind(self, last: int) -> list[Run]:
         """The runs up to the index ``last`` that were handed over and have not ended."""
