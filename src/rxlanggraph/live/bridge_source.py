@@ -6,6 +6,7 @@ What is in flight is read from the registry, when somebody looks; what has ended
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -20,6 +21,8 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import TaskInfo
 
 __all__ = ["BridgeSource"]
+
+_log = logging.getLogger("rxlanggraph")
 
 # How much a snapshot has of each list. Guesses: more than a screen; together some 100 kB of JSON.
 _RUNS = 200
@@ -58,6 +61,8 @@ class BridgeSource:
         # By the id of a stuck run, when its stack was read, and the stack. One reference, replaced
         # as a whole, by any thread.
         self._stacks: dict[int, tuple[float, str]] = {}
+        # Reads the questions that were asked before; a second one, on another loop, does no harm.
+        self._reading: asyncio.Task[None] | None = None
 
     @property
     def closed(self) -> bool:
@@ -71,7 +76,9 @@ class BridgeSource:
     # -- looking -------------------------------------------------------------------------------
 
     async def snapshot(self) -> Snapshot:
-        """As `snapshot_nowait`."""
+        """As `snapshot_nowait`; the first one has the questions read that were asked before."""
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read_earlier())
         return self.snapshot_nowait()
 
     def snapshot_nowait(self) -> Snapshot:
@@ -122,6 +129,14 @@ class BridgeSource:
                 "interrupts": other_questions,
             },
         }
+
+    async def _read_earlier(self) -> None:
+        try:
+            earlier = await self._watched.earlier_questions()
+        except Exception:  # of the program's checkpointer, or of a bridge that is closed
+            _log.warning("the live page does not know the questions of earlier runs", exc_info=True)
+            return
+        self._board.questions.found(earlier)
 
     def _shown_runs(
         self, found: Sequence[tuple[Future[Any], TaskInfo]], now: float

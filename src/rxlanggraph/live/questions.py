@@ -15,7 +15,7 @@ from typing import Any
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import encodable
 from rxlanggraph.live.schema import LONGEST_TEXT, Question
-from rxlanggraph.live.source import Resume
+from rxlanggraph.live.source import Earlier, Resume
 from rxlanggraph.messages import InterruptedMessage, StreamMessage
 from rxlanggraph.validation import shortened
 
@@ -100,16 +100,26 @@ class Questions:
                 self._remove(oldest)
                 self._forgotten += 1
 
+    def found(self, earlier: Iterable[Earlier]) -> None:
+        """Note what was asked before; of threads that are known, what is known is newer."""
+        of_thread: dict[tuple[str, str], list[Earlier]] = {}
+        for each in earlier:
+            of_thread.setdefault((each.name, each.thread_id), []).append(each)
+        for (name, thread_id), its in of_thread.items():
+            with self._lock:
+                if (name, thread_id) in self._of_thread:
+                    continue
+                interrupts = [each.interrupt for each in its]
+                first = its[0]
+                self.asked(
+                    name, thread_id, interrupts, first.asked, metadata={}, resume=first.resume
+                )
+
     def settled(self, name: str, thread_id: str) -> None:
         """Note that a run has ended without a question: its thread asks nothing any more."""
         if self._of_thread:  # read without the lock: a run that asked has ended before
             with self._lock:
                 self._forget(name, thread_id)
-
-    def knows(self, name: str, thread_id: str) -> bool:
-        """Whether anything is known of a thread."""
-        with self._lock:
-            return (name, thread_id) in self._of_thread
 
     def take(self, id_: str) -> PendingQuestion | None:
         """Return a question to answer it; None if it is not there, or is being answered."""
