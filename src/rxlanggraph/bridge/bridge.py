@@ -73,6 +73,7 @@ from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from rxlanggraph.validation import check_duration, check_seconds, check_whole
 
 if TYPE_CHECKING:
+    from rxlanggraph.bridge.watched import WatchedBridge
     from rxlanggraph.live.app import LiveApp
     from rxlanggraph.state import State
 
@@ -84,6 +85,7 @@ __all__ = [
     "request_drain",
     "single_lane_operator",
     "submitter",
+    "watched",
 ]
 
 Retry: TypeAlias = "int | AsyncRetrying | None"
@@ -1044,7 +1046,6 @@ class RxPyLangGraphBridge:
             InvalidArgumentError, InvalidTypeError: An argument is not as described.
         """
         # Imported here: the extra's packages are slow to import, and most bridges have no page.
-        from rxlanggraph.bridge.watched import WatchedBridge  # noqa: PLC0415
         from rxlanggraph.live.access import Access  # noqa: PLC0415
         from rxlanggraph.live.app import LiveApp  # noqa: PLC0415
         from rxlanggraph.live.bridge_source import BridgeSource  # noqa: PLC0415
@@ -1055,9 +1056,8 @@ class RxPyLangGraphBridge:
             PendingInterrupts(graph)  # raises if it keeps no questions
             asking.append(self._run_options(graph, errors="emit"))
         access = Access(token, allowed_hosts)
-        watched = WatchedBridge(self._engine, self, self._fence, asking)
         source = BridgeSource(
-            watched, show_content=bool(show_content), nodes=bool(nodes), stuck_after=stuck_after
+            watched(self, asking), show_content=show_content, nodes=nodes, stuck_after=stuck_after
         )
         return LiveApp(source, access)
 
@@ -1300,6 +1300,18 @@ def count_active(bridge: RxPyLangGraphBridge) -> int:
     Any thread; never blocks. For display: the number may be about to change.
     """
     return bridge._engine.active
+
+
+def watched(bridge: RxPyLangGraphBridge, asking: Sequence[RunOptions] = ()) -> WatchedBridge:
+    """Return ``bridge`` as what may be looked at. Any thread; never blocks.
+
+    Args:
+        bridge: The bridge, which is held weakly.
+        asking: The options of calls to the graphs whose earlier questions are read.
+    """
+    from rxlanggraph.bridge.watched import WatchedBridge  # noqa: PLC0415 - few are looked at
+
+    return WatchedBridge(bridge._engine, bridge, bridge._fence, asking)
 
 
 def check_known(method: str, options: Mapping[str, Any], arguments: type[Any]) -> None:

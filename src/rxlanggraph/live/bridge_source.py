@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from rxlanggraph.errors import RxLangGraphError, StaleResumeError, error_text
 from rxlanggraph.live.board import Board, NodeBoard
 from rxlanggraph.live.questions import PendingQuestion, as_text
-from rxlanggraph.live.schema import VERSION, Action, RunInFlight, Snapshot
+from rxlanggraph.live.schema import VERSION, Action, JournalProgress, RunInFlight, Snapshot
 from rxlanggraph.live.source import Answered, Watched
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import TaskInfo
@@ -46,11 +46,19 @@ class BridgeSource:
         show_content: Whether what messages say is shown.
         nodes: Whether to be told of each node.
         stuck_after: Seconds after which an active run counts as stuck.
+        journal: Returns the progress of the journal that its runs are of, if there is one.
     """
 
     def __init__(
-        self, watched: Watched, *, show_content: bool, nodes: bool, stuck_after: float
+        self,
+        watched: Watched,
+        *,
+        show_content: bool,
+        nodes: bool = False,
+        stuck_after: float = 30.0,
+        journal: Callable[[], JournalProgress | None] = lambda: None,
     ) -> None:
+        self._journal = journal
         self._watched = watched
         self._show_content = show_content
         self._stuck_after = stuck_after
@@ -121,7 +129,7 @@ class BridgeSource:
             "slowest": board.slowest(now),
             "failures": failures,
             "interrupts": [each.shown(show_content=self._show_content) for each in questions],
-            "journal": None,
+            "journal": self._journal(),
             "left_out": {
                 "runs": max(0, statistics.in_flight - len(runs)),
                 "recent": older,

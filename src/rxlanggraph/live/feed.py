@@ -41,6 +41,8 @@ class Feed:
         self._producer: asyncio.Task[None] | None = None
         self._number = 0
         self._latest = b""
+        self._ending = asyncio.Event()
+        self._reason: str | None = None  # why it is about to be over
         self.over: str | None = None
 
     async def listen(self) -> AsyncIterator[bytes]:
@@ -70,27 +72,29 @@ class Feed:
                 self._producer = None
 
     def end(self, reason: str) -> None:
-        """Have all streams end, with the latest snapshot."""
-        self.over = self.over or reason
-        self._wake()
+        """Have all streams end, after one more snapshot."""
+        self._reason = self._reason or reason
+        self._ending.set()
+        if self._producer is None:
+            self.over = self._reason
 
     async def _produce(self) -> None:
         while self.over is None:
-            closed = self._source.closed  # asked first, so that the last snapshot has all
+            # Asked first, so that the last snapshot has all.
+            last = self._reason or ("closed" if self._source.closed else None)
             began = time.monotonic()
             try:
                 self._latest = encoded(await self._source.snapshot())
+                self._number += 1
             except Exception:
                 _log.exception("the live page has ended, because no snapshot could be taken")
-                self.end("error")
-                return
-            self._number += 1
-            if closed:
-                self.end("closed")
-                return
+                last = "error"
+            self.over = last
             self._wake()
-            took = time.monotonic() - began
-            await asyncio.sleep(max(_INTERVAL, _PAUSE_PER_SNAPSHOT * took))
+            pause = max(_INTERVAL, _PAUSE_PER_SNAPSHOT * (time.monotonic() - began))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._ending.wait()
 
     def _wake(self) -> None:
         for woken in self._listeners:
@@ -124,7 +128,8 @@ class Feeds:
             feed = self._feeds.get(loop)
             if feed is None or feed.over is not None:
                 feed = self._feeds[loop] = Feed(self._source)
-                feed.over = self._over
+                if self._over is not None:
+                    feed.end(self._over)
             self._listening[feed] = self._listening.get(feed, 0) + 1
             return feed
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from rxlanggraph.cli.errors import CommandError, JournalMismatchError
 from rxlanggraph.cli.journal.location import JournalLocation, parse_location, warn_of_password
 from rxlanggraph.cli.journal.model import QUEUE, RUN, RunIdentity, dead_record, run_from
-from rxlanggraph.cli.journal.progress import RunProgress, read_progress
+from rxlanggraph.cli.journal.progress import RunProgress, progress_as_json, read_progress
 from rxlanggraph.cli.journal.retry import journal_errors
 from rxlanggraph.cli.pipeline.model_use import add_record, as_text, usage_as_json
 from rxlanggraph.cli.tables import columns
@@ -153,23 +153,9 @@ def _described(
     failures = [_failure(run, letter) for letter in letters]
     failed = [failure for failure in failures if failure["status"] != "dead"]
     dead = [failure for failure in failures if failure["status"] == "dead"]
-    counts, stats = progress.counts(None), progress.stats
     return {
-        "journal": location.name,
-        "graph": run.graph,
+        **progress_as_json(location.name, run, progress),
         "input": {"path": run.input, "bytes": run.size, "sha256": run.sha256},
-        "begun": run.begun,
-        "finished": progress.finished,
-        "input_complete": progress.ingest.complete,
-        "lines": counts.read,
-        "answered": counts.finished,
-        "ok": counts.ok,
-        "failed": stats.dead - stats.expired,
-        "dead": stats.expired,
-        "invalid": counts.invalid,
-        "in_flight": stats.claimed,
-        "waiting": stats.waiting + stats.delayed,
-        "workers": dict(sorted(stats.by_worker.items())),
         "failed_lines": failed,
         "dead_letters": dead,
     }
