@@ -247,7 +247,8 @@ class Snapshot(TypedDict):
         kind: Whether it is of a bridge, or of a journal, of which there is only ``journal``,
             ``counts``, ``history`` and ``failures``.
         name: The name of the bridge, or of the journal.
-        state: ``open``, ``closing`` or ``closed``.
+        state: ``open``, ``closing`` or ``closed``; of a journal ``open``, ``closed`` once all lines
+            have an answer, or ``unreachable``: what is shown is the last that was read.
         time: When it was taken.
         since: When the page began to count.
         shows_content: Whether what messages say is there.
