@@ -153,20 +153,20 @@ class RunRegistry(TaskRegistry):
             for task, entry in entries.items()
         )
 
-    def foremost(self, most: int) -> list[tuple[Run, TaskInfo]]:
+    def foremost(self, active: int, waiting: int) -> list[tuple[Run, TaskInfo]]:
         """Return runs in flight: the active ones, oldest first, then those that wait.
 
         Any thread; never blocks. As `snapshot`, but cheap however many runs wait.
 
         Args:
-            most: How many at most.
+            active: How many active ones at most.
+            waiting: How many others at most.
         """
         with self._lock:
             entries = self._entries.copy()
         runs = [task for task in entries if isinstance(task, Run)]
-        chosen = [run for run in runs if run.phase is Phase.RUNNING][:most]
-        waiting = (run for run in runs if run.phase is not Phase.RUNNING)
-        chosen += islice(waiting, most - len(chosen))
+        chosen = list(islice((run for run in runs if run.phase is Phase.RUNNING), active))
+        chosen += islice((run for run in runs if run.phase is not Phase.RUNNING), waiting)
         # One that has ended meanwhile may be among both.
         infos = self._infos({run: entries[run] for run in chosen})
         return list(zip(dict.fromkeys(chosen), infos, strict=True))

@@ -84,9 +84,9 @@ class WatchedBridge:
         active = self._engine.active
         return active, max(0, len(self._engine.registry) - active)
 
-    def runs(self, most: int) -> Sequence[tuple[Future[Any], TaskInfo]]:
-        """At most so many runs in flight: the active ones, oldest first, then those that wait."""
-        return self._engine.registry.foremost(most)
+    def runs(self, active: int, waiting: int) -> Sequence[tuple[Future[Any], TaskInfo]]:
+        """Runs in flight: so many active ones at most, oldest first, then so many that wait."""
+        return self._engine.registry.foremost(active, waiting)
 
     def find(self, run_id: int) -> Future[Any] | None:
         """The run with this id in the registry; None if it is not in flight."""

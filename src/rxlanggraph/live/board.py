@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import error_text, node_of
@@ -50,34 +50,13 @@ class _Span:
     status: NodeStatus | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class _Ended:
-    """What is kept of a message that has ended: neither its content nor its exception."""
-
-    name: str
-    thread_id: str | None
-    message_id: str
-    status: Status
-    ended: float
-    duration: float | None
-    attempt: int
-    error: RunError | None
-    nodes: tuple[_Span, ...]
-
-    def shown(self) -> EndedRun:
-        """Return it as data."""
-        return {
-            "name": as_text(self.name),
-            "thread_id": None if self.thread_id is None else as_text(self.thread_id),
-            "message_id": as_text(self.message_id),
-            "status": self.status,
-            "began": None if self.duration is None else self.ended - self.duration,
-            "ended": self.ended,
-            "duration": self.duration,
-            "attempt": self.attempt,
-            "error": self.error,
-            "nodes": [_shown(span, self.ended) for span in self.nodes],
-        }
+# What is kept of a message that has ended, neither its content nor its exception: name, thread_id,
+# message_id, status, when it ended, duration, attempt, error, nodes. A plain tuple: a thousand of
+# them come and go, and the collector leaves those out that hold nothing to follow.
+_Ended: TypeAlias = (
+    "tuple[str, str | None, str, Status, float, float | None, int, RunError | None, "
+    "tuple[_Span, ...]]"
+)
 
 
 @dataclass(slots=True)
@@ -112,6 +91,13 @@ class Board(Hooks):
         self._resume_of = resume_of
         self._show_content = show_content
         self._numbers = itertools.count()  # so that no two entries of a heap are compared further
+        # What has ended since it was counted last, once a second at most: to do so for each run, in
+        # between its other code, takes twice the time. Single calls of a deque, by any thread;
+        # taken out under the lock.
+        self._pending: deque[_Ended] = deque()
+        # When that was. One reference, replaced as a whole, by any thread: two that count at the
+        # same time each find a part.
+        self._counted_at = 0.0
         # A leaf, held for a few assignments, and to copy what is shown; an RLock like all locks
         # that hooks take. Guards all of the below; a second call between two lines of a section is
         # harmless: it adds one more entry.
@@ -126,39 +112,27 @@ class Board(Hooks):
         self._other_failures = 0
         self._blocked: deque[Blocked] = deque(maxlen=_BLOCKED)
         # Of runs in flight that have begun, and were looked at, or whose nodes are listened to.
+        # Replaced under the lock; its entries are removed by single calls, by any thread.
         self._spans: dict[Future[Any], list[_Span]] = {}
 
     # -- hooks ---------------------------------------------------------------------------------
 
     def on_ended(self, event: RunEnded) -> None:
         """Keep what is shown of it; what only passes through a later stage was kept before."""
-        result, message = event.result, event.message
+        result, message, now = event.result, event.message, event.time
         if result is message:
             return
-        status, error, now = result.status, event.error, event.time
-        failure = None if error is None else self._failure(error)
-        load = self._load() if self._minutes.is_over(now) else None
-        with self._lock:
-            spans = self._spans.pop(event.future, ()) if self._spans else ()
-            ended = _Ended(
-                event.name,
-                message.thread_id,
-                message.id,
-                status,
-                now,
-                event.duration,
-                event.attempt,
-                failure,
-                tuple(spans),
+        error, spans = result.error, self._spans
+        self._pending.append(
+            (
+                *(event.name, message.thread_id, message.id, result.status, now),
+                *(event.duration, event.attempt),
+                None if error is None else self._failure(error),
+                tuple(spans.pop(event.future, ())) if spans else (),
             )
-            self._minutes.count(status, now)
-            if load is not None:
-                self._minutes.note_load(now, *load)
-            self._recent.append(ended)
-            if ended.duration is not None:
-                self._note_duration(ended, ended.duration)
-            if status in _FAILED:
-                self._note_failure(ended)
+        )
+        if now - self._counted_at >= 1 or len(self._pending) >= _RECENT or now < self._counted_at:
+            self.count(now)
         if message.thread_id is not None:
             self._note_questions(event, message.thread_id)
 
@@ -174,6 +148,25 @@ class Board(Hooks):
                 }
             )
 
+    def count(self, now: float) -> None:
+        """Count what has ended until ``now``. Before it is read."""
+        self._counted_at = now
+        load = self._load()
+        with self._lock:
+            for _ in range(len(self._pending)):  # others append meanwhile
+                try:
+                    ended = self._pending.popleft()
+                except IndexError:  # counted by a signal handler in between
+                    break
+                _, _, _, status, at, duration, _, _, _ = ended
+                self._minutes.count(status, at)
+                self._recent.append(ended)
+                if duration is not None:
+                    self._note_duration(ended, at, duration)
+                if status in _FAILED:
+                    self._note_failure(ended)
+            self._minutes.note_load(now, *load)
+
     def _failure(self, error: BaseException) -> RunError:
         text = error_text(error)[:_LONGEST_MESSAGE] if self._show_content else None
         node = node_of(error)
@@ -183,8 +176,8 @@ class Board(Hooks):
             "message": text,
         }
 
-    def _note_duration(self, ended: _Ended, duration: float) -> None:
-        now, slowest = ended.ended, self._slowest
+    def _note_duration(self, ended: _Ended, now: float, duration: float) -> None:
+        slowest = self._slowest
         if abs(now - self._slowest_since) > _SLOWEST_SECONDS:
             self._slowest_before, self._slowest = slowest, []
             slowest, self._slowest_since = self._slowest, now
@@ -194,20 +187,20 @@ class Board(Hooks):
             heapq.heapreplace(slowest, (duration, next(self._numbers), ended))
 
     def _note_failure(self, ended: _Ended) -> None:
-        error = ended.error
-        name, node = ("", None) if error is None else (error["type"], error["node"])
-        key = (ended.name, ended.status, name, node)
+        name, _, _, status, now, _, _, error, _ = ended
+        type_, node = ("", None) if error is None else (error["type"], error["node"])
+        key = (name, status, type_, node)
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= _KINDS:
                 self._other_failures += 1
                 return
-            kind = self._kinds[key] = _Kind(ended.ended, ended)
+            kind = self._kinds[key] = _Kind(now, ended)
         kind.count += 1
         kind.last = ended
 
     def _note_questions(self, event: RunEnded, thread_id: str) -> None:
-        if event.result.interrupts:
+        if event.status == "interrupted" and event.result.interrupts:
             self.questions.asked(
                 event.name,
                 thread_id,
@@ -263,15 +256,15 @@ class Board(Hooks):
         with self._lock:
             kept = len(self._recent)
             latest = list(itertools.islice(reversed(self._recent), most))
-        return [ended.shown() for ended in latest], kept - len(latest)
+        return [_shown_run(ended) for ended in latest], kept - len(latest)
 
     def slowest(self, now: float) -> list[EndedRun]:
         """Return the slowest runs of the last five to ten minutes, the slowest first."""
         with self._lock:
             runs = [*self._slowest_before, *self._slowest]
         since = now - 2 * _SLOWEST_SECONDS
-        slowest = heapq.nlargest(_SLOWEST, (run for run in runs if run[2].ended > since))
-        return [ended.shown() for _, _, ended in slowest]
+        slowest = heapq.nlargest(_SLOWEST, (run for run in runs if run[2][4] > since))
+        return [_shown_run(ended) for _, _, ended in slowest]
 
     def failures(self, most: int) -> tuple[list[Failure], int]:
         """Return the failures by kind, the most frequent first; and how many others there were."""
@@ -282,7 +275,7 @@ class Board(Hooks):
         others += sum(count for _, count, _, _ in kinds[most:])
         shown: list[Failure] = []
         for (name, status, type_, node), count, first, ended in kinds[:most]:
-            last = ended.shown()
+            last = _shown_run(ended)
             error = last["error"]
             shown.append(
                 {
@@ -331,6 +324,22 @@ class NodeBoard(Board):
             spans.pop()
         if node is not None:
             spans.append(_Span(as_text(node), now))
+
+
+def _shown_run(run: _Ended) -> EndedRun:
+    name, thread_id, message_id, status, ended, duration, attempt, error, nodes = run
+    return {
+        "name": as_text(name),
+        "thread_id": None if thread_id is None else as_text(thread_id),
+        "message_id": as_text(message_id),
+        "status": status,
+        "began": None if duration is None else ended - duration,
+        "ended": ended,
+        "duration": duration,
+        "attempt": attempt,
+        "error": error,
+        "nodes": [_shown(span, ended) for span in nodes],
+    }
 
 
 def _shown(span: _Span, ended: float | None) -> NodeSpan:

@@ -25,8 +25,9 @@ __all__ = ["BridgeSource"]
 _log = logging.getLogger("rxlanggraph")
 
 # How much a snapshot has of each list. Guesses: more than a screen; together some 100 kB of JSON.
-_RUNS = 200
-_RECENT = 300
+_ACTIVE = 200
+_WAITING = 50
+_RECENT = 200
 _FAILURES = 50
 _QUESTIONS = 100
 # Stuck runs that are shown with their stacks, and for how many seconds a stack is not read again:
@@ -94,7 +95,8 @@ class BridgeSource:
         watched, board, now = self._watched, self._board, time.time()
         statistics = watched.statistics()
         active, queued = watched.load()
-        found = watched.runs(_RUNS)
+        found = watched.runs(_ACTIVE, _WAITING)
+        board.count(now)
         runs = self._shown_runs(found, now)
         recent, older = board.recent(_RECENT)
         failures, other_failures = board.failures(_FAILURES)

@@ -23,7 +23,7 @@ _log = logging.getLogger("rxlanggraph")
 # Seconds between two snapshots, at least; and how many times as long as the last one took. A bridge
 # with a hundred thousand runs takes long to look at, and has other things to do.
 _INTERVAL = 0.5
-_PAUSE_PER_SNAPSHOT = 50
+_PAUSE_PER_SNAPSHOT = 100
 # Milliseconds after which a browser connects again.
 _RETRY = 2000
 

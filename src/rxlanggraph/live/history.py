@@ -27,13 +27,6 @@ class Minutes:
     def __init__(self) -> None:
         self._seconds: deque[_Second] = deque([_Second(0)], SECONDS)
 
-    def is_over(self, now: float) -> bool:
-        """Whether the second in which something has happened last is over. Without the lock, too.
-
-        Also if the clock was set back: then there are two entries for a second.
-        """
-        return self._seconds[-1].at != int(now)
-
     def count(self, status: str, now: float, number: int = 1) -> None:
         """Count messages that have ended."""
         counts = self._second(now).counts

@@ -93,8 +93,8 @@ class Watched(Protocol):
     def load(self) -> tuple[int, int]:
         """How many runs are active, and how many wait to start."""
 
-    def runs(self, most: int) -> Sequence[tuple[Future[Any], TaskInfo]]:
-        """At most so many runs in flight: the active ones, oldest first, then those that wait."""
+    def runs(self, active: int, waiting: int) -> Sequence[tuple[Future[Any], TaskInfo]]:
+        """Runs in flight: so many active ones at most, oldest first, then so many that wait."""
 
     def find(self, run_id: int) -> Future[Any] | None:
         """The run with this id in the registry, if it is in flight."""
