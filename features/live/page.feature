@@ -4,8 +4,8 @@ Feature: The page is for those who have its token, on this machine
     Given a bridge whose page is open
 
   Scenario Outline: A request <request> gets <status>
-    When a client asks <request>
-    Then the status is <status>, and nothing of the bridge is in it unless it is 200
+    When the page is asked <request>
+    Then each status is <status>, and nothing of the bridge is in it unless it is 200
 
     Examples:
       | request                                  | status |
@@ -42,7 +42,7 @@ Feature: The page is for those who have its token, on this machine
     Then the page, its files, its data, its events, refusals and what is not there all have the headers
 
   Scenario: Events are a snapshot at once, then more, and an end when the bridge closes
-    When a client listens
+    When a client of the page listens
     Then it has a snapshot at once, and a later one after that
     When the bridge of the page is closed
     Then the last snapshot of the client says closed, and the stream ends
@@ -69,7 +69,7 @@ Feature: The page is for those who have its token, on this machine
 
   Scenario Outline: A body that is <what> is refused with <status>
     When an answer is sent whose body is <what>
-    Then the status is <status>
+    Then the answer is refused with <status>
 
     Examples:
       | what                  | status |

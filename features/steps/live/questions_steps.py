@@ -11,20 +11,12 @@ from langgraph.types import interrupt
 
 from rxlanggraph import StreamMessage
 from support.concurrency.waiting import LIMIT, in_threads
-from support.live.pages import SECRET, Page, make_world
+from support.live.pages import SECRET, make_world, open_page
 
 
 @given("a bridge whose page is open")
 def step_a_bridge_whose_page_is_open(context: Context) -> None:
     open_page(context, make_world(context))
-
-
-def open_page(context: Context, world: Any, **options: Any) -> None:
-    """Serve the page of a bridge, and ask for it once."""
-    context.app = world.bridge.live_app(**options)
-    context.page = Page(context.app, context.app.token)
-    context.add_cleanup(context.page.close)
-    context.add_cleanup(context.app.close)
 
 
 def _ask(context: Context, thread_id: str) -> None:

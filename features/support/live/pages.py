@@ -20,7 +20,7 @@ from rxlanggraph.live.bridge_source import BridgeSource
 from rxlanggraph.live.server import served
 from support.concurrency.waiting import LIMIT, Gate, Log
 
-__all__ = ["SECRET", "Page", "Stream", "World", "make_world"]
+__all__ = ["SECRET", "Page", "Stream", "World", "make_world", "open_page"]
 
 SECRET = "the-secret-of-the-message"
 
@@ -174,3 +174,11 @@ class Stream:
 
     def leave(self) -> None:
         self.response.close()
+
+
+def open_page(context: Context, world: World, **options: Any) -> None:
+    """Serve the page of a bridge, and ask for it once."""
+    context.app = world.bridge.live_app(**options)
+    context.page = Page(context.app, context.app.token)
+    context.add_cleanup(context.page.close)
+    context.add_cleanup(context.app.close)

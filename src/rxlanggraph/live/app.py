@@ -40,7 +40,6 @@ from rxlanggraph.live.http import (
     Route,
     Scope,
     Send,
-    SendTimeoutError,
     Starlette,
 )
 from rxlanggraph.live.source import Source
@@ -48,11 +47,9 @@ from rxlanggraph.live.source import Source
 __all__ = ["LiveApp"]
 
 _STATIC = Path(__file__).parent / "static"
-# Who may watch at a time; bytes of a request; seconds for a client to read a snapshot, and between
-# two signs of life. All guesses.
+# How many may watch at a time; bytes of a request; seconds between two signs of life. All guesses.
 _MOST_CLIENTS = 32
 _LONGEST_BODY = 64 * 1024
-_SEND_SECONDS = 30.0
 _PING_SECONDS = 15.0
 _NOT_OK = {"stale": 409, "refused": 503}
 
@@ -210,15 +207,16 @@ class _EventStream(EventSourceResponse):  # type: ignore[misc,unused-ignore] # w
     """The event stream of one client, which has a place on the feed."""
 
     def __init__(self, feeds: Feeds, feed: Feed) -> None:
-        super().__init__(feed.listen(), ping=_PING_SECONDS, sep="\n", send_timeout=_SEND_SECONDS)
+        super().__init__(feed.listen(), ping=_PING_SECONDS, sep="\n")
         self._feeds, self._feed = feeds, feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the feed ends, the client leaves, or it does not read."""
+        """Send events until the feed ends, or the client leaves.
+
+        One that does not read keeps its place: it may be a machine that sleeps.
+        """
         try:
             await super().__call__(scope, receive, send)
-        except SendTimeoutError:
-            pass  # the server closes the connection, as the response is not complete
         finally:
             self._feeds.leave(self._feed)
 

@@ -7,7 +7,6 @@ from rxlanggraph.errors import MissingExtraError
 try:
     import uvicorn
     from sse_starlette import EventSourceResponse
-    from sse_starlette.sse import SendTimeoutError
     from starlette.applications import Starlette
     from starlette.datastructures import Headers, MutableHeaders
     from starlette.exceptions import HTTPException
@@ -38,7 +37,6 @@ __all__ = [
     "Route",
     "Scope",
     "Send",
-    "SendTimeoutError",
     "Starlette",
     "uvicorn",
 ]

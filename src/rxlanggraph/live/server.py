@@ -31,6 +31,12 @@ class _Server(uvicorn.Server):  # type: ignore[misc,unused-ignore] # where uvico
         """Capture none: they are the program's."""
         return nullcontext()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Cut off those who do not read, too: their connections would outlive the loop."""
+        await super().shutdown(sockets)
+        for connection in tuple(self.server_state.connections):
+            connection.transport.abort()  # type: ignore[union-attr,unused-ignore] # it is made
+
 
 @contextlib.contextmanager
 def served(app: LiveApp, listener: socket.socket) -> Iterator[None]:
