@@ -83,7 +83,7 @@ def live_page(address: Address, *, show_content: bool) -> Iterator[LivePage]:
             that the environment sets cannot be one.
     """
     try:
-        from rxlanggraph.live import server  # noqa: F401, PLC0415 # slow to import, of an extra
+        from rxlanggraph.live.server import served  # noqa: F401, PLC0415 # slow, and of an extra
     except MissingExtraError as error:
         raise LiveError(str(error)) from error
     host = address.host
