@@ -79,7 +79,7 @@ class LiveApp:
 
     @property
     def path(self) -> str:
-        """What follows the address at which it is mounted, to open it: with the token."""
+        """The rest of the address at which the page is opened first, with the token in it."""
         return f"/?{urlencode({'token': self.token})}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
