@@ -14,7 +14,6 @@ Each request is checked before anything else is done: see `rxlanggraph.live.acce
 from __future__ import annotations
 
 import json
-import mimetypes
 import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -46,6 +45,13 @@ from rxlanggraph.live.source import Source
 
 __all__ = ["LiveApp"]
 
+# Not those of the machine, which may have others: browsers are told to guess nothing.
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
 _STATIC = Path(__file__).parent / "static"
 # How many may watch at a time; bytes of a request; seconds between two signs of life. All guesses.
 _MOST_CLIENTS = 32
@@ -167,9 +173,9 @@ def _static_routes() -> list[Route]:
     """Read the files of the page, once: it is small, and files are read in the way that blocks."""
     routes = []
     for file in sorted(_STATIC.iterdir()):
-        type_ = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        path = "/" if file.name == "index.html" else f"/{file.name}"
-        routes.append(Route(path, _file(file.read_bytes(), type_)))
+        if file.suffix in _TYPES:
+            path = "/" if file.name == "index.html" else f"/{file.name}"
+            routes.append(Route(path, _file(file.read_bytes(), _TYPES[file.suffix])))
     return routes
 
 
@@ -265,7 +271,7 @@ def _refused_or_redirected(scope: Scope, access: Access) -> Response | None:
     at_root = path in (root, "")
     if scope["method"] not in ("GET", "HEAD") or not (tokens or at_root):
         return None
-    response = RedirectResponse(f"{here}/" if at_root and here else here or "./", 303)
+    response = RedirectResponse(f"./{here}/" if at_root and here else f"./{here}", 303)
     if tokens:
         response.headers["set-cookie"] = access.cookie(
             f"{root}/", secure=scope.get("scheme") == "https"

@@ -22,8 +22,16 @@ from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import error_text, node_of
 from rxlanggraph.hooks import Hooks, LoopBlocked, NodeEnded, NodeStatus, RunEnded
 from rxlanggraph.live.history import Minutes
-from rxlanggraph.live.questions import Questions, as_text
-from rxlanggraph.live.schema import Blocked, EndedRun, Failure, History, NodeSpan, RunError
+from rxlanggraph.live.questions import Questions, as_stack, as_text
+from rxlanggraph.live.schema import (
+    LONGEST_TEXT,
+    Blocked,
+    EndedRun,
+    Failure,
+    History,
+    NodeSpan,
+    RunError,
+)
 from rxlanggraph.live.source import Resume
 from rxlanggraph.messages import Status
 
@@ -144,7 +152,7 @@ class Board(Hooks):
                     "time": event.time,
                     "where": as_text(event.where),
                     "seconds": event.seconds,
-                    "stack": event.stack,
+                    "stack": as_stack(event.stack),
                 }
             )
 
@@ -158,7 +166,9 @@ class Board(Hooks):
                     ended = self._pending.popleft()
                 except IndexError:  # counted by a signal handler in between
                     break
-                _, _, _, status, at, duration, _, _, _ = ended
+                name, thread_id, message_id, status, at, duration, _, _, _ = ended
+                if len(name) + len(thread_id or "") + len(message_id) > LONGEST_TEXT:
+                    ended = _cut(ended)
                 self._minutes.count(status, at)
                 self._recent.append(ended)
                 if duration is not None:
@@ -308,8 +318,9 @@ class NodeBoard(Board):
         """Keep it while its run is in flight."""
         span = _Span(as_text(event.node), event.time - event.duration, event.time, event.status)
         with self._lock:
-            if event.future.done():
-                return  # resolved early: nothing would remove it
+            if len(self._spans) > _RECENT:
+                # Of a worker thread that told of a node when the end of its run was told already.
+                self._spans = {run: its for run, its in self._spans.items() if not run.done()}
             spans = self._spans.setdefault(event.future, [])
             if spans and spans[-1].ended is None:
                 spans.pop()  # what a snapshot has found at work; the next one finds what goes on
@@ -324,6 +335,13 @@ class NodeBoard(Board):
             spans.pop()
         if node is not None:
             spans.append(_Span(as_text(node), now))
+
+
+def _cut(run: _Ended) -> _Ended:
+    """Keep no more of its texts than is shown."""
+    name, thread_id, message_id, *rest = run
+    thread_id = None if thread_id is None else as_text(thread_id)
+    return (as_text(name), thread_id, as_text(message_id), *rest)  # type: ignore[return-value]
 
 
 def _shown_run(run: _Ended) -> EndedRun:

@@ -14,7 +14,7 @@ from typing import Any
 
 from rxlanggraph.errors import RxLangGraphError, StaleResumeError, error_text
 from rxlanggraph.live.board import Board, NodeBoard
-from rxlanggraph.live.questions import PendingQuestion, as_text
+from rxlanggraph.live.questions import PendingQuestion, as_stack, as_text
 from rxlanggraph.live.schema import VERSION, Action, JournalProgress, RunInFlight, Snapshot
 from rxlanggraph.live.source import Answered, Watched
 from rxlanggraph.messages import StreamMessage
@@ -159,7 +159,7 @@ class BridgeSource:
         for run, shown in [each for each in stuck if each[1]["stuck"]][:_STACKS]:
             read_at, stack = self._stacks.get(shown["id"], (0.0, ""))
             if not 0 <= now - read_at < _STACK_SECONDS:
-                read_at, stack = now, self._watched.stack(run)
+                read_at, stack = now, as_stack(self._watched.stack(run))
             stacks[shown["id"]] = read_at, stack
             shown["stack"] = stack
         self._stacks = stacks
@@ -186,7 +186,7 @@ class BridgeSource:
     async def stack(self, run_id: int) -> str | None:
         """Return where a run is at the moment; None if it is not in flight. Any loop."""
         run = self._watched.find(run_id)
-        return None if run is None else self._watched.stack(run)
+        return None if run is None else as_stack(self._watched.stack(run))
 
     # -- acting --------------------------------------------------------------------------------
 
@@ -214,18 +214,7 @@ class BridgeSource:
             self._board.questions.put_back(question)
             raise
         run.add_done_callback(lambda done: self._answered(question, done))
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                result = await asyncio.shield(asyncio.wrap_future(run))
-        except TimeoutError:
-            return Answered("accepted")
-        except asyncio.CancelledError:
-            if run.cancelled():
-                return Answered("ended", "cancelled")
-            raise
-        if isinstance(result.error, StaleResumeError):
-            return Answered("stale", result.status, error_text(result.error))
-        return Answered("ended", result.status)
+        return await _outcome(run)
 
     def _answered(self, question: PendingQuestion, run: Future[StreamMessage]) -> None:
         """Note what became of an answer, in the thread that resolves its run."""
@@ -234,3 +223,21 @@ class BridgeSource:
             self._board.questions.drop(question)
         else:  # if it has reached its graph, the board is told of that
             self._board.questions.put_back(question)
+
+
+async def _outcome(run: Future[StreamMessage]) -> Answered:
+    """Wait a little for the end of the run of an answer."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            result = await asyncio.shield(asyncio.wrap_future(run))
+    except TimeoutError:
+        return Answered("accepted")
+    except asyncio.CancelledError:
+        if run.cancelled():
+            return Answered("ended", "cancelled")
+        raise
+    if result.status != "rejected":
+        return Answered("ended", result.status)
+    reason = None if result.error is None else error_text(result.error)
+    is_stale = isinstance(result.error, StaleResumeError)
+    return Answered("stale" if is_stale else "refused", result.status, reason)

@@ -19,11 +19,11 @@ from rxlanggraph.live.source import Earlier, Resume
 from rxlanggraph.messages import InterruptedMessage, StreamMessage
 from rxlanggraph.validation import shortened
 
-__all__ = ["PendingQuestion", "Questions", "as_json", "as_text"]
+__all__ = ["PendingQuestion", "Questions", "as_json", "as_stack", "as_text"]
 
 # Questions that are kept. A guess: more than a person can answer. Their values stay in memory.
 _KEPT = 1000
-# Characters of a value, as JSON. A guess: a page of text; longer ones are shown as a text, cut.
+# Characters of a value, as JSON, and of a stack. A guess: some pages of text; longer ones are cut.
 _LONGEST_VALUE = 20_000
 
 
@@ -168,6 +168,11 @@ def as_text(text: str) -> str:
     if len(text) > LONGEST_TEXT:
         text = text[: LONGEST_TEXT - 1] + "…"
     return text if text.isascii() else encodable(text)
+
+
+def as_stack(text: str) -> str:
+    """Return a stack as a page can show it: its end, which is the innermost. Any thread."""
+    return encodable(text if len(text) <= _LONGEST_VALUE else f"…{text[-_LONGEST_VALUE:]}")
 
 
 def as_json(value: Any) -> Any:
