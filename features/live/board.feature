@@ -51,6 +51,21 @@ Feature: A snapshot has a bounded picture of what happens in a bridge
     When 4 threads tell it of 10000 ends, while another reads it all the time
     Then it has counted all of them
 
+  Scenario Outline: A <way> that <does> while its thread is <inside> finds all as it should be
+    Given a live board that its own thread may enter
+    When a <way> comes in at each place of <inside>, and <does>
+    Then each time all was as it should be, at more than <places> places
+
+    Examples:
+      | way            | inside                   | does                         | places |
+      | signal handler | telling it of an end     | tells it of another end      | 30     |
+      | finalizer      | telling it of an end     | tells it of another end      | 30     |
+      | signal handler | telling it of an end     | reads it                     | 30     |
+      | signal handler | telling it of a question | tells it of another question | 30     |
+      | signal handler | reading it               | tells it of another end      | 100    |
+      | finalizer      | reading it               | tells it of another question | 100    |
+      | signal handler | answering a question     | tells it of another question | 10     |
+
   Scenario: A clock that is set back, or far ahead, loses no end and stops nothing
     Given a board
     When the clock is set back by an hour, and ahead by a day, between ends

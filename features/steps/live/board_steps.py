@@ -7,19 +7,18 @@ import json
 import threading
 import time
 import weakref
+from collections import deque
 from concurrent.futures import Future
 from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph import StreamMessage
-from rxlanggraph.hooks import RunEnded
 from rxlanggraph.live.board import Board
 from rxlanggraph.live.feed import encoded
 from rxlanggraph.live.questions import as_json
-from rxlanggraph.messages import answer_to
 from support.concurrency.waiting import LIMIT, Gate, in_threads, thread
+from support.live.board_inside import ended
 from support.live.pages import SECRET, make_world
 
 # -- a bridge that is looked at --------------------------------------------------------------------
@@ -264,22 +263,13 @@ def step_a_board(context: Context) -> None:
     context.told = 0
 
 
-def _end(number: int, kinds: int, at: float | None = None) -> RunEnded:
-    message = StreamMessage({"n": number}, thread_id=f"thread-{number % 100}")
-    error = ValueError(SECRET) if number % 2 else None
-    result = answer_to(message, "error" if error else "ok", None, error, 0.1)
-    name = f"graph-{number % kinds}"
-    at = time.time() if at is None else at
-    return RunEnded(Future(), message, name, at, result, 0.001 * (number % 1000), 1)
-
-
 @when("{threads:d} threads tell it of {count:d} ends of {kinds:d} kinds of failure")
 def step_threads_tell_it_of_count_ends_of_kinds_of_failure(
     context: Context, threads: int, count: int, kinds: int
 ) -> None:
     def tell(number: int) -> None:
         for each in range(count // threads):
-            context.board.on_ended(_end(number + threads * each, 2 * kinds))
+            context.board.on_ended(ended(number + threads * each, 2 * kinds))
 
     in_threads(threads, tell)
     context.told = count
@@ -290,20 +280,34 @@ def step_threads_tell_it_of_count_ends_while_another_reads(
     context: Context, threads: int, count: int
 ) -> None:
     over = threading.Event()
+    runs: list[Future[Any]] = [Future() for _ in range(count)]
+    in_flight = deque(runs)
 
     def read() -> int:
         reads = 0
         while not over.is_set():
+            at_work: dict[Future[Any], str | None] = dict.fromkeys(
+                list(in_flight.copy())[:500], f"node {reads}"
+            )
+            context.board.note_nodes(at_work, time.time())
             _read(context.board)
             reads += 1
         return reads
 
+    def tell(number: int) -> None:
+        for each in range(count // threads):
+            run = in_flight.popleft()
+            context.board.on_ended(ended(number + threads * each, 10, run=run))
+
     reading = thread(read)
     try:
-        step_threads_tell_it_of_count_ends_of_kinds_of_failure(context, threads, count, 5)
+        in_threads(threads, tell)
     finally:
         over.set()
     assert reading.result(LIMIT) > 0
+    context.told = count
+    context.board.note_nodes({}, time.time())
+    assert not context.board._spans
 
 
 def _read(board: Board) -> dict[str, Any]:
@@ -346,7 +350,7 @@ def step_a_snapshot_of_it_has_fewer_characters(context: Context, most: int) -> N
 def step_the_clock_is_set_back_and_ahead_between_ends(context: Context) -> None:
     now = time.time()
     for number, at in enumerate((now, now - 3600, now - 3599, now + 86400, now, now)):
-        context.board.on_ended(_end(2 * number, 1, at))
+        context.board.on_ended(ended(2 * number, 1, at))
 
 
 @then("the history has those of its minutes, and all are among the recent ones")

@@ -10,10 +10,11 @@ callbacks for it.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -107,9 +108,10 @@ class Board(Hooks):
         # same time each find a part.
         self._counted_at = 0.0
         # A leaf, held for a few assignments, and to copy what is shown; an RLock like all locks
-        # that hooks take. Guards all of the below; a second call between two lines of a section is
-        # harmless: it adds one more entry.
+        # that hooks take. Guards all of the below. A signal handler, or a finalizer, that enters
+        # while its own thread holds it, finds that by `_busy`, and leaves what has ended uncounted.
         self._lock = fork_safe_rlock()
+        self._busy = False
         self._minutes = Minutes()
         self._recent: deque[_Ended] = deque(maxlen=_RECENT)
         # The slowest since the beginning of a period, and those of the period before.
@@ -120,7 +122,8 @@ class Board(Hooks):
         self._other_failures = 0
         self._blocked: deque[Blocked] = deque(maxlen=_BLOCKED)
         # Of runs in flight that have begun, and were looked at, or whose nodes are listened to.
-        # Replaced under the lock; its entries are removed by single calls, by any thread.
+        # Replaced under the lock; its entries are removed by single calls, by any thread, so that
+        # it is gone through in a copy. What is removed meanwhile is forgotten the next time.
         self._spans: dict[Future[Any], list[_Span]] = {}
 
     # -- hooks ---------------------------------------------------------------------------------
@@ -160,7 +163,9 @@ class Board(Hooks):
         """Count what has ended until ``now``. Before it is read."""
         self._counted_at = now
         load = self._load()
-        with self._lock:
+        with self._used() as entered:
+            if entered:
+                return
             for _ in range(len(self._pending)):  # others append meanwhile
                 try:
                     ended = self._pending.popleft()
@@ -176,6 +181,16 @@ class Board(Hooks):
                 if status in _FAILED:
                     self._note_failure(ended)
             self._minutes.note_load(now, *load)
+
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[bool]:
+        """Hold the lock; yield whether this thread has held it already."""
+        with self._lock:
+            entered, self._busy = self._busy, True
+            try:
+                yield entered
+            finally:
+                self._busy = entered
 
     def _failure(self, error: BaseException) -> RunError:
         text = error_text(error)[:_LONGEST_MESSAGE] if self._show_content else None
@@ -231,9 +246,11 @@ class Board(Hooks):
             at_work: The runs in flight that have begun, each with its nodes.
             now: Seconds since the epoch.
         """
-        with self._lock:
+        with self._used():
             # Those that have ended before their end was told of, or were never told of.
-            self._spans = {run: spans for run, spans in self._spans.items() if run in at_work}
+            self._spans = {
+                run: spans for run, spans in self._spans.copy().items() if run in at_work
+            }
             for run, node in at_work.items():
                 if not run.done():
                     self._note_active(self._spans.setdefault(run, []), node, now)
@@ -250,27 +267,27 @@ class Board(Hooks):
 
     def nodes_of(self, run: Future[Any]) -> list[NodeSpan]:
         """Return the nodes of a run in flight so far, as data."""
-        with self._lock:
+        with self._used():
             return [_shown(span, None) for span in self._spans.get(run, ())]
 
     # -- reading -------------------------------------------------------------------------------
 
     def history(self, now: float, active: int, queued: int) -> History:
         """Return the last minutes as data, with the load of this moment."""
-        with self._lock:
+        with self._used():
             self._minutes.note_load(now, active, queued)
             return self._minutes.shown(now)
 
     def recent(self, most: int) -> tuple[list[EndedRun], int]:
         """Return what has ended lately, the latest first, at most so many; and how many more."""
-        with self._lock:
+        with self._used():
             kept = len(self._recent)
             latest = list(itertools.islice(reversed(self._recent), most))
         return [_shown_run(ended) for ended in latest], kept - len(latest)
 
     def slowest(self, now: float) -> list[EndedRun]:
         """Return the slowest runs of the last five to ten minutes, the slowest first."""
-        with self._lock:
+        with self._used():
             runs = [*self._slowest_before, *self._slowest]
         since = now - 2 * _SLOWEST_SECONDS
         slowest = heapq.nlargest(_SLOWEST, (run for run in runs if run[2][4] > since))
@@ -278,7 +295,7 @@ class Board(Hooks):
 
     def failures(self, most: int) -> tuple[list[Failure], int]:
         """Return the failures by kind, the most frequent first; and how many others there were."""
-        with self._lock:
+        with self._used():
             kinds = [(key, kind.count, kind.first, kind.last) for key, kind in self._kinds.items()]
             others = self._other_failures
         kinds.sort(key=lambda each: -each[1])
@@ -305,7 +322,7 @@ class Board(Hooks):
 
     def blocked(self) -> list[Blocked]:
         """Return what has blocked the loop, the latest first."""
-        with self._lock:
+        with self._used():
             return list(self._blocked)
 
 
@@ -320,7 +337,9 @@ class NodeBoard(Board):
         with self._lock:
             if len(self._spans) > _RECENT:
                 # Of a worker thread that told of a node when the end of its run was told already.
-                self._spans = {run: its for run, its in self._spans.items() if not run.done()}
+                self._spans = {
+                    run: its for run, its in self._spans.copy().items() if not run.done()
+                }
             spans = self._spans.setdefault(event.future, [])
             if spans and spans[-1].ended is None:
                 spans.pop()  # what a snapshot has found at work; the next one finds what goes on

@@ -144,8 +144,8 @@ class Questions:
     def pending(self, most: int) -> tuple[list[PendingQuestion], int]:
         """Return the oldest questions, at most so many; and how many more there are."""
         with self._lock:
-            shown = list(itertools.islice(self._by_id.values(), most))
-            return shown, len(self._by_id) - len(shown) + self._forgotten
+            known = list(self._by_id.copy().values())  # as those that enter may change it
+            return known[:most], max(0, len(known) - most) + self._forgotten
 
     def _forget(self, name: str, thread_id: str) -> dict[str, PendingQuestion]:
         before = self._of_thread.pop((name, thread_id), {})
