@@ -66,6 +66,12 @@ Feature: A snapshot has a bounded picture of what happens in a bridge
       | finalizer      | reading it               | tells it of another question | 100    |
       | signal handler | answering a question     | tells it of another question | 10     |
 
+  @tdd_expected_fail
+  Scenario: Control: a board that counts on whether its thread is counting or not
+    Given a live board that counts on that its own thread may enter
+    When a signal handler comes in at each place of telling it of an end, and tells it of another end
+    Then each time all was as it should be, at more than 30 places
+
   Scenario: A clock that is set back, or far ahead, loses no end and stops nothing
     Given a board
     When the clock is set back by an hour, and ahead by a day, between ends

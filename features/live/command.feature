@@ -81,6 +81,20 @@ Feature: The command serves the page of its run, for as long as it lasts
     Then the exit status is 2
     And standard error is one line that says "sse-starlette", "pip install" and "rxlanggraph[live]"
 
+  Scenario: A run is cancelled from the page of a command, and Ctrl-C ends both
+    Given the file "waiting.py"
+      """
+      import asyncio
+
+      async def graph(content):
+          await asyncio.sleep(0 if content["n"] == 1 else 3600)
+          return content
+      """
+    When "rxlanggraph run waiting.py:graph -i in.jsonl -o out.jsonl --live" is started with a token of the environment
+    And line 2 is cancelled from the page
+    Then the page has line 1 as ok and line 2 as cancelled, while line 3 is in flight
+    And after two times Ctrl-C it has ended with status 130, the stream of its page too
+
   Scenario: The page of a journal shows its progress by worker, until Ctrl-C
     Given a journal "run.sqlite" whose 2 workers have 3 messages in flight, and 2 failures
     When "rxlanggraph live run.sqlite" is started with a token of the environment

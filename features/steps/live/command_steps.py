@@ -84,6 +84,43 @@ def step_what_serves_the_page_is_not_installed(context: Context) -> None:
     context.add_cleanup(patcher.stop)
 
 
+@when("line 2 is cancelled from the page")
+def step_line_2_is_cancelled_from_the_page(context: Context) -> None:
+    context.stream = Stream(context.client)
+    context.add_cleanup(context.stream.leave)
+    runs: list[Any] = []
+    while len(runs) != 2:
+        runs = [run for run in context.stream.next()[1]["runs"] if run["state"] == "running"]
+    (run, _) = runs
+    response = context.client.post(f"/api/runs/{run['id']}/cancel", json={})
+    assert response.status_code == 200, response.text
+
+
+@then("the page has line 1 as ok and line 2 as cancelled, while line 3 is in flight")
+def step_the_page_has_line_1_as_ok_and_line_2_as_cancelled(context: Context) -> None:
+    ended: list[Any] = []
+    while len(ended) != 2:
+        snapshot = context.stream.next()[1]
+        ended = snapshot["recent"]
+    assert [run["status"] for run in ended] == ["cancelled", "ok"], ended
+    assert [run["state"] for run in snapshot["runs"]] == ["running"]
+
+
+@then("after two times Ctrl-C it has ended with status {status:d}, the stream of its page too")
+def step_after_two_times_ctrl_c_it_has_ended_with_status(context: Context, status: int) -> None:
+    context.process.send_signal(signal.SIGINT)
+    while "draining" not in context.process.stderr.readline():
+        pass
+    context.process.send_signal(signal.SIGINT)
+    end, last = context.stream.until("end")
+    assert end == {"reason": "closed"} and last["state"] == "closed", (end, last["state"])
+    assert context.process.wait(LIMIT) == status
+    records = map(json.loads, (context.folder / "out.jsonl").read_text().splitlines())
+    found = {record["line"]: record["status"] for record in records}
+    assert found == {1: "ok", 2: "cancelled", 3: "cancelled"}, found
+    step_nothing_answers_at_the_address_of_the_page_any_more(context)
+
+
 # -- a journal -------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ ENTERABLES: dict[str, Enterable[Any]] = {
     "a TaskRegistry": registry_inside.ENTERABLE,
     "an actor": actors.ENTERABLE,
     "a live board": board_inside.ENTERABLE,
+    "a live board that counts on": board_inside.NAIVE,
     "a set under a plain lock": plain_locks.SET,
     "a state under a plain lock": plain_locks.STATE,
     "a queue under a plain lock": plain_locks.QUEUE,

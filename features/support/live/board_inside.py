@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -15,7 +17,7 @@ from rxlanggraph.live.board import Board
 from rxlanggraph.messages import InterruptedMessage, answer_to
 from support.concurrency.entering import Enterable
 
-__all__ = ["ENTERABLE", "ended"]
+__all__ = ["ENTERABLE", "NAIVE", "ended"]
 
 FILES = {str(each.__file__) for each in (board, history, questions)}
 
@@ -33,11 +35,20 @@ def ended(
     return RunEnded(run or Future(), message, name, at, result, duration, 1)
 
 
+class _Naive(Board):
+    """A board that counts on, whether its own thread is in the middle of that or not."""
+
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[bool]:
+        with self._lock:
+            yield False
+
+
 class Known:
     """A board, and how many ends it was told of."""
 
-    def __init__(self) -> None:
-        self.board = Board(lambda: (1, 2), lambda run: None, show_content=True)
+    def __init__(self, kind: type[Board] = Board) -> None:
+        self.board = kind(lambda: (1, 2), lambda run: None, show_content=True)
         self.told = 0
         self.runs = [Future[Any]() for _ in range(4)]
         self.board.note_nodes(dict.fromkeys(self.runs, "work"), time.time())
@@ -91,18 +102,18 @@ class Known:
         assert not self.board._busy and not self.board._pending
 
 
-ENTERABLE: Enterable[Known] = Enterable(
-    FILES,
-    lambda _: Known(),
-    {
-        "telling it of an end": Known.tell,
-        "telling it of a question": Known.ask,
-        "reading it": Known.read,
-        "answering a question": Known.answer,
-    },
-    {
-        "tells it of another end": (Known.tell, Known.check),
-        "tells it of another question": (Known.ask, Known.check),
-        "reads it": (Known.read, Known.check),
-    },
+_OPERATIONS = {
+    "telling it of an end": Known.tell,
+    "telling it of a question": Known.ask,
+    "reading it": Known.read,
+    "answering a question": Known.answer,
+}
+_ENTRIES = {
+    "tells it of another end": (Known.tell, Known.check),
+    "tells it of another question": (Known.ask, Known.check),
+    "reads it": (Known.read, Known.check),
+}
+ENTERABLE: Enterable[Known] = Enterable(FILES, lambda _: Known(), _OPERATIONS, _ENTRIES)
+NAIVE: Enterable[Known] = Enterable(
+    FILES | {__file__}, lambda _: Known(_Naive), _OPERATIONS, _ENTRIES
 )
