@@ -458,6 +458,8 @@ def step_a_page_is_made(context: Context, how: str) -> None:
         "with a host that is none": {"allowed_hosts": ["a/b"]},
         "with a graph without threads": {"graphs": [lambda content: content]},
         "with stuck_after=0": {"stuck_after": 0},
+        'with show_content="no"': {"show_content": "no"},
+        "with a graph as its graphs": {"graphs": context.world.graph},
         "without the extra": {},
     }
     if how == "without the extra":
