@@ -9,6 +9,7 @@ Read in this order:
     bridge.py     streams of messages through a graph; backlogs
     stream.py     the chunks of a run
     hooks.py      a bridge with hooks beside one without
+    live.py       a bridge with a live page beside one without
     lanes.py      messages on threads: cost and fairness of lanes, and lanes that are shared
     checkpoints.py   runs of which one checkpoint is kept
     cleanup.py    creating runs, and cancelling all of them

@@ -23,6 +23,7 @@ from . import (
     hooks,
     journal,
     lanes,
+    live,
     memory,
     registry,
     state,
@@ -58,6 +59,9 @@ def rows(million: bool) -> Iterator[Row]:
     yield Row("CPU time with hooks for runs / without", 1.03, _hooks("runs"))
     yield Row("CPU time with hooks for nodes too / without", None, _hooks("runs and nodes"))
     yield Row("CPU time with metrics / without", None, _hooks("metrics"))
+    yield Row("CPU time with a live page, not watched / without", 1.03, _live("not watched"))
+    yield Row("CPU time with a live page, watched / without", 1.03, _live("watched"))
+    yield Row("the same, with nodes", None, _live("watched, with nodes"))
     yield Row("CPU time with traces, of nodes too / without", None, _hooks("traces"))
     yield from _threads()
     yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
@@ -162,6 +166,10 @@ def _cpu(way: str) -> Callable[[bool], Ratio]:
 
 def _hooks(way: str) -> Callable[[bool], Ratio]:
     return lambda quick: hooks.cpu_ratio(way, pairs=3 if quick else 7)
+
+
+def _live(way: str) -> Callable[[bool], Ratio]:
+    return lambda quick: live.cpu_ratio(way, pairs=3 if quick else 7)
 
 
 def _lanes(way: str) -> Callable[[bool], Ratio]:

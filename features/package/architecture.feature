@@ -39,7 +39,7 @@ Feature: The package keeps to its map
     Then the public names of RxPyLangGraphBridge are
       """
       aclose add_hooks astream cleanup_tasks cleanup_tasks_async close create_future_task expire_interrupts
-      expire_threads from_iterable invoke join_stream loop_lag pending_interrupts registry statistics stream submit
+      expire_threads from_iterable invoke join_stream live_app loop_lag pending_interrupts registry statistics stream submit
       """
     And those of an open bridge are these, and what it was made with: max_concurrency name timeout
 
@@ -103,6 +103,7 @@ Feature: The package keeps to its map
       pending_interrupts: graph, thread_id
       expire_interrupts: graph, older_than, thread_id
       expire_threads: graph, older_than, *, unfinished
+      live_app: *, token, allowed_hosts, show_content, nodes, stuck_after, graphs
       cleanup_tasks: timeout
       cleanup_tasks_async: timeout
       close: timeout, *, cancel_timeout, drain_after

@@ -46,6 +46,7 @@ one that it can handle. An exception raised by a graph is never wrapped.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 __all__ = [
@@ -318,6 +319,10 @@ class RunDroppedError(RunRejectedError):
     """A message was dropped, because more than ``max_pending`` would have waited."""
 
 
+# LangGraph's own note on an exception that leaves a node; that of a subgraph comes first.
+_NOTE = re.compile(r"During task with name '(.*)' and id '", re.DOTALL)
+
+
 def encodable(text: str) -> str:
     """Return ``text`` with what UTF-8 cannot hold (lone surrogates) as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
@@ -329,3 +334,18 @@ def error_text(error: BaseException) -> str:
         return encodable(str(error))
     except Exception as second:
         return f"(its __str__ raised {type(second).__name__})"
+
+
+def node_of(error: BaseException) -> str | None:
+    """Return the node that raised ``error``; None if no node did.
+
+    In a subgraph, after the nodes that called it, as in LangGraph's namespaces: ``outer|inner``.
+    """
+    notes = getattr(error, "__notes__", None)
+    found = [
+        match[1]
+        for note in reversed(notes if isinstance(notes, list) else [])
+        if isinstance(note, str) and (match := _NOTE.match(note))
+    ]
+    # An exception that is raised again and again has the notes of each time.
+    return encodable("|".join(dict.fromkeys(found))) if found else None

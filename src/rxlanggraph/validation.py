@@ -6,27 +6,35 @@ checks tell a wrong type (`InvalidTypeError`) from a wrong value (`InvalidArgume
 
 from __future__ import annotations
 
+import ipaddress
 import math
+import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import CoroutineType
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = [
+    "LOOPBACK",
     "check_attempts",
     "check_duration",
+    "check_flag",
     "check_function",
+    "check_hosts",
     "check_identifier",
     "check_identifiers",
     "check_integer",
     "check_name",
+    "check_origins",
     "check_plain",
     "check_seconds",
+    "check_secret",
     "check_timeout",
     "check_token",
     "check_wait",
     "check_whole",
+    "is_loopback",
     "shortened",
 ]
 
@@ -34,6 +42,10 @@ __all__ = [
 _LONGEST_IDENTIFIER = 512
 # A hundred years: every server can add it to its clock.
 _LONGEST_DURATION = 100 * 366 * 86400.0
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+"""What this machine calls itself, in URLs."""
+_HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
+_ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST.pattern}", re.ASCII | re.IGNORECASE)
 
 
 # -- what stays in the process ---------------------------------------------------------------------
@@ -90,6 +102,16 @@ def check_timeout(timeout: object, argument: str = "timeout") -> float:
             f"{argument} must be a number of seconds above 0, not {shortened(timeout)}"
         )
     return seconds
+
+
+def check_flag(argument: str, value: object) -> None:
+    """Check that ``value`` is a bool: not a text such as "no", which is true.
+
+    Raises:
+        InvalidTypeError: It is something else.
+    """
+    if not isinstance(value, bool):
+        raise InvalidTypeError(f"{argument} must be True or False, not {shortened(value)}")
 
 
 def check_function(argument: str, value: object) -> None:
@@ -220,6 +242,74 @@ def check_wait(value: object) -> float:
     if not seconds >= 0:
         raise InvalidArgumentError(f"wait must be 0 or more seconds, not {shortened(value)}")
     return seconds
+
+
+# -- who may call a server over HTTP ---------------------------------------------------------------
+
+
+def check_hosts(argument: str, names: object) -> tuple[str, ...]:
+    """Return ``names`` in lower case, if they are a list of hosts, each perhaps with a port.
+
+    An IPv6 address is put into brackets, as in a URL.
+
+    Raises:
+        InvalidTypeError: It is not a list.
+        InvalidArgumentError: One of them is not the name of a host.
+    """
+    return tuple(map(_bracketed, _checked_names(argument, names, _HOST, "example.com:8443")))
+
+
+def check_origins(argument: str, names: object) -> tuple[str, ...]:
+    """Return ``names`` in lower case, if they are a list of origins.
+
+    Raises:
+        InvalidTypeError: It is not a list.
+        InvalidArgumentError: One of them is not an origin.
+    """
+    return _checked_names(argument, names, _ORIGIN, "https://example.com:8443")
+
+
+def check_secret(argument: str, value: object, *, least: int = 1) -> str:
+    """Return ``value`` if it can be sent as a bearer token, and is long enough.
+
+    Raises:
+        InvalidTypeError: It is not a string.
+        InvalidArgumentError: It is too short, or has other characters. It is not shown.
+    """
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"{argument} must be a string, not {type(value).__name__}")
+    if len(value) < least or not value.isascii() or not value.isprintable() or " " in value:
+        number = "one" if least == 1 else str(least)
+        raise InvalidArgumentError(
+            f"{argument} must be {number} or more visible ASCII characters; "
+            "if it comes from an environment variable, check that it is set"
+        )
+    return value
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``, a name or an address. Never asks a server."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _checked_names(
+    argument: str, names: object, form: re.Pattern[str], example: str
+) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise InvalidTypeError(f"{argument} must be a list of names, not {shortened(names)}")
+    for name in names:
+        if not isinstance(name, str) or form.fullmatch(name) is None:
+            raise InvalidArgumentError(
+                f"{argument} must hold names such as '{example}', not {shortened(name)}"
+            )
+    return tuple(name.lower() for name in names)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
 # -- parts -----------------------------------------------------------------------------------------

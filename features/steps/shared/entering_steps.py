@@ -11,6 +11,7 @@ from support.agent import agent_memories, agent_states, output_inside
 from support.bridge import registry_inside
 from support.concurrency.entering import Enterable, Way
 from support.controls import plain_locks
+from support.live import board_inside
 from support.state import actors
 
 ENTERABLES: dict[str, Enterable[Any]] = {
@@ -19,6 +20,8 @@ ENTERABLES: dict[str, Enterable[Any]] = {
     "an output queue": output_inside.ENTERABLE,
     "a TaskRegistry": registry_inside.ENTERABLE,
     "an actor": actors.ENTERABLE,
+    "a live board": board_inside.ENTERABLE,
+    "a live board that counts on": board_inside.NAIVE,
     "a set under a plain lock": plain_locks.SET,
     "a state under a plain lock": plain_locks.STATE,
     "a queue under a plain lock": plain_locks.QUEUE,

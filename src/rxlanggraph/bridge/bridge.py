@@ -8,7 +8,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import weakref
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -65,9 +73,11 @@ from rxlanggraph.limits import Limits, Usage
 from rxlanggraph.limits.rules import model_rules
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
-from rxlanggraph.validation import check_duration, check_seconds, check_whole
+from rxlanggraph.validation import check_duration, check_flag, check_seconds, check_whole
 
 if TYPE_CHECKING:
+    from rxlanggraph.bridge.watched import WatchedBridge
+    from rxlanggraph.live.app import LiveApp
     from rxlanggraph.state import State
 
 __all__ = [
@@ -78,6 +88,7 @@ __all__ = [
     "request_drain",
     "single_lane_operator",
     "submitter",
+    "watched",
 ]
 
 Retry: TypeAlias = "int | AsyncRetrying | None"
@@ -998,6 +1009,66 @@ class RxPyLangGraphBridge:
         """
         return Disposable(partial(self._engine.stop_listening, self._engine.listen(hooks)))
 
+    def live_app(
+        self,
+        *,
+        token: str | None = None,
+        allowed_hosts: Collection[str] | None = None,
+        show_content: bool = False,
+        nodes: bool = False,
+        stuck_after: float = 30.0,
+        graphs: Iterable[Graph] = (),
+    ) -> LiveApp:
+        """Make a web page that shows what happens: an ASGI application, to mount anywhere.
+
+        Any thread; never blocks. Any loop may serve it, that of the bridge or another. It shows
+        the runs in flight, what has ended since it was made, failures by kind, stuck runs, and
+        questions that wait; runs can be cancelled there, and questions answered. The result of an
+        answer goes to no stream: it is a run of its own, which hooks are told of. Needs the extra
+        ``live``. Without an application of your own, ``rxlanggraph run --live`` serves it.
+
+        Its ``token`` is needed for everything; ``path`` is where to open it, below the path at
+        which it is mounted. It observes the bridge until it is collected, its ``close`` is called,
+        or the bridge is closed.
+
+        Args:
+            token: What each request has to send, of 16 visible ASCII characters or more; None makes
+                one.
+            allowed_hosts: The names of the host under which it may be opened, such as
+                ``["example.com"]``; None: those of this machine alone, such as ``localhost``.
+            show_content: Whether what messages say is shown: the texts of exceptions, and what is
+                asked. Ids, names, classes of exceptions, and stacks are shown always.
+            nodes: Whether to be told of each node, which costs a tenth of the time of a short run.
+                Otherwise it shows those nodes that it finds at work as it looks, twice a second
+                while it is open.
+            stuck_after: Seconds after which an active run counts as stuck.
+            graphs: Graphs whose questions of earlier runs are shown too: when it is first opened,
+                all of their checkpoints are read.
+
+        Raises:
+            MissingExtraError: The extra ``live`` is not installed.
+            InvalidArgumentError, InvalidTypeError: An argument is not as described.
+        """
+        # Imported here: the extra's packages are slow to import, and most bridges have no page.
+        from rxlanggraph.live.access import Access  # noqa: PLC0415
+        from rxlanggraph.live.app import LiveApp  # noqa: PLC0415
+        from rxlanggraph.live.bridge_source import BridgeSource  # noqa: PLC0415
+
+        check_duration("stuck_after", stuck_after)
+        check_flag("show_content", show_content)
+        check_flag("nodes", nodes)
+        if not isinstance(graphs, Iterable):
+            raise InvalidTypeError(f"graphs must be a list of graphs, not {graphs!r}")
+        asking = []
+        for graph in graphs:
+            PendingInterrupts(graph)  # raises if it keeps no questions
+            asking.append(self._run_options(graph, errors="emit"))
+        access = Access(token, allowed_hosts)
+        source = BridgeSource(
+            watched(self, asking), show_content=show_content, nodes=nodes, stuck_after=stuck_after
+        )
+        return LiveApp(source, access)
+
     # -- the end -------------------------------------------------------------------------------
 
     def cleanup_tasks(self, timeout: float | None = 5.0) -> CleanupReport:
@@ -1237,6 +1308,18 @@ def count_active(bridge: RxPyLangGraphBridge) -> int:
     Any thread; never blocks. For display: the number may be about to change.
     """
     return bridge._engine.active
+
+
+def watched(bridge: RxPyLangGraphBridge, asking: Sequence[RunOptions] = ()) -> WatchedBridge:
+    """Return ``bridge`` as what may be looked at. Any thread; never blocks.
+
+    Args:
+        bridge: The bridge, which is held weakly.
+        asking: The options of calls to the graphs whose earlier questions are read.
+    """
+    from rxlanggraph.bridge.watched import WatchedBridge  # noqa: PLC0415 - few are looked at
+
+    return WatchedBridge(bridge._engine, bridge, bridge._fence, asking)
 
 
 def check_known(method: str, options: Mapping[str, Any], arguments: type[Any]) -> None:

@@ -8,9 +8,10 @@ every arriving run is cancelled at once; it notes how each run that leaves has e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, overload
 
-from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run import Phase, Run
 from rxlanggraph.bridge.run_info import info_of_run, nodes_at_work
 from rxlanggraph.errors import RunDrainedError
 from rxlanggraph.registry import (
@@ -151,6 +152,31 @@ class RunRegistry(TaskRegistry):
             else info_of(task, entry, now)
             for task, entry in entries.items()
         )
+
+    def foremost(self, active: int, waiting: int) -> list[tuple[Run, TaskInfo]]:
+        """Return runs in flight: the active ones, oldest first, then those that wait.
+
+        Any thread; never blocks. As `snapshot`, but cheap however many runs wait.
+
+        Args:
+            active: How many active ones at most.
+            waiting: How many others at most.
+        """
+        with self._lock:
+            entries = self._entries.copy()
+        runs = [task for task in entries if isinstance(task, Run)]
+        chosen = list(islice((run for run in runs if run.phase is Phase.RUNNING), active))
+        chosen += islice((run for run in runs if run.phase is not Phase.RUNNING), waiting)
+        # One that has ended meanwhile may be among both.
+        infos = self._infos({run: entries[run] for run in chosen})
+        return list(zip(dict.fromkeys(chosen), infos, strict=True))
+
+    def find(self, number: int) -> Run | None:
+        """Return the run in flight with this id. Any thread; never blocks."""
+        with self._lock:
+            entries = self._entries.copy()
+        found = (task for task, entry in entries.items() if entry[0] == number)
+        return next((task for task in found if isinstance(task, Run)), None)
 
     @property
     def state(self) -> RegistryState:

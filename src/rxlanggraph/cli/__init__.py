@@ -5,6 +5,8 @@ A map; each imports only from those above it.
     errors           errors that stop a command, and exit statuses
     stdio            standard output and standard error
     passwords        passwords of servers, from the environment
+    addresses        where something is served: --metrics, --live
+    live_page        --live and rxlanggraph live: the page, while a command lasts
     tables           rows of text as columns
     prices           what models cost, from a file
     json_object      files that hold one JSON object
@@ -22,6 +24,7 @@ A map; each imports only from those above it.
     failure_groups   the failures of a run, grouped
     error_list       rxlanggraph errors: those groups as a table
     status           rxlanggraph status: the progress of a journal's run
+    live             rxlanggraph live: the page of a journal's run
     journals         rxlanggraph journal: dropping a journal
     state            rxlanggraph state: queues, tasks, locks and keys, and migrations
     demo             rxlanggraph demo: plain asyncio beside the bridge
@@ -40,6 +43,7 @@ from rxlanggraph.cli.error_list import errors
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.graphs import graphs
 from rxlanggraph.cli.journals import journal
+from rxlanggraph.cli.live import live
 from rxlanggraph.cli.run import run
 from rxlanggraph.cli.settings import ENVIRONMENT_PREFIX, load_settings, source_of
 from rxlanggraph.cli.state import state
@@ -72,7 +76,7 @@ def _commands() -> None:
     """Run LangGraph graphs over streams of messages: bounded, tracked, none lost."""
 
 
-for _command in (run, status, errors, journal, state, graphs, demo, completion):
+for _command in (run, live, status, errors, journal, state, graphs, demo, completion):
     _commands.add_command(_command)
 
 

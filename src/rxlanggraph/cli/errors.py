@@ -9,6 +9,7 @@ Continues the tree of `rxlanggraph.errors`:
         ├── SettingsError          the file of settings is wrong
         ├── ArgumentError          --context or --config is wrong
         ├── MetricsError           metrics cannot be served
+        ├── LiveError              the live page cannot be served
         ├── InputError             the input cannot be read, or is not CSV at all
         ├── OutputError            a record could not be written
         ├── JournalError           the journal does not answer
@@ -30,6 +31,7 @@ __all__ = [
     "InputError",
     "JournalError",
     "JournalMismatchError",
+    "LiveError",
     "MetricsError",
     "NotFoundError",
     "OutputError",
@@ -77,6 +79,10 @@ class ArgumentError(CommandError):
 
 class MetricsError(CommandError):
     """Metrics cannot be served: the address is in use, or what serves them is not installed."""
+
+
+class LiveError(CommandError):
+    """The live page cannot be served: the address is in use, or the extra is not installed."""
 
 
 class InputError(CommandError):

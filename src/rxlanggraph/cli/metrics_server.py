@@ -4,50 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from rxlanggraph.cli.addresses import Address
 from rxlanggraph.cli.errors import MetricsError
-from rxlanggraph.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from rxlanggraph.telemetry import RunMetrics
 
-__all__ = ["MetricsAddress", "parse_address", "served_metrics"]
-
-_LOOPBACK = "127.0.0.1"
-
-
-class MetricsAddress(NamedTuple):
-    """Where metrics are served."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        """As it is written on the command line, and in URLs."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
-def parse_address(text: str) -> MetricsAddress:
-    """Return the address for ``HOST:PORT``, or a port on the loopback interface.
-
-    Raises:
-        InvalidArgumentError: It is neither.
-    """
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (port.isascii() and port.isdecimal() and int(port) < 65536):
-        raise InvalidArgumentError(
-            f"{text!r} is not an address: write HOST:PORT, such as 127.0.0.1:9400, or a port"
-        )
-    return MetricsAddress(host or _LOOPBACK, int(port))
+__all__ = ["served_metrics"]
 
 
 @contextlib.contextmanager
 def served_metrics(
-    address: MetricsAddress,
-) -> Iterator[tuple[RunMetrics, MetricsAddress]]:
+    address: Address,
+) -> Iterator[tuple[RunMetrics, Address]]:
     """Serve metrics at ``address`` for the length of a block, from threads of its own.
 
     Yields:
@@ -83,7 +54,7 @@ def served_metrics(
     # It ends with the block, and not at the exit of the interpreter.
     provider = MeterProvider([reader], shutdown_on_exit=False)
     try:
-        yield RunMetrics(provider), MetricsAddress(address.host, server.server_port)
+        yield RunMetrics(provider), Address(address.host, server.server_port)
     finally:
         server.shutdown()
         thread.join()

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from rxlanggraph.cli.addresses import parse_address
 from rxlanggraph.cli.completion import complete_file, complete_graph
 from rxlanggraph.cli.errors import ExitStatus
 from rxlanggraph.cli.factories import MadeGraph
@@ -23,7 +24,7 @@ from rxlanggraph.cli.loading import (
     has_checkpointer,
     opened_graph,
 )
-from rxlanggraph.cli.metrics_server import parse_address, served_metrics
+from rxlanggraph.cli.metrics_server import served_metrics
 from rxlanggraph.cli.pipeline.job import IOPaths, Job, JobOptions
 from rxlanggraph.cli.pipeline.limits import MINIMUM_FOR_PERCENT, FailureLimit, RateLimiter
 from rxlanggraph.cli.pipeline.model_use import ModelOptions, parse_limits
@@ -244,6 +245,21 @@ class _Seconds(click.FloatRange):
     "Port 0 chooses a free port.",
 )
 @click.option(
+    "--live",
+    callback=_parsed(parse_address),
+    metavar="[[HOST:]PORT]",
+    is_flag=False,
+    flag_value="0",
+    help="Serve a page that shows the runs while they last; the address, with a token, is printed "
+    "to standard error. Without HOST for this machine alone; without PORT, or with 0, at any port "
+    "that is free. The token may be set in RXLANGGRAPH_LIVE_TOKEN.",
+)
+@click.option(
+    "--live-content",
+    is_flag=True,
+    help="With --live: show what graphs ask, and the texts of errors.",
+)
+@click.option(
     "--journal",
     metavar="FILE|URL",
     shell_complete=complete_file,
@@ -344,6 +360,7 @@ def run(
             options["metrics"], address = stack.enter_context(served_metrics(options["metrics"]))
             if not quiet:
                 print_stderr(f"metrics: http://{address}/metrics")
+        _serve_live(stack, options)
         job_options = JobOptions(**options)
         made = stack.enter_context(opened_graph(found, job_options.config))
         _check_graph(made.graph, found, job_options, journal)
@@ -364,6 +381,20 @@ def run(
             )
     _report(result, paths, journal, quiet=quiet)
     return result.status
+
+
+def _serve_live(stack: contextlib.ExitStack, options: dict[str, Any]) -> None:
+    """Have the page of ``--live`` in the options instead of its address, until the stack ends."""
+    show_content = options.pop("live_content")
+    if options["live"] is None:
+        if show_content:
+            raise click.UsageError("--live-content needs --live")
+        return
+    # Imported here: only a page needs it.
+    from rxlanggraph.cli.live_page import live_page  # noqa: PLC0415
+
+    page = live_page(options["live"], show_content=show_content)
+    options["live"] = stack.enter_context(page)
 
 
 def _model_options(limits: Sequence[str], prices: str | None, *, counts: bool) -> ModelOptions:

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from reprlib import repr as shortened
 from typing import Any, cast
 
 from rxlanggraph.agent.mcp.sdk import (
@@ -23,12 +20,17 @@ from rxlanggraph.agent.mcp.sdk import (
     TransportSecuritySettings,
 )
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.validation import (
+    LOOPBACK,
+    check_hosts,
+    check_origins,
+    check_secret,
+    is_loopback,
+    shortened,
+)
 
 __all__ = ["Access", "make_access"]
 
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_HOST = re.compile(r"[\w.:\[\]-]+", re.ASCII)
-_ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{_HOST.pattern}", re.ASCII | re.IGNORECASE)
 _VERIFY_SECONDS = 10.0
 """Seconds for a token verifier, which may ask another server. A guess."""
 
@@ -64,13 +66,13 @@ def make_access(
     Raises:
         InvalidArgumentError, InvalidTypeError: An argument is not as described there.
     """
-    hosts = _names("allowed_hosts", allowed_hosts)
-    if hosts is None:
-        own = () if host in _ALL_ADDRESSES or host in _LOOPBACK else (host,)
-        hosts = (*_LOOPBACK, *own)
-    hosts = tuple(_bracketed(name.lower()) for name in hosts)
-    origins = _names("allowed_origins", allowed_origins)
-    if origins is None:
+    if allowed_hosts is None:
+        own = () if host in _ALL_ADDRESSES or host in LOOPBACK else (host,)
+        allowed_hosts = (*LOOPBACK, *own)
+    hosts = check_hosts("allowed_hosts", allowed_hosts)
+    if allowed_origins is not None:
+        origins = check_origins("allowed_origins", allowed_origins)
+    else:
         origins = tuple(f"{scheme}://{name}" for name in hosts for scheme in ("http", "https"))
         origins = tuple(_with_any_port(origins))
     security = TransportSecuritySettings(
@@ -78,27 +80,7 @@ def make_access(
         allowed_hosts=list(_with_any_port(hosts)),
         allowed_origins=list(origins),
     )
-    return Access(security, _auth(token, auth), token is None and not _is_loopback(host))
-
-
-def _names(argument: str, names: Any) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    if isinstance(names, str) or not isinstance(names, Collection):
-        raise InvalidTypeError(f"{argument} must be a list of names, not {shortened(names)}")
-    form = _ORIGIN if argument == "allowed_origins" else _HOST
-    for name in names:
-        if not isinstance(name, str) or form.fullmatch(name) is None:
-            example = "'https://example.com:8443'" if form is _ORIGIN else "'example.com:8443'"
-            raise InvalidArgumentError(
-                f"{argument} must hold names such as {example}, not {shortened(name)}"
-            )
-    return tuple(name.lower() for name in names)
-
-
-def _bracketed(host: str) -> str:
-    """Put an IPv6 address into brackets, as in a URL."""
-    return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
+    return Access(security, _auth(token, auth), token is None and not is_loopback(host))
 
 
 def _with_any_port(names: Collection[str]) -> Iterator[str]:
@@ -107,13 +89,6 @@ def _with_any_port(names: Collection[str]) -> Iterator[str]:
         yield name
         if not name.rpartition(":")[2].isdecimal():
             yield f"{name}:*"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 # -- tokens ----------------------------------------------------------------------------------------
@@ -154,12 +129,7 @@ def _auth(token: object, auth: object) -> dict[str, Any]:
             raise InvalidArgumentError("auth needs a token: pass the SDK's token verifier")
         return {}
     if isinstance(token, str):
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
-            # The message does not show the token, which must not appear in a log.
-            raise InvalidArgumentError(
-                "token must be one or more visible ASCII characters; "
-                "if it comes from an environment variable, check that it is set"
-            )
+        check_secret("token", token)
         if auth is not None:
             raise InvalidArgumentError(
                 "auth is for a token verifier, not for a token; leave it out, or pass a verifier"

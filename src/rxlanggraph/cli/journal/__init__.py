@@ -13,5 +13,6 @@ A map; each imports only from those above it.
     job              all of them together, in one process
     run              from the command's options to a job
     status_report    the status of a run, read from outside
+    live_source      the same for the live page, again and again
     dropping         deleting a journal
 """

@@ -26,7 +26,7 @@ from rxlanggraph.bridge.bridge import request_drain
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.journal.output_file import Output
-from rxlanggraph.cli.journal.progress import ProgressMonitor
+from rxlanggraph.cli.journal.progress import ProgressMonitor, progress_as_json
 from rxlanggraph.cli.journal.reader import Ingester, InputFile
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.journal.workers import WorkerPool
@@ -40,6 +40,7 @@ from rxlanggraph.cli.pipeline.run_log import RunLog
 from rxlanggraph.cli.pipeline.summary import JobResult
 from rxlanggraph.cli.pipeline.supervisor import Supervisor
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.live.schema import JournalProgress
 
 __all__ = ["JournalJob", "JournalOptions"]
 
@@ -113,6 +114,7 @@ class JournalJob:
     ) -> None:
         self._loop = journal.state.loop
         self._reporter = reporter
+        self._journal = journal
         self._size = source.size
         self._failures = _FailureCounter(options.halt)
         self._models = ModelUse(options.models, journal.state)
@@ -120,6 +122,8 @@ class JournalJob:
         run_log = RunLog(self._bridge, options.retries, self._models.limits)
         self._supervisor = Supervisor(self._stop, self._drain, self._cancel, self._in_flight)
         self._monitor = ProgressMonitor(journal.state, journal.retry)
+        if options.live is not None:
+            options.live.show(self._bridge, journal=self._progress)
         self._can_continue = can_continue(made.graph)
         self._workers = WorkerPool(
             journal,
@@ -212,6 +216,12 @@ class JournalJob:
         if self._monitor.has_read:
             progress = self._monitor.progress
             self._reporter.update(progress.counts(self._size), progress.stats.claimed)
+
+    def _progress(self) -> JournalProgress | None:
+        """Any thread."""
+        if not self._monitor.has_read:
+            return None
+        return progress_as_json(self._journal.name, self._journal.run, self._monitor.progress)
 
     def _in_flight(self) -> int:
         return self._bridge.statistics().in_flight

@@ -6,12 +6,19 @@ import asyncio
 from dataclasses import dataclass, field
 
 from rxlanggraph.cli.errors import JournalError
-from rxlanggraph.cli.journal.model import INGEST, QUEUE, IngestProgress, ingest_progress_from
+from rxlanggraph.cli.journal.model import (
+    INGEST,
+    QUEUE,
+    IngestProgress,
+    RunIdentity,
+    ingest_progress_from,
+)
 from rxlanggraph.cli.journal.retry import JournalRetry
 from rxlanggraph.cli.pipeline.line_tracker import LineCounts
+from rxlanggraph.live.schema import JournalProgress
 from rxlanggraph.state import QueueStats, State
 
-__all__ = ["ProgressMonitor", "RunProgress", "read_progress"]
+__all__ = ["ProgressMonitor", "RunProgress", "progress_as_json", "read_progress"]
 
 # Seconds between two reads at least; at most if a busy server has delayed a read.
 _MIN_PAUSE = 0.1
@@ -71,6 +78,28 @@ async def read_progress(state: State) -> RunProgress:
     value = (await state.get(INGEST)).value
     stats = await state.stats(QUEUE)
     return RunProgress(ingest_progress_from(value), stats)
+
+
+def progress_as_json(name: str, run: RunIdentity, progress: RunProgress) -> JournalProgress:
+    """Return the progress of the run of the journal ``name``, as data. Any thread."""
+    counts, stats = progress.counts(None), progress.stats
+    return {
+        "journal": name,
+        "graph": run.graph,
+        "input": run.input,
+        "begun": run.begun,
+        "finished": progress.finished,
+        "input_complete": progress.ingest.complete,
+        "lines": counts.read,
+        "answered": counts.finished,
+        "ok": counts.ok,
+        "failed": stats.dead - stats.expired,
+        "dead": stats.expired,
+        "invalid": counts.invalid,
+        "in_flight": stats.claimed,
+        "waiting": stats.waiting + stats.delayed,
+        "workers": dict(sorted(stats.by_worker.items())),
+    }
 
 
 class ProgressMonitor:

@@ -100,11 +100,13 @@ class OpenJournal:
     Attributes:
         state: Its shared state; threads other than that of its loop use ``state.sync``.
         run: The run that it belongs to.
+        name: Where it is, for messages.
         retry: Retries calls on it.
     """
 
     state: State
     run: RunIdentity
+    name: str
     retry: JournalRetry = field(default_factory=JournalRetry)
 
 

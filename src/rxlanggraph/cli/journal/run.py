@@ -125,7 +125,7 @@ def durable_run(
             )
         job = JournalJob(
             made,
-            OpenJournal(state, run),
+            OpenJournal(state, run, request.location.name),
             source,
             output=output,
             errors=errors,

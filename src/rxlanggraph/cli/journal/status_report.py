@@ -16,7 +16,7 @@ from urllib.parse import quote
 from rxlanggraph.cli.errors import CommandError, JournalMismatchError
 from rxlanggraph.cli.journal.location import JournalLocation, parse_location, warn_of_password
 from rxlanggraph.cli.journal.model import QUEUE, RUN, RunIdentity, dead_record, run_from
-from rxlanggraph.cli.journal.progress import RunProgress, read_progress
+from rxlanggraph.cli.journal.progress import RunProgress, progress_as_json, read_progress
 from rxlanggraph.cli.journal.retry import journal_errors
 from rxlanggraph.cli.pipeline.model_use import add_record, as_text, usage_as_json
 from rxlanggraph.cli.tables import columns
@@ -25,7 +25,7 @@ from rxlanggraph.state import DeadLetter, State, open_state
 from rxlanggraph.state.backends.sql.sqlite.file import read_only
 from rxlanggraph.state.open import read_version
 
-__all__ = ["SHOWN", "status_of", "table_of"]
+__all__ = ["SHOWN", "check_journal", "failure_of", "not_a_journal", "status_of", "table_of"]
 
 Status = dict[str, Any]
 
@@ -61,17 +61,35 @@ def status_of(
     location = parse_location(where)
     warn_of_password(exposes_password=location.exposes_password)
     with journal_errors(location, "try again"):
-        version = asyncio.run(read_version(location.url, location.namespace))
-        if version is None or version.stored is None:
-            raise _not_a_journal(location)
-        if version.is_due and location.path is None:
-            raise CommandError(
-                f"the journal {location.name} is of an older release (version {version.stored} of "
-                f"{version.needed}): continue its run with this release, or run 'rxlanggraph state "
-                "--journal URL migrate'"
-            )
-        with _readable(location, is_due=version.is_due) as url:
+        is_due = check_journal(location, may_be_due=location.path is not None)
+        with _readable(location, is_due=is_due) as url:
             return asyncio.run(_status_of(location, url, shown, prices, on_failure))
+
+
+def check_journal(location: JournalLocation, *, may_be_due: bool) -> bool:
+    """Check that there is a journal, without changing it. Blocks; no loop may run in this thread.
+
+    Args:
+        location: The journal.
+        may_be_due: Whether it may be one of an older release, which is to be migrated.
+
+    Returns:
+        Whether it is.
+
+    Raises:
+        CommandError: There is none, or it is of an older release.
+        StateUnavailableError: Its server does not answer.
+    """
+    version = asyncio.run(read_version(location.url, location.namespace))
+    if version is None or version.stored is None:
+        raise not_a_journal(location)
+    if version.is_due and not may_be_due:
+        raise CommandError(
+            f"the journal {location.name} is of an older release (version {version.stored} of "
+            f"{version.needed}): continue its run with this release, or run 'rxlanggraph state "
+            "--journal URL migrate'"
+        )
+    return version.is_due
 
 
 @contextlib.contextmanager
@@ -110,13 +128,13 @@ async def _status_of(
     async with open_state(url, namespace=location.namespace) as state:
         value = (await state.get(RUN)).value
         if value is None:
-            raise _not_a_journal(location)
+            raise not_a_journal(location)
         run = run_from(value)
         progress = await read_progress(state)
         letters = []
         async for letter in state.iter_dead_letters(QUEUE):
             if on_failure is not None:
-                on_failure(_failure(run, letter))
+                on_failure(failure_of(run, letter))
                 continue
             letters.append(letter)
             if len(letters) == shown:
@@ -138,7 +156,8 @@ async def _usage_of(state: State, prices: Mapping[str, Price]) -> dict[str, Spen
     return models
 
 
-def _not_a_journal(location: JournalLocation) -> JournalMismatchError:
+def not_a_journal(location: JournalLocation) -> JournalMismatchError:
+    """Make the error of what is not a journal. Any thread."""
     return JournalMismatchError(
         f"{location.name} is not a journal; name one that 'rxlanggraph run --journal' has begun"
     )
@@ -150,32 +169,19 @@ def _described(
     progress: RunProgress,
     letters: Sequence[DeadLetter],
 ) -> Status:
-    failures = [_failure(run, letter) for letter in letters]
+    failures = [failure_of(run, letter) for letter in letters]
     failed = [failure for failure in failures if failure["status"] != "dead"]
     dead = [failure for failure in failures if failure["status"] == "dead"]
-    counts, stats = progress.counts(None), progress.stats
     return {
-        "journal": location.name,
-        "graph": run.graph,
+        **progress_as_json(location.name, run, progress),
         "input": {"path": run.input, "bytes": run.size, "sha256": run.sha256},
-        "begun": run.begun,
-        "finished": progress.finished,
-        "input_complete": progress.ingest.complete,
-        "lines": counts.read,
-        "answered": counts.finished,
-        "ok": counts.ok,
-        "failed": stats.dead - stats.expired,
-        "dead": stats.expired,
-        "invalid": counts.invalid,
-        "in_flight": stats.claimed,
-        "waiting": stats.waiting + stats.delayed,
-        "workers": dict(sorted(stats.by_worker.items())),
         "failed_lines": failed,
         "dead_letters": dead,
     }
 
 
-def _failure(run: RunIdentity, letter: DeadLetter) -> Status:
+def failure_of(run: RunIdentity, letter: DeadLetter) -> Status:
+    """Return a failed or dead line as data. Any thread."""
     has_record = isinstance(letter.error, str)
     record = json.loads(letter.error) if has_record else dead_record(run, letter)
     return {

@@ -36,6 +36,7 @@ from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import RunDrainedError
 
 if TYPE_CHECKING:
+    from rxlanggraph.cli.live_page import LivePage
     from rxlanggraph.telemetry import RunMetrics
 
 __all__ = [
@@ -109,6 +110,8 @@ class JobOptions:
     models: ModelOptions = field(default_factory=ModelOptions)
     metrics: RunMetrics | None = None
     """The hooks whose metrics are served."""
+    live: LivePage | None = None
+    """The page that shows the runs."""
 
     @property
     def limits(self) -> TimeLimits | None:
@@ -176,6 +179,8 @@ class Job:
         self._tracker = LineTracker()
         self._models = ModelUse(options.models)
         self._bridge = make_bridge(made, options, self._models)
+        if options.live is not None:
+            options.live.show(self._bridge)
         self._run_log = RunLog(self._bridge, options.retries, self._models.limits)
         self._reader = InputReader(
             source,
