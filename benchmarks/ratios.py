@@ -55,10 +55,7 @@ def rows(million: bool) -> Iterator[Row]:
         yield Row(f"bridge at 16 / {peer}, 2,000 messages", target, _stream(peer, 2_000))
     for way in bridge.WAYS:
         yield Row(f"CPU time of {way} / floor", 1.1, _cpu(way))
-    yield Row("CPU time with hooks for runs / without", 1.03, _hooks("runs"))
-    yield Row("CPU time with hooks for nodes too / without", None, _hooks("runs and nodes"))
-    yield Row("CPU time with metrics / without", None, _hooks("metrics"))
-    yield Row("CPU time with traces, of nodes too / without", None, _hooks("traces"))
+    yield from _observed()
     yield from _threads()
     yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
     for way in stream.WAYS:
@@ -89,6 +86,11 @@ def rows(million: bool) -> Iterator[Row]:
     messages = 1_000_000 if million else 100_000
     name = f"left by {messages:,} messages, of each 1,000"
     yield Row(name, 1.0, lambda _: memory.growth(messages).blocks_per_thousand, "blocks")
+
+
+def _observed() -> Iterator[Row]:
+    for way, target in hooks.WAYS.items():
+        yield Row(f"CPU time with {way} / without", target, _hooks(way))
 
 
 def _threads() -> Iterator[Row]:

@@ -11,6 +11,7 @@ Feature: The documentation site has every public name and every page
       | rxlanggraph.hooks                     |                                   |
       | rxlanggraph.limits                    |                                   |
       | rxlanggraph.telemetry                 |                                   |
+      | rxlanggraph.telemetry.prometheus      |                                   |
       | rxlanggraph.agent                     |                                   |
       | rxlanggraph.agent.mcp                 |                                   |
       | rxlanggraph.state                     |                                   |

@@ -10,9 +10,11 @@ try:
     from opentelemetry.context import attach
     from opentelemetry.metrics import (
         CallbackOptions,
+        Meter,
         MeterProvider,
         Observation,
         get_meter,
+        get_meter_provider,
     )
     from opentelemetry.trace import (
         Link,
@@ -37,6 +39,7 @@ __all__ = [
     "VERSION",
     "CallbackOptions",
     "Link",
+    "Meter",
     "MeterProvider",
     "Observation",
     "Span",
@@ -49,6 +52,7 @@ __all__ = [
     "check_provider",
     "clean",
     "get_meter",
+    "get_meter_provider",
     "get_tracer",
     "nanoseconds",
     "set_span_in_context",

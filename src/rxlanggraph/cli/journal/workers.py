@@ -297,6 +297,8 @@ class WorkerPool:
 
     def _take(self, claims: Sequence[Claim]) -> None:
         now = self._state.loop.time()
+        if self._options.metrics is not None:
+            self._options.metrics.count_claims(QUEUE, len(claims))
         for claim in claims:
             self._held += 1
             self._suspects += claim.attempt > 1

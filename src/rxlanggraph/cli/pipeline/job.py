@@ -36,7 +36,7 @@ from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import RunDrainedError
 
 if TYPE_CHECKING:
-    from rxlanggraph.telemetry import RunMetrics
+    from rxlanggraph.telemetry.prometheus import PrometheusMetrics
 
 __all__ = [
     "CLOSE_SECONDS",
@@ -107,7 +107,7 @@ class JobOptions:
     context: Mapping[str, Any] | None = None
     tracebacks: bool = False
     models: ModelOptions = field(default_factory=ModelOptions)
-    metrics: RunMetrics | None = None
+    metrics: PrometheusMetrics | None = None
     """The hooks whose metrics are served."""
 
     @property
