@@ -79,6 +79,10 @@ class MetricsError(CommandError):
     """Metrics cannot be served: the address is in use, or what serves them is not installed."""
 
 
+class TracesError(CommandError):
+    """Traces cannot be exported: OTEL_* variables name another exporter, or none is installed."""
+
+
 class InputError(CommandError):
     """The input cannot be opened, or reading it failed on the way."""
 

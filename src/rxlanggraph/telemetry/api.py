@@ -7,7 +7,7 @@ from importlib.metadata import version
 from rxlanggraph.errors import InvalidTypeError, MissingExtraError
 
 try:
-    from opentelemetry.context import attach
+    from opentelemetry.context import Context, attach
     from opentelemetry.metrics import (
         CallbackOptions,
         Meter,
@@ -24,9 +24,11 @@ try:
         StatusCode,
         Tracer,
         TracerProvider,
+        get_current_span,
         get_tracer,
         set_span_in_context,
     )
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
     raise MissingExtraError(
         "traces and metrics need OpenTelemetry's API, version 1.30 or later; install it with "
@@ -56,6 +58,7 @@ __all__ = [
     "get_tracer",
     "nanoseconds",
     "set_span_in_context",
+    "span_named_by",
     "text_of",
     "type_name",
 ]
@@ -65,6 +68,7 @@ SCOPE = "rxlanggraph"
 VERSION = version("rxlanggraph")
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the semantic conventions that is followed; those for GenAI are in development."""
+_W3C = TraceContextTextMapPropagator()
 
 
 def check_provider(name: str, provider: object, method: str) -> None:
@@ -99,6 +103,15 @@ def type_name(error: BaseException) -> str:
     if kind.__module__ == "builtins":
         return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def span_named_by(traceparent: object) -> SpanContext | None:
+    """Return the span that W3C's header names; None if it is not one. Any thread; never blocks."""
+    if not isinstance(traceparent, str):
+        return None
+    named = _W3C.extract({"traceparent": traceparent}, Context())
+    span = get_current_span(named).get_span_context()
+    return span if span.is_valid else None
 
 
 def text_of(error: BaseException) -> str:

@@ -44,6 +44,7 @@ from rxlanggraph.telemetry.api import (
     get_tracer,
     nanoseconds,
     set_span_in_context,
+    span_named_by,
     text_of,
     type_name,
 )
@@ -107,6 +108,8 @@ class RunTraces(Hooks):
         self._sources = Sources()
         # By the future of the run. Single calls of a dict, by any thread.
         self._open: dict[Future[StreamMessage], _Spans] = {}
+        # By the id of a message that is to be sent. Likewise.
+        self._begun: dict[str, Span] = {}
         # By thread: the future that has ended last there, and its span.
         self._last = threading.local()
         if not nodes:
@@ -123,6 +126,10 @@ class RunTraces(Hooks):
             spans = self._open.pop(future, None)
             if spans is not None:
                 _end(spans, None)
+        for message_id in list(self._begun):
+            span = self._begun.pop(message_id, None)
+            if span is not None:
+                span.end()
 
     def span_of(self, event: RunEnded) -> SpanContext | None:
         """Return the ids of the span of a message, for a hook that is told of its end.
@@ -136,6 +143,31 @@ class RunTraces(Hooks):
         ended: tuple[weakref.ref[object], SpanContext] | None = getattr(self._last, "ended", None)
         return ended[1] if ended is not None and ended[0]() is event.future else None
 
+    def begin(self, message: StreamMessage) -> str | None:
+        """Start the span of a message before it is sent, and return its ids. Any thread.
+
+        For a queue that keeps them, so that another attempt at the message is linked to this one,
+        in another process too, even if this one dies of it: the metadata of the other message has
+        them as ``traceparent``. The parent of the span is the current span of this call. If the
+        message is not sent after all, call `abandon`.
+
+        Returns:
+            The ids in the form of W3C's header; None if nothing records traces.
+        """
+        span = self._tracer.start_span("message")
+        ids = span.get_span_context()
+        if not ids.is_valid:
+            return None
+        self.abandon(message)
+        self._begun[message.id] = span
+        return f"00-{ids.trace_id:032x}-{ids.span_id:016x}-{ids.trace_flags:02x}"
+
+    def abandon(self, message: StreamMessage) -> None:
+        """End the span that `begin` has started, unless the message was sent. Any thread."""
+        span = self._begun.pop(message.id, None)
+        if span is not None:
+            span.end()
+
     def on_queued(self, event: RunQueued) -> None:
         """Start the span of the message."""
         if event.future in self._open:  # these hooks were added to the bridge twice
@@ -143,12 +175,20 @@ class RunTraces(Hooks):
         message, source = event.message, self._sources.of(event.message)
         # A result is known once its hooks were told of the end, which is after its observers were.
         likely = self._sources.likely_of(message) if source is None else None
-        span = self._tracer.start_span(
-            clean(f"message {event.name}"),
-            attributes=_attributes(event),
-            links=[] if source is None else [Link(source)],
-            start_time=nanoseconds(event.time),
-        )
+        named = span_named_by(message.metadata.get("traceparent"))
+        links = [Link(each) for each in (source, named) if each is not None]
+        name, attributes = clean(f"message {event.name}"), _attributes(event)
+        span = self._begun.pop(message.id, None)
+        if span is None:
+            start = nanoseconds(event.time)
+            span = self._tracer.start_span(
+                name, attributes=attributes, links=links, start_time=start
+            )
+        else:
+            span.update_name(name)
+            span.set_attributes(attributes)
+            for link in links:
+                span.add_link(link.context)
         self._open[event.future] = _Spans(span, linked=source is not None, likely=likely)
         self._sources.note_message(message, span.get_span_context())
         if self._content and span.is_recording():

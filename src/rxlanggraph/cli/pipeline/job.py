@@ -36,6 +36,7 @@ from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import RunDrainedError
 
 if TYPE_CHECKING:
+    from rxlanggraph.telemetry import RunTraces
     from rxlanggraph.telemetry.prometheus import PrometheusMetrics
 
 __all__ = [
@@ -109,6 +110,8 @@ class JobOptions:
     models: ModelOptions = field(default_factory=ModelOptions)
     metrics: PrometheusMetrics | None = None
     """The hooks whose metrics are served."""
+    traces: RunTraces | None = None
+    """The hooks whose traces are exported."""
 
     @property
     def limits(self) -> TimeLimits | None:
@@ -133,6 +136,8 @@ def make_bridge(made: MadeGraph, options: JobOptions, models: ModelUse) -> RxPyL
         blocked_after=None if metrics is None else _BLOCKED_AFTER,
         name="run",
     )
+    if options.traces is not None:
+        bridge.add_hooks(options.traces)
     if metrics is not None:
         bridge.add_hooks(metrics)
         metrics.observe_loop(bridge)
