@@ -1,9 +1,10 @@
-"""RunTraces: a span for each message, for its run, and for each node.
+"""RunTraces: a span for each message, for its run, for each node, and for the run of an agent.
 
     message GRAPH             from the arrival of the message to the real end of its run
     └── invoke_workflow GRAPH     the run, if it begins: the conventions' span of a workflow
         ├── node NAME             each node that has ended, at each attempt
-        └── ...                   the spans of the nodes' own code
+        └── ...                   the spans of the nodes' own code, and
+            invoke_agent AGENT    the run of an agent, wherever it is called
 
 What breaks with one span for both: the wait of a message counts as time of the operation, which the
 conventions define as the run's, and messages that never begin are shown as runs.
@@ -24,7 +25,16 @@ import weakref
 from concurrent.futures import Future
 from typing import Any
 
-from rxlanggraph.hooks import Hooks, NodeEnded, NodeStatus, RunEnded, RunQueued, RunStarted
+from rxlanggraph.hooks import (
+    AgentEnded,
+    AgentStarted,
+    Hooks,
+    NodeEnded,
+    NodeStatus,
+    RunEnded,
+    RunQueued,
+    RunStarted,
+)
 from rxlanggraph.messages import Status as RunStatus
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.telemetry.api import (
@@ -80,7 +90,8 @@ class _Spans:
 class RunTraces(Hooks):
     """Hooks that make a trace of each message, with OpenTelemetry's API.
 
-    Give it to `RxPyLangGraphBridge.add_hooks`, one object to all bridges of a process: a message
+    Give it to `RxPyLangGraphBridge.add_hooks` and `BaseAgent.add_hooks`, one object to all bridges
+    and agents of a process: a message
     that came out of another run is linked to the span of the message of that run. The parent of a
     message's span is the current span of the code that sent it. The code of nodes, in threads too,
     has the span of its run as its current span. No thread is blocked, unless the span processor of
@@ -110,6 +121,8 @@ class RunTraces(Hooks):
         self._open: dict[Future[StreamMessage], _Spans] = {}
         # By the id of a message that is to be sent. Likewise.
         self._begun: dict[str, Span] = {}
+        # Those of the runs of agents, by their object. Likewise.
+        self._agents: dict[object, Span] = {}
         # By thread: the future that has ended last there, and its span.
         self._last = threading.local()
         if not nodes:
@@ -126,10 +139,12 @@ class RunTraces(Hooks):
             spans = self._open.pop(future, None)
             if spans is not None:
                 _end(spans, None)
-        for message_id in list(self._begun):
-            span = self._begun.pop(message_id, None)
-            if span is not None:
-                span.end()
+        begun: tuple[dict[Any, Span], ...] = (self._begun, self._agents)
+        for spans_by_key in begun:
+            for key in list(spans_by_key):
+                span = spans_by_key.pop(key, None)
+                if span is not None:
+                    span.end()
 
     def span_of(self, event: RunEnded) -> SpanContext | None:
         """Return the ids of the span of a message, for a hook that is told of its end.
@@ -232,6 +247,33 @@ class RunTraces(Hooks):
             self._tell(span, event.status, event.error, event.time)
         finally:
             span.end(end)
+
+    def on_agent_started(self, event: AgentStarted) -> None:
+        """Start the span of a run of an agent, and make it the current one of its context."""
+        if event.run in self._agents:  # these hooks were added to the agent twice
+            return
+        attributes = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": clean(event.agent),
+        }
+        if event.thread_id is not None:
+            attributes["gen_ai.conversation.id"] = clean(event.thread_id)
+        start = nanoseconds(event.time)
+        span = self._tracer.start_span(
+            clean(f"invoke_agent {event.agent}"), attributes=attributes, start_time=start
+        )
+        self._agents[event.run] = span
+        attach(set_span_in_context(span))
+
+    def on_agent_ended(self, event: AgentEnded) -> None:
+        """End the span of a run of an agent."""
+        span = self._agents.pop(event.run, None)
+        if span is None:
+            return
+        try:
+            self._tell(span, event.status, event.error, event.time)
+        finally:
+            span.end(nanoseconds(event.time))
 
     def on_ended(self, event: RunEnded) -> None:
         """End the spans of the message and of its run."""
