@@ -33,6 +33,7 @@ from rxlanggraph.agent.run import (
 from rxlanggraph.agent.run_lock import BusyPolicy, RunLock, refuse_overtaken
 from rxlanggraph.agent.state_machine import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.bridge.chunks import StreamMode, checked_modes
+from rxlanggraph.bridge.graphs.configs import without_run_id
 from rxlanggraph.bridge.graphs.interrupts import resume_of
 from rxlanggraph.errors import (
     AgentBusyError,
@@ -592,6 +593,8 @@ class BaseAgent:
     def _question(self, run: AgentRun, memory: Memory) -> Question:
         beginning, messages = memory.beginning, memory.get_messages()
         config = self._config(run)
+        if run.config is not None:
+            run.config = without_run_id(run.config)  # type: ignore[assignment]
         chunks = _Chunks(run, config, self.output_queue.put_chunk) if run.modes else None
         return Question(run.request, messages, beginning, config, run.on_failure, run.modes, chunks)
 
