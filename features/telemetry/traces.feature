@@ -29,6 +29,17 @@ Feature: Traces show the way of each message, and nothing of what it says
       | a message is made of the result             | below the run of the first  |
       | the second stage is on another bridge       | below the run of the first  |
 
+  Scenario Outline: It is linked though it ends before the hooks of the first are told, where <way>
+    When the observer of 50 results sends each on to another bridge and awaits that, where <way>
+    Then each of 50 messages of the second stage is linked to the message of its own first
+
+    Examples:
+      | way                                          |
+      | the result goes on as it is                  |
+      | a message is made of the result              |
+      | each message went to another graph as well   |
+      | the observer has a span of its own           |
+
   Scenario: Of a message that goes to two graphs at once, each result is linked to its own run
     When the results of two graphs on the same 20 messages go on in another thread
     Then each of 40 messages is linked to the message of the graph that its content names

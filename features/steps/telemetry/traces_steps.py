@@ -265,6 +265,53 @@ def step_the_message_of_the_second_stage_is_linked_to_that_of_the_first(
         assert message.parent.span_id == context.spans.one("invoke_workflow first").context.span_id
 
 
+@when(
+    "the observer of {count:d} results sends each on to another bridge and awaits that, where {way}"
+)
+def step_the_observer_of_results_sends_each_on_to_another_bridge(
+    context: Context, count: int, way: str
+) -> None:
+    first, second = RxPyLangGraphBridge(), RxPyLangGraphBridge()
+    for bridge in (first, second):
+        context.add_cleanup(bridge.close)
+        bridge.add_hooks(context.traces)
+
+    async def answer(content: Any) -> Any:
+        return content
+
+    def send_on(result: StreamMessage) -> StreamMessage:
+        message = result
+        if "is made" in way:
+            message = StreamMessage(result.content, source=result)
+        with context.spans.tracer.start_as_current_span("observer"):
+            # So its end is told before that of the first, whose hooks are called after this.
+            second.create_future_task(answer, message, name="second").result(LIMIT)
+        assert second.registry.wait_idle(LIMIT)
+        return result
+
+    stages = rx.from_iterable([StreamMessage(number) for number in range(count)])
+    if "another graph" in way:
+        message = ops.do_action(lambda each: first.create_future_task(answer, each, name="other"))
+        stages = stages.pipe(message)
+    subscriber = Subscriber()
+    subscriber.subscribe(stages.pipe(first.invoke(answer, name="first"), ops.map(send_on)))
+    context.results = subscriber.wait_for_end().items
+    assert first.registry.wait_idle(LIMIT)
+
+
+@then("each of {count:d} messages of the second stage is linked to the message of its own first")
+def step_each_of_messages_of_the_second_stage_is_linked(context: Context, count: int) -> None:
+    seconds, key = context.spans.named("message second"), "rxlanggraph.message.id"
+    known = context.spans.by_id()
+    assert len(seconds) == len(context.results) == count, len(seconds)
+    linked = []
+    for span in seconds:
+        (link,) = span.links
+        assert known[link.context.span_id].name == "message first", known[link.context.span_id]
+        linked.append(known[link.context.span_id].attributes[key])
+    assert sorted(linked) == sorted(result.source.id for result in context.results), linked
+
+
 @when("the results of two graphs on the same {count:d} messages go on in another thread")
 def step_the_results_of_two_graphs_on_the_same_messages_go_on(context: Context, count: int) -> None:
     bridge = RxPyLangGraphBridge()

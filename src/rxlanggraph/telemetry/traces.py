@@ -23,6 +23,7 @@ import json
 import threading
 import weakref
 from concurrent.futures import Future
+from contextvars import ContextVar
 from typing import Any
 
 from rxlanggraph.hooks import (
@@ -71,20 +72,42 @@ class _Spans:
     """The spans of one message that are open.
 
     Args:
+        future: The future of the run. Held weakly, as its context refers to this.
         message: That of the message.
         linked: Whether it has its link already.
         likely: Otherwise, what to link it to at its end if nothing better is known by then.
     """
 
-    __slots__ = ("begun", "likely", "linked", "message", "run")
+    __slots__ = ("_future", "begun", "likely", "linked", "message", "run")
 
-    def __init__(self, message: Span, *, linked: bool, likely: SpanContext | None) -> None:
+    def __init__(
+        self,
+        future: Future[StreamMessage],
+        message: Span,
+        *,
+        linked: bool,
+        likely: SpanContext | None,
+    ) -> None:
+        self._future = weakref.ref(future)
         self.message = message
         self.linked = linked
         self.likely = likely
         # Written at the start of the run, on the loop's thread; read by any after that.
         self.run: Span | None = None
         self.begun = 0  # nanoseconds
+
+    def have_led_to(self, message: StreamMessage) -> bool:
+        """Whether ``message`` is the result of the run, or was made of it. Any thread."""
+        future = self._future()
+        if message.source is None or future is None or not future.done() or future.cancelled():
+            return False
+        if future.exception() is not None:
+            return False
+        return future.result().id in {message.id, message.source.id}
+
+
+# The run that code is part of, and its observers: those are told of its result before the hooks.
+_within: ContextVar[_Spans | None] = ContextVar("rxlanggraph_traced_run", default=None)
 
 
 class RunTraces(Hooks):
@@ -187,8 +210,7 @@ class RunTraces(Hooks):
         """Start the span of the message."""
         if event.future in self._open:  # these hooks were added to the bridge twice
             return
-        message, source = event.message, self._sources.of(event.message)
-        # A result is known once its hooks were told of the end, which is after its observers were.
+        message, source = event.message, self._source_of(event.message)
         likely = self._sources.likely_of(message) if source is None else None
         named = span_named_by(message.metadata.get("traceparent"))
         links = [Link(each) for each in (source, named) if each is not None]
@@ -204,7 +226,9 @@ class RunTraces(Hooks):
             span.set_attributes(attributes)
             for link in links:
                 span.add_link(link.context)
-        self._open[event.future] = _Spans(span, linked=source is not None, likely=likely)
+        self._open[event.future] = _Spans(
+            event.future, span, linked=source is not None, likely=likely
+        )
         self._sources.note_message(message, span.get_span_context())
         if self._content and span.is_recording():
             span.set_attribute("rxlanggraph.input", _text(message.content))
@@ -224,6 +248,7 @@ class RunTraces(Hooks):
         )
         spans.run = span
         attach(set_span_in_context(span))
+        _within.set(spans)
         if event.future not in self._open:  # closed meanwhile, maybe before it had this span
             span.end()
 
@@ -285,6 +310,17 @@ class RunTraces(Hooks):
             self._describe(spans, event)
         finally:
             _end(spans, nanoseconds(event.time))
+
+    def _source_of(self, message: StreamMessage) -> SpanContext | None:
+        """Return the span of the message whose run has led to ``message``, if that is known.
+
+        A result is known once its hooks were told of the end, which is after its observers were. In
+        the context of the run, its observers know it before.
+        """
+        known, within = self._sources.of(message), _within.get()
+        if known is None and within is not None and within.have_led_to(message):
+            return within.message.get_span_context()
+        return known
 
     def _describe(self, spans: _Spans, event: RunEnded) -> None:
         message, run, result = spans.message, spans.run, event.result
