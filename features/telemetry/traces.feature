@@ -37,7 +37,7 @@ Feature: Traces show the way of each message, and nothing of what it says
       | way                                          |
       | the result goes on as it is                  |
       | a message is made of the result              |
-      | each message went to another graph as well   |
+      | each message goes to another graph, too      |
       | the observer has a span of its own           |
 
   Scenario: Of a message that goes to two graphs at once, each result is linked to its own run

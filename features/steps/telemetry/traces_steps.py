@@ -283,6 +283,8 @@ def step_the_observer_of_results_sends_each_on_to_another_bridge(
         message = result
         if "is made" in way:
             message = StreamMessage(result.content, source=result)
+        if "another graph" in way:
+            first.create_future_task(answer, result.source, name="other")
         with context.spans.tracer.start_as_current_span("observer"):
             # So its end is told before that of the first, whose hooks are called after this.
             second.create_future_task(answer, message, name="second").result(LIMIT)
@@ -290,9 +292,6 @@ def step_the_observer_of_results_sends_each_on_to_another_bridge(
         return result
 
     stages = rx.from_iterable([StreamMessage(number) for number in range(count)])
-    if "another graph" in way:
-        message = ops.do_action(lambda each: first.create_future_task(answer, each, name="other"))
-        stages = stages.pipe(message)
     subscriber = Subscriber()
     subscriber.subscribe(stages.pipe(first.invoke(answer, name="first"), ops.map(send_on)))
     context.results = subscriber.wait_for_end().items
