@@ -7,10 +7,13 @@ trust it. Rows without a target are there to compare with.
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from . import (
     agent,
@@ -44,8 +47,26 @@ class Row:
     unit: str = ""
 
 
-def rows(million: bool) -> Iterator[Row]:
-    """All that is measured, in the order of the table."""
+def claims(million: bool) -> dict[str, Iterator[Row]]:
+    """All that is measured, by what the claims are about, in the order of the table."""
+    return {
+        "A stream through the bridge": _streams(),
+        "Hooks, metrics and traces": _observed(),
+        "Messages on threads": _threads(),
+        "Checkpoints that are not kept": _checkpoints(),
+        "Thousands of messages in flight or waiting": _backlogs(),
+        "A streamed chunk": _chunks(),
+        "Handing over": _handoffs(),
+        "The registry": _registries(),
+        "Agents": _agents(),
+        "Shared state": _state_rows(),
+        "Waking an idle worker of another process": _arrivals(),
+        "A run with a journal": _journals(million),
+        "Memory": _memories(million),
+    }
+
+
+def _streams() -> Iterator[Row]:
     for peer, target in (
         ("floor", 1.03),
         ("pool", None),
@@ -55,37 +76,6 @@ def rows(million: bool) -> Iterator[Row]:
         yield Row(f"bridge at 16 / {peer}, 2,000 messages", target, _stream(peer, 2_000))
     for way in bridge.WAYS:
         yield Row(f"CPU time of {way} / floor", 1.1, _cpu(way))
-    yield from _observed()
-    yield from _threads()
-    yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
-    for way in stream.WAYS:
-        yield Row(f"chunk through stream / astream, {way}", 1.15, _chunk(way))
-    yield Row("backlog of 100,000 (quick: 20,000) / 1,000, graph", 1.1, _backlog)
-    yield Row("backlog of 100,000 / of 1,000, empty", 1.1, _empty_backlog)
-    for threads in (1, 4):
-        for peer, target in (
-            ("plain-asyncio", 0.5),
-            ("portal", 0.125),
-            ("bare-fix", None),
-            ("pool", None),
-        ):
-            name = f"hand-off / {peer}, {threads} thread{'s' * (threads > 1)}"
-            yield Row(name, target, _handoff(peer, threads))
-    for entries in (10, 1_000, 100_000, 1_000_000):
-        target = 1.3 if entries in (10, 1_000_000) else None
-        yield Row(f"registry life / bare fix, {entries:,} entries", target, _life(entries))
-    yield Row("snapshot of 100,000: lock held", 5.0, lambda _: registry.snapshot_hold() * 1e3, "ms")
-    yield Row("create 2,000 runs / bare fix", None, lambda _: cleanup.ratio("create"))
-    yield Row("clean 2,000 runs up / bare fix", None, lambda _: cleanup.ratio("clean_up"))
-    yield from _agents()
-    yield from _state_rows()
-    yield from _arrivals()
-    yield from _journals(million)
-    for peer in ("bridge", "bare-fix"):
-        yield Row(f"a run in flight, {peer}", None, _in_flight(peer), "bytes")
-    messages = 1_000_000 if million else 100_000
-    name = f"left by {messages:,} messages, of each 1,000"
-    yield Row(name, 1.0, lambda _: memory.growth(messages).blocks_per_thousand, "blocks")
 
 
 def _observed() -> Iterator[Row]:
@@ -103,8 +93,43 @@ def _threads() -> Iterator[Row]:
         for spread in lanes.SPREADS:
             name = f"CPU time with lanes, {backend}, {spread} / without"
             yield Row(name, None, _shared_lanes(backend, spread))
+
+
+def _checkpoints() -> Iterator[Row]:
     for saver in checkpoints.SAVERS:
         yield Row(f"CPU time with keep_checkpoints=1, {saver} / without", None, _kept(saver))
+
+
+def _backlogs() -> Iterator[Row]:
+    yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
+    yield Row("backlog of 100,000 (quick: 20,000) / 1,000, graph", 1.1, _backlog)
+    yield Row("backlog of 100,000 / of 1,000, empty", 1.1, _empty_backlog)
+
+
+def _chunks() -> Iterator[Row]:
+    for way in stream.WAYS:
+        yield Row(f"chunk through stream / astream, {way}", 1.15, _chunk(way))
+
+
+def _handoffs() -> Iterator[Row]:
+    for threads in (1, 4):
+        for peer, target in (
+            ("plain-asyncio", 0.5),
+            ("portal", 0.125),
+            ("bare-fix", None),
+            ("pool", None),
+        ):
+            name = f"hand-off / {peer}, {threads} thread{'s' * (threads > 1)}"
+            yield Row(name, target, _handoff(peer, threads))
+
+
+def _registries() -> Iterator[Row]:
+    for entries in (10, 1_000, 100_000, 1_000_000):
+        target = 1.3 if entries in (10, 1_000_000) else None
+        yield Row(f"registry life / bare fix, {entries:,} entries", target, _life(entries))
+    yield Row("snapshot of 100,000: lock held", 5.0, lambda _: registry.snapshot_hold() * 1e3, "ms")
+    yield Row("create 2,000 runs / bare fix", None, lambda _: cleanup.ratio("create"))
+    yield Row("clean 2,000 runs up / bare fix", None, lambda _: cleanup.ratio("clean_up"))
 
 
 def _agents() -> Iterator[Row]:
@@ -152,6 +177,14 @@ def _journals(million: bool) -> Iterator[Row]:
     lines = 1_000_000 if million else 100_000
     name = f"peak memory with a journal, {lines:,} lines / a tenth"
     yield Row(name, 1.2, lambda _: journal.memory_ratio(lines))
+
+
+def _memories(million: bool) -> Iterator[Row]:
+    for peer in ("bridge", "bare-fix"):
+        yield Row(f"a run in flight, {peer}", None, _in_flight(peer), "bytes")
+    messages = 1_000_000 if million else 100_000
+    name = f"left by {messages:,} messages, of each 1,000"
+    yield Row(name, 1.0, lambda _: memory.growth(messages).blocks_per_thousand, "blocks")
 
 
 def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
@@ -256,21 +289,43 @@ def _in_flight(peer: str) -> Callable[[bool], float]:
     return lambda _: memory.bytes_in_flight(peer)
 
 
-def line(row: Row, quick: bool) -> tuple[str, bool]:
-    """Measure one row; return its line, and whether a target was missed."""
-    result = row.measure(quick)
-    value = result.value if isinstance(result, Ratio) else result
+def line(row: Row, result: Ratio | float) -> str:
+    """Return the line of one row."""
+    value = _value(result)
     detail = ""
     if isinstance(result, Ratio):
         detail = (
             f"{result.low:.2f} to {result.high:.2f}, "
             f"{result.ours * 1e6:.1f} / {result.peer * 1e6:.1f} us"
         )
-    missed = row.target is not None and value > row.target
-    verdict = "" if row.target is None else "MISSED" if missed else "met"
+    verdict = "" if row.target is None else "MISSED" if value > row.target else "met"
     target = "" if row.target is None else f"<= {row.target:g}"
     figure = f"{value:,.3f} {row.unit}".strip()
-    return f"{row.what:<60} {figure:>14} {target:>9}  {verdict:<7} {detail}".rstrip(), missed
+    return f"{row.what:<60} {figure:>14} {target:>9}  {verdict:<7} {detail}".rstrip()
+
+
+def _value(result: Ratio | float) -> float:
+    return result.value if isinstance(result, Ratio) else result
+
+
+def _figure(claim: str, row: Row, result: Ratio | float) -> dict[str, Any]:
+    """Return one row as it is plotted."""
+    value = _value(result)
+    low, high = (result.low, result.high) if isinstance(result, Ratio) else (value, value)
+    numbers = {"target": row.target, "value": value, "low": low, "high": high}
+    rounded = {key: number and float(f"{number:.4g}") for key, number in numbers.items()}
+    return {"claim": claim, "what": row.what, **rounded, "unit": row.unit}
+
+
+def _this_run(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what a figure depends on: the machine, without its name; Python; how thorough."""
+    from asv.machine import Machine
+
+    known = Machine.get_defaults()
+    machine = {key: known[key] for key in ("cpu", "num_cpu", "arch", "ram")}
+    machine["os"] = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return {"machine": machine, "python": python, "quick": options.quick}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -279,15 +334,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer pairs and shorter backlogs")
     parser.add_argument("--only", default="", metavar="WORD", help="rows whose name contains WORD")
     parser.add_argument("--million", action="store_true", help="a million messages for memory")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the run for the plots")
     options = parser.parse_args(arguments)
     print(f"{platform.python_implementation()} {platform.python_version()}, medians of pairs")
     print(f"{'what':<60} {'ratio':>14} {'target':>9}  {'verdict':<7} range, per item")
-    missed = 0
-    for row in rows(options.million):
-        if options.only in row.what:
-            text, failed = line(row, options.quick)
-            print(text, flush=True)
-            missed += failed
+    figures, missed = [], 0
+    for claim, rows in claims(options.million).items():
+        for row in rows:
+            if options.only in row.what:
+                result = row.measure(options.quick)
+                print(line(row, result), flush=True)
+                figures.append(_figure(claim, row, result))
+                missed += row.target is not None and _value(result) > row.target
+                if options.json is not None:  # each time: what is measured is not lost
+                    kept = {**_this_run(options), "figures": figures}
+                    options.json.write_text(json.dumps(kept, indent=1) + "\n")
     print(f"{missed} target{'' if missed == 1 else 's'} missed")
     return 1 if missed else 0
 
