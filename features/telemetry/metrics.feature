@@ -105,6 +105,10 @@ Feature: Metrics count runs and time them, with labels that are bounded
     When 4 threads send 600 messages that fail, time out, are cancelled and refused, and halfway nothing happens
     Then Prometheus reads as many runs as were sent, and none in flight or pending
 
+  Scenario: A name that cannot be encoded does not cost Prometheus the page
+    When messages and claims are counted under names that are not Unicode, or have quotes and lines
+    Then Prometheus reads each of these names, with what could be encoded
+
   Scenario: Two objects with one meter provider have one sum
     When 3 messages are answered here, and 4 on another bridge with other metrics of the same provider
     Then the metrics are

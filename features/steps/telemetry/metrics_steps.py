@@ -413,3 +413,26 @@ def step_at_most_queues_have_labels_and_all_claims_are_counted(
 def step_claims_are_counted_of_the_queue(context: Context, queue: str, count: str) -> None:
     values = ast.literal_eval(queue), ast.literal_eval(count)
     context.error = error_of(lambda: context.metrics.count_claims(*values))
+
+
+_ODD = ("odd \ud800", 'a "quote"', "two\nlines")
+
+
+@when("messages and claims are counted under names that are not Unicode, or have quotes and lines")
+def step_messages_and_claims_are_counted_under_names_that_are_not_unicode(context: Context) -> None:
+    metrics, registry = _read_by_client()
+    context.bridge.add_hooks(metrics)
+    for name in _ODD:
+        _send(context, "answer", name=name)
+        context.futures[-1].result(LIMIT)
+        metrics.count_claims(name)
+    _idle(context)
+    context.read = generate_latest(registry).decode()
+
+
+@then("Prometheus reads each of these names, with what could be encoded")
+def step_prometheus_reads_each_of_these_names(context: Context) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(context.read)}
+    for family, label in (("rxlanggraph_runs", "graph"), ("rxlanggraph_claims", "queue")):
+        found = [sample.labels[label] for sample in families[family].samples]
+        assert found == ["odd \\ud800", 'a "quote"', "two\nlines"], found

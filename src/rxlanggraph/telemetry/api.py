@@ -85,7 +85,7 @@ def check_provider(name: str, provider: object, method: str) -> None:
 
 
 def clean(text: str) -> str:
-    """Return ``text`` with lone surrogates escaped, one of which fails the export of all spans.
+    """Return ``text`` with lone surrogates escaped, one of which fails the export of all else.
 
     Any thread; never blocks.
     """

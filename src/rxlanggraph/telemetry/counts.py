@@ -18,6 +18,7 @@ from rxlanggraph.bridge.bridge import RxPyLangGraphBridge
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, RunDroppedError
 from rxlanggraph.hooks import Hooks, RunEnded, RunQueued, RunStarted
+from rxlanggraph.telemetry.api import clean
 
 __all__ = ["BOUNDS", "Counts", "GraphCounts", "RunCounts", "Snapshot", "Times"]
 
@@ -111,21 +112,22 @@ class _Ended:
 class _Graph:
     """The messages of one graph. Guarded by the lock of `Counts`."""
 
-    __slots__ = ("arrived", "dropped", "ended", "waits")
+    __slots__ = ("arrived", "dropped", "ended", "label", "waits")
 
-    def __init__(self) -> None:
+    def __init__(self, label: str) -> None:
+        self.label = label
         self.arrived = self.dropped = 0
         self.waits = _Histogram()
         self.ended: dict[str, _Ended] = {}
 
-    def copy(self, name: str) -> GraphCounts:
+    def copy(self) -> GraphCounts:
         durations = {status: ended.durations.copy() for status, ended in self.ended.items()}
         begun = {status: sum(times.counts) for status, times in durations.items()}
         runs = {status: ended.unbegun + begun[status] for status, ended in self.ended.items()}
         unbegun = sum(ended.unbegun for ended in self.ended.values())
         waits = self.waits.copy()
         return GraphCounts(
-            name,
+            self.label,
             runs,
             {status: times for status, times in durations.items() if begun[status]},
             waits,
@@ -168,6 +170,7 @@ class Counts:
 
     def claimed(self, queue: str, count: int) -> None:
         """Count claims of tasks."""
+        queue = clean(queue)
         with self._lock:
             claims = self._claims
             if queue not in claims and len(claims) >= _NAMES:
@@ -183,7 +186,7 @@ class Counts:
     def snapshot(self) -> Snapshot:
         """Return all counts. Any thread; for the time that copying them takes, all others wait."""
         with self._lock:
-            graphs = [graph.copy(name) for name, graph in self._graphs.items()]
+            graphs = [graph.copy() for graph in self._graphs.values()]
             claims, references = dict(self._claims), self._bridges
         bridges = [bridge for each in references if (bridge := each()) is not None]
         lags = [lag for bridge in bridges if (lag := bridge.loop_lag) is not None]
@@ -191,13 +194,14 @@ class Counts:
 
     def label_of(self, name: str) -> str:
         """Return the label of a graph that has been counted. Any thread; never blocks."""
-        return name if name in self._graphs else _OTHER
+        graph = self._graphs.get(name)
+        return _OTHER if graph is None else graph.label
 
     def _graph(self, name: str) -> _Graph:
         """Return the counts of a graph that is new, or has no name of its own."""
         if len(self._graphs) >= _NAMES:
             name = _OTHER
-        return self._graphs.setdefault(name, _Graph())
+        return self._graphs.setdefault(name, _Graph(clean(name)))
 
 
 class RunCounts(Hooks):
