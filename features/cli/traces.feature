@@ -4,8 +4,13 @@ Feature: The command exports the traces of its run, and those of attempts at a l
   Background:
     Given a folder with the file "graphs.py"
       """
-      import os
+      import asyncio, os, sys
       from opentelemetry import trace
+
+      async def waiting(content):
+          if not os.path.exists("mended"):
+              print("started", file=sys.stderr, flush=True)
+              await asyncio.Event().wait()
 
       async def graph(content):
           with trace.get_tracer("graphs").start_as_current_span("inside"):
@@ -94,6 +99,15 @@ Feature: The command exports the traces of its run, and those of attempts at a l
     And "rxlanggraph run graphs.py:deadly -i in.jsonl -o out.jsonl --journal j --lease 0.3 --traces --resume" runs in a process of its own
     Then the exit status is 0
     And 1 message has been received, which is linked to the trace that was kept
+    And the journal "j" keeps no trace
+
+  Scenario: A line that was given back as its process ended is linked to its first attempt
+    When "rxlanggraph run graphs.py:waiting -i in.jsonl -o out.jsonl --journal j --traces" is interrupted twice
+    Then the exit status is 130
+    When the graph is mended
+    And "rxlanggraph run graphs.py:waiting -i in.jsonl -o out.jsonl --journal j --traces --resume" runs in a process of its own
+    Then the exit status is 0
+    And 2 messages have been received, of which the later ones are linked to the first
     And the journal "j" keeps no trace
 
   Scenario: A journal that was begun with traces is continued without, and the other way round

@@ -28,6 +28,10 @@ Feature: The documentation site has every public name and every page
   Scenario: Every page is in a table of contents
     Then each page below docs is in exactly one table of contents, 20 or more of them
 
+  Scenario: The figures of the plots are of one run, on a machine that is named by what it is
+    Then the figures for the plots have their claim, and values within their ranges, 50 or more of them
+    And their machine is named by its cpu, num_cpu, arch, ram and os alone
+
   Scenario Outline: A page that loads <what> from another host is detected
     When a page of the site has this content: <content>
     Then it is reported to load <address>

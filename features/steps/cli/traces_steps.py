@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
 from unittest import mock
 
@@ -13,6 +15,7 @@ from behave.runner import Context
 from rxlanggraph.cli.journal.location import parse_location
 from rxlanggraph.state import open_state
 from support.cli import command
+from support.concurrency.waiting import LIMIT
 from support.telemetry.spans import Received, Receiver, drawn
 
 
@@ -36,6 +39,25 @@ def step_the_exporter_for_otlp_is_not_installed(context: Context) -> None:
 @when('"{line}" runs in a process of its own')
 def step_line_runs_in_a_process_of_its_own(context: Context, line: str) -> None:
     context.ended = command.run_apart(line, context.folder)
+
+
+@when('"{line}" is interrupted twice')
+def step_line_is_interrupted_twice(context: Context, line: str) -> None:
+    with subprocess.Popen(
+        [*command.COMMAND, *command.arguments(line)],
+        cwd=context.folder,
+        env=command.environment(),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        context.add_cleanup(process.kill)
+        for word in ("started", "draining"):
+            while word not in (said := process.stderr.readline()):
+                assert said, f"it has ended without {word!r}"
+            process.send_signal(signal.SIGINT)
+        process.stderr.read()
+        context.ended = command.Ended(process.wait(LIMIT), "", "")
 
 
 @when("the graph is mended")
