@@ -105,6 +105,11 @@ Feature: Metrics count runs and time them, with labels that are bounded
     When 4 threads send 600 messages that fail, time out, are cancelled and refused, and halfway nothing happens
     Then Prometheus reads as many runs as were sent, and none in flight or pending
 
+  @once
+  Scenario: Where Prometheus's client is not installed, the import says which extra brings it
+    When the metrics for Prometheus are imported where its client is not installed
+    Then MissingExtraError is raised, which says "pip install 'rxlanggraph[metrics]'"
+
   Scenario: A name that cannot be encoded does not cost Prometheus the page
     When messages and claims are counted under names that are not Unicode, or have quotes and lines
     Then Prometheus reads each of these names, with what could be encoded

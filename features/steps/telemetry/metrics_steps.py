@@ -6,8 +6,10 @@ import ast
 import gc
 import math
 import os
+import sys
 import time
 import weakref
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -21,7 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.telemetry import RunMetrics
+from rxlanggraph.telemetry import RunMetrics, prometheus
 from rxlanggraph.telemetry.prometheus import PrometheusMetrics
 from support.bridge.bridges import on_loop
 from support.bridge.streams import Subscriber
@@ -336,7 +338,7 @@ _GLOBAL = """
 from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from rxlanggraph.telemetry import RunMetrics
+from rxlanggraph.telemetry import RunMetrics, prometheus
 
 before = RunMetrics()
 reader = InMemoryMetricReader()
@@ -436,3 +438,10 @@ def step_prometheus_reads_each_of_these_names(context: Context) -> None:
     for family, label in (("rxlanggraph_runs", "graph"), ("rxlanggraph_claims", "queue")):
         found = [sample.labels[label] for sample in families[family].samples]
         assert found == ["odd \\ud800", 'a "quote"', "two\nlines"], found
+
+
+@when("the metrics for Prometheus are imported where its client is not installed")
+def step_the_metrics_for_prometheus_are_imported_where_its_client_is_not(context: Context) -> None:
+    code = compile(Path(prometheus.__file__).read_text(), prometheus.__file__, "exec")
+    with mock.patch.dict(sys.modules, {"prometheus_client.core": None}):
+        context.error = error_of(lambda: exec(code, {"__name__": "without"}))
