@@ -328,6 +328,12 @@ def _this_run(options: argparse.Namespace) -> dict[str, Any]:
     return {"machine": machine, "python": python, "quick": options.quick}
 
 
+def _as_json(run: dict[str, Any], figures: list[dict[str, Any]]) -> str:
+    """Return the run and its figures, with a line for each figure."""
+    lines = ",\n".join(map(json.dumps, figures))
+    return f'{json.dumps(run)[:-1]}, "figures": [\n{lines}\n]}}\n'
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print the table as it is measured; return 1 if a target was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ratios", description=__doc__)
@@ -347,8 +353,7 @@ def main(arguments: list[str] | None = None) -> int:
                 figures.append(_figure(claim, row, result))
                 missed += row.target is not None and _value(result) > row.target
                 if options.json is not None:  # each time: what is measured is not lost
-                    kept = {**_this_run(options), "figures": figures}
-                    options.json.write_text(json.dumps(kept, indent=1) + "\n")
+                    options.json.write_text(_as_json(_this_run(options), figures))
     print(f"{missed} target{'' if missed == 1 else 's'} missed")
     return 1 if missed else 0
 
