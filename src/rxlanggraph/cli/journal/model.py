@@ -6,7 +6,7 @@ A journal is a namespace of shared state (`rxlanggraph.state`):
     the value "ingest"    how much of the input was ingested, and how many lines were invalid
     the values "drained:N" for each line N whose run was stopped between two supersteps, and has not
                           been answered since: it goes on from its thread, not with its content
-    the values "trace:N"  for each line N that was begun with --traces, and is not ok since: the
+    the values "trace:N"  for each line N that was begun with --traces, until it is ok: the
                           traceparent of its first attempt, which later ones are linked to
     the queue "lines"     a task for each message; its key is the number of the line. Completed: the
                           message is ok, and the result is its record. Dead with a record as its
