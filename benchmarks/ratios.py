@@ -7,10 +7,13 @@ trust it. Rows without a target are there to compare with.
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from . import (
     agent,
@@ -45,8 +48,26 @@ class Row:
     unit: str = ""
 
 
-def rows(million: bool) -> Iterator[Row]:
-    """All that is measured, in the order of the table."""
+def claims(million: bool) -> dict[str, Iterator[Row]]:
+    """All that is measured, by what the claims are about, in the order of the table."""
+    return {
+        "A stream through the bridge": _streams(),
+        "Hooks, metrics and traces": _observed(),
+        "Messages on threads": _threads(),
+        "Checkpoints that are not kept": _checkpoints(),
+        "Thousands of messages in flight or waiting": _backlogs(),
+        "A streamed chunk": _chunks(),
+        "Handing over": _handoffs(),
+        "The registry": _registries(),
+        "Agents": _agents(),
+        "Shared state": _state_rows(),
+        "Waking an idle worker of another process": _arrivals(),
+        "A run with a journal": _journals(million),
+        "Memory": _memories(million),
+    }
+
+
+def _streams() -> Iterator[Row]:
     for peer, target in (
         ("floor", 1.03),
         ("pool", None),
@@ -56,43 +77,14 @@ def rows(million: bool) -> Iterator[Row]:
         yield Row(f"bridge at 16 / {peer}, 2,000 messages", target, _stream(peer, 2_000))
     for way in bridge.WAYS:
         yield Row(f"CPU time of {way} / floor", 1.1, _cpu(way))
-    yield Row("CPU time with hooks for runs / without", 1.03, _hooks("runs"))
-    yield Row("CPU time with hooks for nodes too / without", None, _hooks("runs and nodes"))
-    yield Row("CPU time with metrics / without", None, _hooks("metrics"))
+
+
+def _observed() -> Iterator[Row]:
+    for way, target in hooks.WAYS.items():
+        yield Row(f"CPU time with {way} / without", target, _hooks(way))
     yield Row("CPU time with a live page, not watched / without", 1.03, _live("not watched"))
     yield Row("CPU time with a live page, watched / without", 1.03, _live("watched"))
     yield Row("the same, with nodes", None, _live("watched, with nodes"))
-    yield Row("CPU time with traces, of nodes too / without", None, _hooks("traces"))
-    yield from _threads()
-    yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
-    for way in stream.WAYS:
-        yield Row(f"chunk through stream / astream, {way}", 1.15, _chunk(way))
-    yield Row("backlog of 100,000 (quick: 20,000) / 1,000, graph", 1.1, _backlog)
-    yield Row("backlog of 100,000 / of 1,000, empty", 1.1, _empty_backlog)
-    for threads in (1, 4):
-        for peer, target in (
-            ("plain-asyncio", 0.5),
-            ("portal", 0.125),
-            ("bare-fix", None),
-            ("pool", None),
-        ):
-            name = f"hand-off / {peer}, {threads} thread{'s' * (threads > 1)}"
-            yield Row(name, target, _handoff(peer, threads))
-    for entries in (10, 1_000, 100_000, 1_000_000):
-        target = 1.3 if entries in (10, 1_000_000) else None
-        yield Row(f"registry life / bare fix, {entries:,} entries", target, _life(entries))
-    yield Row("snapshot of 100,000: lock held", 5.0, lambda _: registry.snapshot_hold() * 1e3, "ms")
-    yield Row("create 2,000 runs / bare fix", None, lambda _: cleanup.ratio("create"))
-    yield Row("clean 2,000 runs up / bare fix", None, lambda _: cleanup.ratio("clean_up"))
-    yield from _agents()
-    yield from _state_rows()
-    yield from _arrivals()
-    yield from _journals(million)
-    for peer in ("bridge", "bare-fix"):
-        yield Row(f"a run in flight, {peer}", None, _in_flight(peer), "bytes")
-    messages = 1_000_000 if million else 100_000
-    name = f"left by {messages:,} messages, of each 1,000"
-    yield Row(name, 1.0, lambda _: memory.growth(messages).blocks_per_thousand, "blocks")
 
 
 def _threads() -> Iterator[Row]:
@@ -105,8 +97,43 @@ def _threads() -> Iterator[Row]:
         for spread in lanes.SPREADS:
             name = f"CPU time with lanes, {backend}, {spread} / without"
             yield Row(name, None, _shared_lanes(backend, spread))
+
+
+def _checkpoints() -> Iterator[Row]:
     for saver in checkpoints.SAVERS:
         yield Row(f"CPU time with keep_checkpoints=1, {saver} / without", None, _kept(saver))
+
+
+def _backlogs() -> Iterator[Row]:
+    yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
+    yield Row("backlog of 100,000 (quick: 20,000) / 1,000, graph", 1.1, _backlog)
+    yield Row("backlog of 100,000 / of 1,000, empty", 1.1, _empty_backlog)
+
+
+def _chunks() -> Iterator[Row]:
+    for way in stream.WAYS:
+        yield Row(f"chunk through stream / astream, {way}", 1.15, _chunk(way))
+
+
+def _handoffs() -> Iterator[Row]:
+    for threads in (1, 4):
+        for peer, target in (
+            ("plain-asyncio", 0.5),
+            ("portal", 0.125),
+            ("bare-fix", None),
+            ("pool", None),
+        ):
+            name = f"hand-off / {peer}, {threads} thread{'s' * (threads > 1)}"
+            yield Row(name, target, _handoff(peer, threads))
+
+
+def _registries() -> Iterator[Row]:
+    for entries in (10, 1_000, 100_000, 1_000_000):
+        target = 1.3 if entries in (10, 1_000_000) else None
+        yield Row(f"registry life / bare fix, {entries:,} entries", target, _life(entries))
+    yield Row("snapshot of 100,000: lock held", 5.0, lambda _: registry.snapshot_hold() * 1e3, "ms")
+    yield Row("create 2,000 runs / bare fix", None, lambda _: cleanup.ratio("create"))
+    yield Row("clean 2,000 runs up / bare fix", None, lambda _: cleanup.ratio("clean_up"))
 
 
 def _agents() -> Iterator[Row]:
@@ -156,6 +183,14 @@ def _journals(million: bool) -> Iterator[Row]:
     yield Row(name, 1.2, lambda _: journal.memory_ratio(lines))
 
 
+def _memories(million: bool) -> Iterator[Row]:
+    for peer in ("bridge", "bare-fix"):
+        yield Row(f"a run in flight, {peer}", None, _in_flight(peer), "bytes")
+    messages = 1_000_000 if million else 100_000
+    name = f"left by {messages:,} messages, of each 1,000"
+    yield Row(name, 1.0, lambda _: memory.growth(messages).blocks_per_thousand, "blocks")
+
+
 def _stream(peer: str, messages: int) -> Callable[[bool], Ratio]:
     return lambda quick: bridge.stream_ratio(peer, messages=messages, pairs=5 if quick else 15)
 
@@ -164,12 +199,12 @@ def _cpu(way: str) -> Callable[[bool], Ratio]:
     return lambda quick: bridge.cpu_ratio(way, pairs=3 if quick else 7)
 
 
-def _hooks(way: str) -> Callable[[bool], Ratio]:
-    return lambda quick: hooks.cpu_ratio(way, pairs=3 if quick else 7)
-
-
 def _live(way: str) -> Callable[[bool], Ratio]:
     return lambda quick: live.cpu_ratio(way, pairs=3 if quick else 7)
+
+
+def _hooks(way: str) -> Callable[[bool], Ratio]:
+    return lambda quick: hooks.cpu_ratio(way, pairs=3 if quick else 7)
 
 
 def _lanes(way: str) -> Callable[[bool], Ratio]:
@@ -262,21 +297,49 @@ def _in_flight(peer: str) -> Callable[[bool], float]:
     return lambda _: memory.bytes_in_flight(peer)
 
 
-def line(row: Row, quick: bool) -> tuple[str, bool]:
-    """Measure one row; return its line, and whether a target was missed."""
-    result = row.measure(quick)
-    value = result.value if isinstance(result, Ratio) else result
+def line(row: Row, result: Ratio | float) -> str:
+    """Return the line of one row."""
+    value = _value(result)
     detail = ""
     if isinstance(result, Ratio):
         detail = (
             f"{result.low:.2f} to {result.high:.2f}, "
             f"{result.ours * 1e6:.1f} / {result.peer * 1e6:.1f} us"
         )
-    missed = row.target is not None and value > row.target
-    verdict = "" if row.target is None else "MISSED" if missed else "met"
+    verdict = "" if row.target is None else "MISSED" if value > row.target else "met"
     target = "" if row.target is None else f"<= {row.target:g}"
     figure = f"{value:,.3f} {row.unit}".strip()
-    return f"{row.what:<60} {figure:>14} {target:>9}  {verdict:<7} {detail}".rstrip(), missed
+    return f"{row.what:<60} {figure:>14} {target:>9}  {verdict:<7} {detail}".rstrip()
+
+
+def _value(result: Ratio | float) -> float:
+    return result.value if isinstance(result, Ratio) else result
+
+
+def _figure(claim: str, row: Row, result: Ratio | float) -> dict[str, Any]:
+    """Return one row as it is plotted."""
+    value = _value(result)
+    low, high = (result.low, result.high) if isinstance(result, Ratio) else (value, value)
+    numbers = {"target": row.target, "value": value, "low": low, "high": high}
+    rounded = {key: number and float(f"{number:.4g}") for key, number in numbers.items()}
+    return {"claim": claim, "what": row.what, **rounded, "unit": row.unit}
+
+
+def _this_run(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what a figure depends on: the machine, without its name; Python; how thorough."""
+    from asv.machine import Machine
+
+    known = Machine.get_defaults()
+    machine = {key: known[key] for key in ("cpu", "num_cpu", "arch", "ram")}
+    machine["os"] = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return {"machine": machine, "python": python, "quick": options.quick}
+
+
+def _as_json(run: dict[str, Any], figures: list[dict[str, Any]]) -> str:
+    """Return the run and its figures, with a line for each figure."""
+    lines = ",\n".join(map(json.dumps, figures))
+    return f'{json.dumps(run)[:-1]}, "figures": [\n{lines}\n]}}\n'
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -285,15 +348,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer pairs and shorter backlogs")
     parser.add_argument("--only", default="", metavar="WORD", help="rows whose name contains WORD")
     parser.add_argument("--million", action="store_true", help="a million messages for memory")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the run for the plots")
     options = parser.parse_args(arguments)
     print(f"{platform.python_implementation()} {platform.python_version()}, medians of pairs")
     print(f"{'what':<60} {'ratio':>14} {'target':>9}  {'verdict':<7} range, per item")
-    missed = 0
-    for row in rows(options.million):
-        if options.only in row.what:
-            text, failed = line(row, options.quick)
-            print(text, flush=True)
-            missed += failed
+    figures, missed = [], 0
+    for claim, rows in claims(options.million).items():
+        for row in rows:
+            if options.only in row.what:
+                result = row.measure(options.quick)
+                print(line(row, result), flush=True)
+                figures.append(_figure(claim, row, result))
+                missed += row.target is not None and _value(result) > row.target
+                if options.json is not None:  # each time: what is measured is not lost
+                    options.json.write_text(_as_json(_this_run(options), figures))
     print(f"{missed} target{'' if missed == 1 else 's'} missed")
     return 1 if missed else 0
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import pkgutil
+import sys
+from pathlib import Path
 
 from docutils import nodes
 from sphinx import addnodes
@@ -23,7 +25,9 @@ project = "rxlanggraph"
 release = importlib.metadata.version(project)
 project_copyright = f"the {project} contributors"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+sys.path.append(str(Path(__file__).parent / "_ext"))
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "benchmark_plots"]
+exclude_patterns = ["_ext"]
 default_role = "py:obj"  # single backticks in docstrings
 nitpicky = True
 

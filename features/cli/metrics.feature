@@ -39,6 +39,23 @@ Feature: The command serves the metrics of its run, for as long as it lasts
       | without a journal |                      |
       | with a journal    | --journal run.sqlite |
 
+  Scenario: A run with a journal tells how many lines it has claimed
+    Given the file "in.jsonl"
+      """
+      {"n": 1}
+      {"n": 1}
+      {"n": 3, "names": ["rxlanggraph_claims_total{queue=\"lines\"}"]}
+      """
+    When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl -j 1 --metrics 0 --journal run.sqlite"
+    Then the exit status is 0
+    And the metrics that line 3 has read are 3 claims
+
+  Scenario: Where OpenTelemetry's SDK is disabled, the metrics are served all the same
+    Given the environment variable "OTEL_SDK_DISABLED" is "true"
+    When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl -j 1 --metrics 0"
+    Then the exit status is 1
+    And the metrics that line 3 has read are 1 ok, 1 error and 1 in flight
+
   Scenario: A port that is in use is one error at the start, and the output is left as it was
     Given the file "out.jsonl"
       """
@@ -62,8 +79,8 @@ Feature: The command serves the metrics of its run, for as long as it lasts
       | 127.0.0.1:      | is not an address  |
       | 192.0.2.1:0     | cannot serve       |
 
-  Scenario: Without the exporter --metrics is refused with the extra that brings it
-    Given the exporter for Prometheus is not installed
+  Scenario: Without Prometheus's client --metrics is refused with the extra that brings it
+    Given the client of Prometheus is not installed
     When I run "rxlanggraph run graphs.py:graph -i in.jsonl --metrics 0"
     Then the exit status is 2
     And standard error is one line that says "--metrics", "not installed" and "rxlanggraph[metrics]"

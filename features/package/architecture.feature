@@ -69,7 +69,7 @@ Feature: The package keeps to its map
   Scenario: An agent has these public names and no others
     Then the public names of BaseAgent are
       """
-      add_message add_messages ainvoke forget_thread memory outputs process_mcp_message request reset
+      add_hooks add_message add_messages ainvoke forget_thread memory outputs process_mcp_message request reset
       run run_sync state state_changes state_context state_history step stream
       """
     And those of an agent are these, its output_queue, and what it was made with: description graph llm max_steps name stream_mode timeout

@@ -11,6 +11,7 @@ Feature: The documentation site has every public name and every page
       | rxlanggraph.hooks                     |                                   |
       | rxlanggraph.limits                    |                                   |
       | rxlanggraph.telemetry                 |                                   |
+      | rxlanggraph.telemetry.prometheus      |                                   |
       | rxlanggraph.agent                     |                                   |
       | rxlanggraph.agent.mcp                 |                                   |
       | rxlanggraph.state                     |                                   |
@@ -26,6 +27,10 @@ Feature: The documentation site has every public name and every page
 
   Scenario: Every page is in a table of contents
     Then each page below docs is in exactly one table of contents, 20 or more of them
+
+  Scenario: The figures of the plots are of one run, on a machine that is named by what it is
+    Then the figures for the plots have their claim, and values within their ranges, 50 or more of them
+    And their machine is named by its cpu, num_cpu, arch, ram and os alone
 
   Scenario Outline: A page that loads <what> from another host is detected
     When a page of the site has this content: <content>

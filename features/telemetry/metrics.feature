@@ -78,10 +78,11 @@ Feature: Metrics count runs and time them, with labels that are bounded
     When 5 bridges whose loops are observed are closed and dropped
     Then none of them is left
 
-  Scenario: The exporter for Prometheus has these names and labels
-    When a message is answered, and one dropped, on a watched bridge whose metrics Prometheus reads
+  Scenario Outline: <Prometheus> has these names and labels
+    When a message is answered, and one dropped, on a watched bridge whose metrics <Prometheus> reads
     Then it reads these lines, whatever their values
       """
+      rxlanggraph_claims_total{queue="work"}
       rxlanggraph_dropped_total{graph="wait"}
       rxlanggraph_in_flight{graph="wait"}
       rxlanggraph_loop_lag_seconds
@@ -91,3 +92,62 @@ Feature: Metrics count runs and time them, with labels that are bounded
       rxlanggraph_runs_total{graph="wait",status="ok"}
       rxlanggraph_runs_total{graph="wait",status="rejected"}
       """
+    And the buckets of its histograms are those of the conventions, with all of the durations
+
+    Examples:
+      | Prometheus                               |
+      | OpenTelemetry's exporter for Prometheus  |
+      | Prometheus's own client                  |
+
+  Scenario: Prometheus's own client counts thousands of messages under faults, and needs no SDK
+    Given an open bridge on its own loop with max_concurrency=4, max_pending=8
+    And metrics of the bridge for Prometheus, where OpenTelemetry's SDK is disabled
+    When 4 threads send 600 messages that fail, time out, are cancelled and refused, and halfway nothing happens
+    Then Prometheus reads as many runs as were sent, and none in flight or pending
+
+  @once
+  Scenario: Where Prometheus's client is not installed, the import says which extra brings it
+    When the metrics for Prometheus are imported where its client is not installed
+    Then MissingExtraError is raised, which says "pip install 'rxlanggraph[metrics]'"
+
+  Scenario: A name that cannot be encoded does not cost Prometheus the page
+    When messages and claims are counted under names that are not Unicode, or have quotes and lines
+    Then Prometheus reads each of these names, with what could be encoded
+
+  Scenario: Two objects with one meter provider have one sum
+    When 3 messages are answered here, and 4 on another bridge with other metrics of the same provider
+    Then the metrics are
+      | name                   | answer ok |
+      | rxlanggraph.runs       | 7         |
+      | rxlanggraph.run        | 7         |
+
+  @once
+  Scenario: Objects that were made before and after the global provider was set have one sum
+    When a program makes metrics, sets the global meter provider, and makes more of each kind
+    Then it has read the sum of what all have counted
+
+  Scenario: A meter provider that is dropped takes its counts with it
+    When metrics are made with 3 meter providers, which are shut down and dropped
+    Then none of their counts are left
+
+  Scenario: Without durations there are no histograms, and all else
+    Given metrics of the bridge with durations=False
+    When 3 messages are answered, 1 fails and 1 times out
+    Then the metrics are
+      | name                   | answer ok | fail error | wait timed_out |
+      | rxlanggraph.runs       | 3         | 1          | 1              |
+    And there are no metrics rxlanggraph.run and rxlanggraph.queue_wait
+
+  Scenario: Claims are counted by queue, and queues that are made of data have one label
+    When 4 threads count 2 claims of each of 300 queues
+    Then at most 101 queues have labels, and all 2400 claims are counted
+
+  Scenario Outline: <what> is refused
+    When claims are counted of the queue <queue>, <count> of them
+    Then <error> is raised, which says "<says>"
+
+    Examples:
+      | what                    | queue  | count | error                | says                     |
+      | A queue without a name  | None   | 1     | InvalidTypeError     | queue must be a string   |
+      | A count of text         | "work" | "1"   | InvalidTypeError     | count must be an integer |
+      | A negative count        | "work" | -1    | InvalidArgumentError | count must be 0 or more  |

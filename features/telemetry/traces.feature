@@ -29,9 +29,59 @@ Feature: Traces show the way of each message, and nothing of what it says
       | a message is made of the result             | below the run of the first  |
       | the second stage is on another bridge       | below the run of the first  |
 
+  Scenario Outline: It is linked though it ends before the hooks of the first are told, where <way>
+    When the observer of 50 results sends each on to another bridge and awaits that, where <way>
+    Then each of 50 messages of the second stage is linked to the message of its own first
+
+    Examples:
+      | way                                          |
+      | the result goes on as it is                  |
+      | a message is made of the result              |
+      | each message goes to another graph, too      |
+      | the observer has a span of its own           |
+
   Scenario: Of a message that goes to two graphs at once, each result is linked to its own run
     When the results of two graphs on the same 20 messages go on in another thread
     Then each of 40 messages is linked to the message of the graph that its content names
+
+  Scenario Outline: A message whose metadata <names> has <count> links
+    When a message is sent whose metadata has <traceparent> as its traceparent
+    Then the message has <count> links
+    And no span is open
+
+    Examples:
+      | names                | traceparent                                               | count |
+      | names a span         | "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" | 1     |
+      | names no span        | "00-00000000000000000000000000000000-b7ad6b7169203331-01" | 0     |
+      | has text             | "a" * 100_000                                             | 0     |
+      | has something else   | ["00", 7]                                                 | 0     |
+
+  Scenario: A span that is begun before its message is sent is the span of that message
+    When a span is begun for a message, whose ids are kept, and then that is sent below another one
+    Then these are the spans
+      """
+      elsewhere
+      here
+        message answer
+          invoke_workflow answer
+            node node
+      """
+    And the span of the message has the ids that were kept, the graph's name and its wait
+    And no span is open
+
+  Scenario: A message that is sent again is linked to the span of the first attempt
+    When a message fails, and is sent again with the ids of the span that was begun for it
+    Then the second span of the message is linked to the first
+
+  Scenario Outline: A span that was begun for a message that is not sent <ends>
+    When a span is begun for a message, and <what>
+    Then no span is open
+
+    Examples:
+      | ends                         | what                          |
+      | is ended when it is given up | it is abandoned, twice        |
+      | is ended with the others     | the traces are closed         |
+      | is ended by a second one     | begun again, and abandoned    |
 
   Scenario: A message that a node sends is below the run of that node, without a link
     When a node sends a message and awaits its result
@@ -152,6 +202,7 @@ Feature: Traces show the way of each message, and nothing of what it says
     When 20 messages go to a graph with an async node
     Then every future has a result
     And no warning was logged
+    And a span that is begun has no ids
 
   Scenario Outline: <What> is refused as a provider
     When <call> is called with an argument that is no provider

@@ -1,10 +1,11 @@
-"""Hooks: the events of a bridge's runs, for metrics and traces.
+"""Hooks: the events of the runs of bridges and agents, for metrics and traces.
 
 The hooks that a bridge has when a message arrives receive the events of its run, to the end:
 ``on_queued``, then perhaps ``on_started``, then any number of ``on_chunk`` and ``on_node``, then
 ``on_ended``. The first and the last are called exactly once, for each message.
 
-A bridge calls them through `rxlanggraph.bridge.observers`.
+A bridge calls them through `rxlanggraph.bridge.observers`, an agent through
+`rxlanggraph.agent.observers`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from rxlanggraph.messages import Status, StreamMessage
 
 __all__ = [
+    "AgentEnded",
+    "AgentStarted",
     "ChunkEmitted",
     "Hooks",
     "LoopBlocked",
@@ -148,19 +151,55 @@ class LoopBlocked(NamedTuple):
     stack: str
 
 
+class AgentStarted(NamedTuple):
+    """A run of an agent begins, after those before it.
+
+    Attributes:
+        run: The same object in both events of one run, and in no others.
+        agent: The name of the agent.
+        thread_id: Its conversation: the ``thread_id`` of its graph; None if that is not a string.
+        time: Seconds since the epoch.
+    """
+
+    run: object
+    agent: str
+    thread_id: str | None
+    time: float
+
+
+class AgentEnded(NamedTuple):
+    """A run of an agent has ended.
+
+    Attributes:
+        run, agent, thread_id, time: As in `AgentStarted`.
+        status: How it ended; ``interrupted`` if it asks.
+        error: Why it did not succeed; None if it did.
+        duration: Seconds since its start.
+    """
+
+    run: object
+    agent: str
+    thread_id: str | None
+    time: float
+    status: Status
+    error: BaseException | None
+    duration: float
+
+
 RunEvent: TypeAlias = "RunQueued | RunStarted | ChunkEmitted | NodeEnded | RunEnded"
 
 
 class Hooks:
-    """The events of a bridge's runs, one method each: override those that you need.
+    """The events of the runs of bridges and agents, one method each: override those that you need.
 
-    Give an instance to `RxPyLangGraphBridge.add_hooks`. Methods that are not overridden cost
-    nothing. Each is called where its event happens, without any lock; what it raises, whatever its
-    class, is logged once for each method and class of exception, and changes nothing; but a
-    KeyboardInterrupt or SystemExit in the main thread, which may be a signal handler's, is raised
-    there by the call that called the hook. On the loop's thread a hook that blocks holds up all
-    runs. Hooks may send messages, cancel, and look at the bridge. They may be called by several
-    threads at once, for different runs; the events of one run are in order.
+    Give an instance to `RxPyLangGraphBridge.add_hooks`, and to `BaseAgent.add_hooks` of agents, for
+    which the methods are called whose names begin with ``on_agent``. Methods that are not
+    overridden cost nothing. Each is called where its event happens, without any lock; what it
+    raises, whatever its class, is logged once for each method and class of exception, and changes
+    nothing; but a KeyboardInterrupt or SystemExit in the main thread, which may be a signal
+    handler's, is raised there by the call that called the hook. On the loop's thread a hook that
+    blocks holds up all runs. Hooks may send messages, cancel, and look at the bridge. They may be
+    called by several threads at once, for different runs; the events of one run are in order.
     """
 
     def on_queued(self, event: RunQueued) -> None:
@@ -194,4 +233,16 @@ class Hooks:
 
         Overriding it has the loop watched from then on, until the bridge is closed: see
         ``blocked_after`` of `RxPyLangGraphBridge`.
+        """
+
+    def on_agent_started(self, event: AgentStarted) -> None:
+        """A run of an agent begins. On its loop, in the context of the run, at most once.
+
+        A context variable that is set here is seen by the steps of the agent.
+        """
+
+    def on_agent_ended(self, event: AgentEnded) -> None:
+        """A run of an agent has ended. Once for each that has begun, on its loop.
+
+        In the run that takes over, if the loop was closed in the middle of the run.
         """

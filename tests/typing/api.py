@@ -36,6 +36,7 @@ from rxlanggraph.state import (
 )
 from rxlanggraph.state.transactions import Transaction
 from rxlanggraph.telemetry import RunMetrics, RunTraces
+from rxlanggraph.telemetry.prometheus import PrometheusMetrics
 from rxlanggraph.testing import VirtualBridge
 
 
@@ -221,6 +222,13 @@ def looking_inside(bridge: RxPyLangGraphBridge) -> int:
     bridge.add_hooks(traces)
     bridge.add_hooks(metrics)
     metrics.observe_loop(bridge)
+    for_prometheus = PrometheusMetrics()
+    for_prometheus.count_claims("work", 2)
+    BaseAgent("scout").add_hooks(traces).dispose()
+    message = StreamMessage("hello")
+    traceparent: str | None = traces.begin(message)
+    print(traceparent, list(for_prometheus.collect()))
+    traces.abandon(message)
     traces.close()
     for info in bridge.registry.snapshot():
         print(info.message_id, info.state, info.waiting, info.attempt, info.node)

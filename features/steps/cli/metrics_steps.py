@@ -29,21 +29,30 @@ def step_i_run_with_that_port(context: Context, line: str) -> None:
     context.ended = command.run_here(line, context.folder, context.stdin)
 
 
-@given("the exporter for Prometheus is not installed")
-def step_the_exporter_for_prometheus_is_not_installed(context: Context) -> None:
-    patcher = mock.patch.dict(sys.modules, {"opentelemetry.exporter.prometheus": None})
+@given("the client of Prometheus is not installed")
+def step_the_client_of_prometheus_is_not_installed(context: Context) -> None:
+    patcher = mock.patch.dict(sys.modules, {"prometheus_client": None})
     patcher.start()
     context.add_cleanup(patcher.stop)
+
+
+def _read_by_line_3(context: Context) -> list[float]:
+    records = map(json.loads, (context.folder / "out.jsonl").read_text().splitlines())
+    (content,) = [record["content"] for record in records if record["line"] == 3]
+    context.url, *values = content.values()
+    return [float(value) for value in values]
 
 
 @then("the metrics that line 3 has read are {ok:d} ok, {failed:d} error and {active:d} in flight")
 def step_the_metrics_that_line_3_has_read_are(
     context: Context, ok: int, failed: int, active: int
 ) -> None:
-    records = map(json.loads, (context.folder / "out.jsonl").read_text().splitlines())
-    (content,) = [record["content"] for record in records if record["line"] == 3]
-    context.url, *values = content.values()
-    assert [float(value) for value in values] == [ok, failed, active], content
+    assert _read_by_line_3(context) == [ok, failed, active]
+
+
+@then("the metrics that line 3 has read are {count:d} claims")
+def step_the_metrics_that_line_3_has_read_are_claims(context: Context, count: int) -> None:
+    assert _read_by_line_3(context) == [count]
 
 
 @then("nothing answers at their address any more")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -110,3 +111,21 @@ def step_it_is_reported_to_load(context: Context, address: str) -> None:
 @then("it is reported to load nothing from elsewhere")
 def step_it_is_reported_to_load_nothing_from_elsewhere(context: Context) -> None:
     assert context.loaded == [], context.loaded
+
+
+@then(
+    "the figures for the plots have their claim, and values within their ranges, {count:d} or more "
+    "of them"
+)
+def step_the_figures_for_the_plots_have_their_claim(context: Context, count: int) -> None:
+    context.measured = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
+    figures = context.measured["figures"]
+    assert len({(each["claim"], each["what"]) for each in figures}) == len(figures) >= count
+    wrong = [each for each in figures if not 0 <= each["low"] <= each["value"] <= each["high"]]
+    assert wrong == [], wrong
+
+
+@then("their machine is named by its cpu, num_cpu, arch, ram and os alone")
+def step_their_machine_is_named_by_its_cpu(context: Context) -> None:
+    assert set(context.measured["machine"]) == {"cpu", "num_cpu", "arch", "ram", "os"}
+    assert set(context.measured) == {"machine", "python", "quick", "figures"}

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import math
+import os
+import sys
 import time
 import weakref
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import reactivex as rx
 from behave import given, then, when
 from behave.runner import Context
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.telemetry import RunMetrics
+from rxlanggraph.telemetry import RunMetrics, prometheus
+from rxlanggraph.telemetry.prometheus import PrometheusMetrics
 from support.bridge.bridges import on_loop
 from support.bridge.streams import Subscriber
+from support.cli.command import run_python
 from support.concurrency.raising import error_of
-from support.concurrency.waiting import LIMIT
+from support.concurrency.waiting import LIMIT, in_threads
 from support.telemetry.metrics import Metrics
 
 # Seconds: those that the conventions recommend for GenAI operations.
@@ -185,7 +195,7 @@ def step_the_lag_of_the_loop_was_in_the_metrics(context: Context) -> None:
     assert lag >= (context.bridge.loop_lag or LIMIT) > 0, lag
     assert max(context.lags) > 0.05, context.lags
     context.bridge.close()
-    for each in context.metrics._bridges:
+    for each in context.metrics._counts._bridges:
         each().close()
     assert context.measured.values("rxlanggraph.loop_lag") == {}
 
@@ -217,17 +227,36 @@ def step_none_of_them_is_left(context: Context) -> None:
     assert context.measured.values("rxlanggraph.loop_lag") == {}
 
 
-@when("a message is answered, and one dropped, on a watched bridge whose metrics Prometheus reads")
-def step_a_message_is_answered_and_one_dropped_on_a_watched_bridge(context: Context) -> None:
+def _read_by_client() -> tuple[PrometheusMetrics, CollectorRegistry]:
+    registry, metrics = CollectorRegistry(), PrometheusMetrics()
+    registry.register(metrics)
+    return metrics, registry
+
+
+def _read_by_exporter() -> tuple[RunMetrics, CollectorRegistry]:
     registry = CollectorRegistry()
     reader = PrometheusMetricReader(
         disable_target_info=True, scope_info_enabled=False, registry=registry
     )
-    metrics = RunMetrics(MeterProvider([reader], shutdown_on_exit=False))
+    return RunMetrics(MeterProvider([reader], shutdown_on_exit=False)), registry
+
+
+_READERS = {
+    "OpenTelemetry's exporter for Prometheus": _read_by_exporter,
+    "Prometheus's own client": _read_by_client,
+}
+
+
+@when("a message is answered, and one dropped, on a watched bridge whose metrics {reader} reads")
+def step_a_message_is_answered_and_one_dropped_on_a_watched_bridge(
+    context: Context, reader: str
+) -> None:
+    metrics, registry = _READERS[reader]()
     options = {"max_concurrency": 1, "max_pending": 1, "overflow": "drop_newest"}
     context.bridge = _other_bridge(context, blocked_after=LIMIT, **options)
     context.bridge.add_hooks(metrics)
     metrics.observe_loop(context.bridge)
+    metrics.count_claims("work")
     _one_at_work(context)
     _send(context, "wait", 2)
     give_up = time.monotonic() + LIMIT
@@ -248,3 +277,171 @@ def step_it_reads_these_lines_whatever_their_values(context: Context) -> None:
         line for line in read - wanted if not line.partition("{")[0].endswith(("_bucket", "_sum"))
     }
     assert others == set(), others
+
+
+@then("the buckets of its histograms are those of the conventions, with all of the durations")
+def step_the_buckets_of_its_histograms_are_those_of_the_conventions(context: Context) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(context.read)}
+    for name in ("rxlanggraph_run_seconds", "rxlanggraph_queue_wait_seconds"):
+        samples = families[name].samples
+        buckets = {
+            float(sample.labels["le"]): sample.value
+            for sample in samples
+            if sample.name == f"{name}_bucket"
+        }
+        assert list(buckets) == [*_BUCKETS, math.inf], buckets
+        assert list(buckets.values()) == sorted(buckets.values()), buckets
+        (count,) = [sample.value for sample in samples if sample.name == f"{name}_count"]
+        (total,) = [sample.value for sample in samples if sample.name == f"{name}_sum"]
+        assert buckets[math.inf] == count == 2, (buckets, count)
+        assert 0 < total < 2 * LIMIT, total
+
+
+@given("metrics of the bridge for Prometheus, where OpenTelemetry's SDK is disabled")
+def step_metrics_of_the_bridge_for_prometheus(context: Context) -> None:
+    patcher = mock.patch.dict(os.environ, {"OTEL_SDK_DISABLED": "true"})
+    patcher.start()
+    context.add_cleanup(patcher.stop)
+    metrics, context.registry = _read_by_client()
+    context.bridge.add_hooks(metrics)
+
+
+@then("Prometheus reads as many runs as were sent, and none in flight or pending")
+def step_prometheus_reads_as_many_runs_as_were_sent(context: Context) -> None:
+    read = {
+        family.name: [(sample.name, sample.value) for sample in family.samples]
+        for family in context.registry.collect()
+    }
+    sent = len(context.futures) + context.refused
+    assert sum(value for _, value in read["rxlanggraph_runs"]) == sent, read
+    for name in ("rxlanggraph_in_flight", "rxlanggraph_pending"):
+        assert {value for _, value in read[name]} == {0}, read
+    began = [
+        sum(value for name, value in read[family] if name.endswith("_count"))
+        for family in ("rxlanggraph_run_seconds", "rxlanggraph_queue_wait_seconds")
+    ]
+    assert 0 < began[0] == began[1] <= sent, began
+
+
+@when(
+    "{here:d} messages are answered here, and {there:d} on another bridge with other metrics of "
+    "the same provider"
+)
+def step_messages_are_answered_here_and_on_another_bridge_with_other_metrics(
+    context: Context, here: int, there: int
+) -> None:
+    context.metrics = RunMetrics(context.measured.provider)
+    step_messages_are_answered_here_and_on_another_bridge(context, here, there)
+
+
+_GLOBAL = """
+from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from rxlanggraph.telemetry import RunMetrics, prometheus
+
+before = RunMetrics()
+reader = InMemoryMetricReader()
+provider = MeterProvider([reader], shutdown_on_exit=False)
+set_meter_provider(provider)
+for metrics in (before, RunMetrics(), RunMetrics(provider)):
+    metrics.count_claims("work")
+(resource,) = reader.get_metrics_data().resource_metrics
+for metric in resource.scope_metrics[0].metrics:
+    print(metric.name, [point.value for point in metric.data.data_points])
+"""
+
+
+@when("a program makes metrics, sets the global meter provider, and makes more of each kind")
+def step_a_program_makes_metrics_sets_the_global_meter_provider(context: Context) -> None:
+    context.ended = run_python("-c", _GLOBAL)
+
+
+@then("it has read the sum of what all have counted")
+def step_it_has_read_the_sum_of_what_all_have_counted(context: Context) -> None:
+    assert context.ended.stdout == "rxlanggraph.claims [3]\n", context.ended
+
+
+@when("metrics are made with {count:d} meter providers, which are shut down and dropped")
+def step_metrics_are_made_with_meter_providers(context: Context, count: int) -> None:
+    context.dropped = []
+    for _ in range(count):
+        provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+        metrics = RunMetrics(provider)
+        metrics.count_claims("work")
+        context.dropped.append(weakref.ref(metrics._counts))
+        provider.shutdown()
+        del provider, metrics
+
+
+@then("none of their counts are left")
+def step_none_of_their_counts_are_left(context: Context) -> None:
+    gc.collect()
+    assert [each() for each in context.dropped] == [None] * len(context.dropped)
+
+
+@given("metrics of the bridge with durations=False")
+def step_metrics_of_the_bridge_with_durations_false(context: Context) -> None:
+    context.measured = Metrics()
+    context.bridge.add_hooks(RunMetrics(context.measured.provider, durations=False))
+
+
+@then("there are no metrics {first} and {second}")
+def step_there_are_no_metrics(context: Context, first: str, second: str) -> None:
+    assert context.measured.points(first) == context.measured.points(second) == []
+
+
+@when("{threads:d} threads count {count:d} claims of each of {queues:d} queues")
+def step_threads_count_claims_of_each_of_queues(
+    context: Context, threads: int, count: int, queues: int
+) -> None:
+    def work(_: int) -> None:
+        for queue in range(queues):
+            context.metrics.count_claims(f"queue {queue}", count)
+
+    in_threads(threads, work)
+
+
+@then("at most {most:d} queues have labels, and all {count:d} claims are counted")
+def step_at_most_queues_have_labels_and_all_claims_are_counted(
+    context: Context, most: int, count: int
+) -> None:
+    claims = context.measured.values("rxlanggraph.claims")
+    assert 100 <= len(claims) <= most and claims["_OTHER"] > 0, len(claims)
+    assert sum(claims.values()) == count, claims
+
+
+@when("claims are counted of the queue {queue}, {count} of them")
+def step_claims_are_counted_of_the_queue(context: Context, queue: str, count: str) -> None:
+    values = ast.literal_eval(queue), ast.literal_eval(count)
+    context.error = error_of(lambda: context.metrics.count_claims(*values))
+
+
+_ODD = ("odd \ud800", 'a "quote"', "two\nlines")
+
+
+@when("messages and claims are counted under names that are not Unicode, or have quotes and lines")
+def step_messages_and_claims_are_counted_under_names_that_are_not_unicode(context: Context) -> None:
+    metrics, registry = _read_by_client()
+    context.bridge.add_hooks(metrics)
+    for name in _ODD:
+        _send(context, "answer", name=name)
+        context.futures[-1].result(LIMIT)
+        metrics.count_claims(name)
+    _idle(context)
+    context.read = generate_latest(registry).decode()
+
+
+@then("Prometheus reads each of these names, with what could be encoded")
+def step_prometheus_reads_each_of_these_names(context: Context) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(context.read)}
+    for family, label in (("rxlanggraph_runs", "graph"), ("rxlanggraph_claims", "queue")):
+        found = [sample.labels[label] for sample in families[family].samples]
+        assert found == ["odd \\ud800", 'a "quote"', "two\nlines"], found
+
+
+@when("the metrics for Prometheus are imported where its client is not installed")
+def step_the_metrics_for_prometheus_are_imported_where_its_client_is_not(context: Context) -> None:
+    code = compile(Path(prometheus.__file__).read_text(), prometheus.__file__, "exec")
+    with mock.patch.dict(sys.modules, {"prometheus_client.core": None}):
+        context.error = error_of(lambda: exec(code, {"__name__": "without"}))

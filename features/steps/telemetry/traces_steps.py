@@ -265,6 +265,52 @@ def step_the_message_of_the_second_stage_is_linked_to_that_of_the_first(
         assert message.parent.span_id == context.spans.one("invoke_workflow first").context.span_id
 
 
+@when(
+    "the observer of {count:d} results sends each on to another bridge and awaits that, where {way}"
+)
+def step_the_observer_of_results_sends_each_on_to_another_bridge(
+    context: Context, count: int, way: str
+) -> None:
+    first, second = RxPyLangGraphBridge(), RxPyLangGraphBridge()
+    for bridge in (first, second):
+        context.add_cleanup(bridge.close)
+        bridge.add_hooks(context.traces)
+
+    async def answer(content: Any) -> Any:
+        return content
+
+    def send_on(result: StreamMessage) -> StreamMessage:
+        message = result
+        if "is made" in way:
+            message = StreamMessage(result.content, source=result)
+        if "another graph" in way:
+            first.create_future_task(answer, result.source, name="other")
+        with context.spans.tracer.start_as_current_span("observer"):
+            # So its end is told before that of the first, whose hooks are called after this.
+            second.create_future_task(answer, message, name="second").result(LIMIT)
+        assert second.registry.wait_idle(LIMIT)
+        return result
+
+    stages = rx.from_iterable([StreamMessage(number) for number in range(count)])
+    subscriber = Subscriber()
+    subscriber.subscribe(stages.pipe(first.invoke(answer, name="first"), ops.map(send_on)))
+    context.results = subscriber.wait_for_end().items
+    assert first.registry.wait_idle(LIMIT)
+
+
+@then("each of {count:d} messages of the second stage is linked to the message of its own first")
+def step_each_of_messages_of_the_second_stage_is_linked(context: Context, count: int) -> None:
+    seconds, key = context.spans.named("message second"), "rxlanggraph.message.id"
+    known = context.spans.by_id()
+    assert len(seconds) == len(context.results) == count, len(seconds)
+    linked = []
+    for span in seconds:
+        (link,) = span.links
+        assert known[link.context.span_id].name == "message first", known[link.context.span_id]
+        linked.append(known[link.context.span_id].attributes[key])
+    assert sorted(linked) == sorted(result.source.id for result in context.results), linked
+
+
 @when("the results of two graphs on the same {count:d} messages go on in another thread")
 def step_the_results_of_two_graphs_on_the_same_messages_go_on(context: Context, count: int) -> None:
     bridge = RxPyLangGraphBridge()
@@ -574,6 +620,81 @@ def step_a_message_with_lone_surrogates_is_exported_with_another(context: Contex
 def step_both_have_arrived_with_what_could_be_encoded(context: Context) -> None:
     names = {name for _, _, name in context.receiver.spans}
     assert {"message odd \\ud800", "invoke_workflow odd \\ud800", "message plain"} <= names, names
+
+
+@when("a message is sent whose metadata has {text} as its traceparent")
+def step_a_message_is_sent_whose_metadata_has_text_as_its_traceparent(
+    context: Context, text: str
+) -> None:
+    message = StreamMessage({"value": 0}, metadata={"traceparent": eval(text)})
+    context.bridge.create_future_task(context.work.answer, message).result(LIMIT)
+    _idle(context)
+
+
+@then("the message has {count:d} links")
+def step_the_message_has_links(context: Context, count: int) -> None:
+    links = context.spans.one("message answer").links
+    assert len(links) == count, links
+    for link in links:
+        assert f"{link.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c", link
+        assert f"{link.context.span_id:016x}" == "b7ad6b7169203331", link
+
+
+@when("a span is begun for a message, whose ids are kept, and then that is sent below another one")
+def step_a_span_is_begun_for_a_message_whose_ids_are_kept(context: Context) -> None:
+    message = StreamMessage({"value": 0}, "t")
+    with context.spans.tracer.start_as_current_span("here"):
+        context.kept = context.traces.begin(message)
+    with context.spans.tracer.start_as_current_span("elsewhere"):
+        answer = one_node(context.work.answer)
+        send = context.bridge.create_future_task
+        send(answer, message, name="answer").result(LIMIT)
+    _idle(context)
+
+
+@then("the span of the message has the ids that were kept, the graph's name and its wait")
+def step_the_span_of_the_message_has_the_ids_that_were_kept(context: Context) -> None:
+    span = context.spans.one("message answer")
+    ids = f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-"
+    assert context.kept.startswith(ids), (context.kept, ids)
+    assert span.attributes["gen_ai.workflow.name"] == "answer", span.attributes
+    assert span.attributes["gen_ai.conversation.id"] == "t", span.attributes
+    assert span.attributes["rxlanggraph.waited"] >= 0, span.attributes
+
+
+@when("a message fails, and is sent again with the ids of the span that was begun for it")
+def step_a_message_fails_and_is_sent_again_with_the_ids_of_the_span(context: Context) -> None:
+    message = StreamMessage({"value": 0})
+    again = message.replace(metadata={"traceparent": context.traces.begin(message)})
+    for each in (message, again):
+        context.bridge.create_future_task(context.work.fail, each, errors="emit").result(LIMIT)
+    _idle(context)
+
+
+@then("the second span of the message is linked to the first")
+def step_the_second_span_of_the_message_is_linked_to_the_first(context: Context) -> None:
+    first, second = context.spans.named("message ")
+    assert first.links == (), first.links
+    (link,) = second.links
+    assert link.context.span_id == first.context.span_id, link
+
+
+@when("a span is begun for a message, and {what}")
+def step_a_span_is_begun_for_a_message_and(context: Context, what: str) -> None:
+    message, traces = StreamMessage(0), context.traces
+    assert traces.begin(message) is not None
+    if what == "the traces are closed":
+        traces.close()
+        return
+    if what == "begun again, and abandoned":
+        traces.begin(message)
+    traces.abandon(message)
+    traces.abandon(message)
+
+
+@then("a span that is begun has no ids")
+def step_a_span_that_is_begun_has_no_ids(context: Context) -> None:
+    assert RunTraces().begin(StreamMessage(0)) is None
 
 
 @then("no warning was logged")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -10,10 +11,11 @@ from behave.runner import Context
 from opentelemetry.context import Context as SpanParent
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.trace import SpanContext
 
 from support.concurrency.waiting import Log, thread
 
-__all__ = ["Receiver", "Spans", "drawn"]
+__all__ = ["Received", "Receiver", "Spans", "drawn"]
 
 
 class Spans(SpanProcessor):
@@ -62,7 +64,7 @@ class Spans(SpanProcessor):
         return "\n".join(span.to_json() for span in self)
 
 
-def drawn(spans: Iterable[ReadableSpan]) -> str:
+def drawn(spans: Iterable[ReadableSpan | Received]) -> str:
     """The spans as a tree, by their names."""
     below: dict[int | None, list[ReadableSpan]] = {}
     for span in sorted(spans, key=lambda span: span.name):
@@ -76,20 +78,52 @@ def drawn(spans: Iterable[ReadableSpan]) -> str:
     return "\n".join(draw(None, ""))
 
 
+@dataclass
+class Received:
+    """A span as it was exported."""
+
+    name: str
+    service: str
+    context: SpanContext
+    parent: SpanContext | None
+    links: list[SpanContext]
+    text: str
+
+
+def _received(service: str, span: Any) -> Received:
+    trace_id = int.from_bytes(span.trace_id)
+    return Received(
+        span.name,
+        service,
+        _context_of(trace_id, span.span_id),
+        _context_of(trace_id, span.parent_span_id) if span.parent_span_id else None,
+        [_context_of(int.from_bytes(link.trace_id), link.span_id) for link in span.links],
+        str(span),
+    )
+
+
+def _context_of(trace_id: int, span_id: bytes) -> SpanContext:
+    return SpanContext(trace_id, int.from_bytes(span_id), is_remote=True)
+
+
 class Receiver:
     """A server that takes traces by OTLP over HTTP, as a collector does."""
 
     def __init__(self, context: Context) -> None:
         self.spans = spans = Log()
+        self.received = received = Log()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 request = ExportTraceServiceRequest.FromString(body)
                 for resource in request.resource_spans:
+                    attributes = {each.key: each.value for each in resource.resource.attributes}
+                    service = attributes["service.name"].string_value
                     for scope in resource.scope_spans:
                         for span in scope.spans:
                             spans.add((scope.scope.name, scope.schema_url, span.name))
+                            received.add(_received(service, span))
                 self.send_response(200)
                 self.end_headers()
 
@@ -98,7 +132,8 @@ class Receiver:
 
         server = HTTPServer(("127.0.0.1", 0), Handler)
         serving = thread(server.serve_forever, 0.01)
-        self.url = f"http://127.0.0.1:{server.server_port}/v1/traces"
+        self.endpoint = f"http://127.0.0.1:{server.server_port}"
+        self.url = f"{self.endpoint}/v1/traces"
 
         def end() -> None:
             server.shutdown()

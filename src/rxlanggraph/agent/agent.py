@@ -18,6 +18,7 @@ from rxlanggraph.agent.conversation.conversation import Conversation, current_co
 from rxlanggraph.agent.conversation.mcp_text import extract_text
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.conversation.messages import Message, is_message, new_id, requested
+from rxlanggraph.agent.observers import AgentListeners
 from rxlanggraph.agent.output.queue import OutputQueue, branch_of
 from rxlanggraph.agent.responder import Question, make_responder
 from rxlanggraph.agent.run import (
@@ -32,6 +33,7 @@ from rxlanggraph.agent.run import (
 from rxlanggraph.agent.run_lock import BusyPolicy, RunLock, refuse_overtaken
 from rxlanggraph.agent.state_machine import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.bridge.chunks import StreamMode, checked_modes
+from rxlanggraph.bridge.graphs.configs import without_run_id
 from rxlanggraph.bridge.graphs.interrupts import resume_of
 from rxlanggraph.errors import (
     AgentBusyError,
@@ -46,9 +48,11 @@ from rxlanggraph.validation import check_name, check_timeout, check_whole
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from reactivex import Observable
+    from reactivex.abc import DisposableBase
 
     from rxlanggraph.agent.conversation.messages import Content, Role
     from rxlanggraph.agent.output.stream import OutputStream
+    from rxlanggraph.hooks import Hooks
 
 __all__ = ["BaseAgent"]
 
@@ -115,6 +119,7 @@ class BaseAgent:
         self.stream_mode = self._checked_modes(stream_mode)
         self._states = StateMachine(name)
         self._run_lock = RunLock(self._busy_error)
+        self._listeners = AgentListeners()
         self._active_run: AgentRun | None = None  # owned by that run
 
     def __repr__(self) -> str:
@@ -319,6 +324,24 @@ class BaseAgent:
 
         return RunStream(run, branch_of(self.output_queue))
 
+    def add_hooks(self, hooks: Hooks) -> DisposableBase:
+        """Call the methods of ``hooks`` when a run begins and has ended, for traces.
+
+        For runs that begin after this. Any thread; never blocks. Runs within a bridge are told to
+        the hooks of that too, as its own.
+
+        Args:
+            hooks: An instance of a subclass of `rxlanggraph.hooks.Hooks`, of which
+                ``on_agent_started`` and ``on_agent_ended`` are called.
+
+        Returns:
+            A disposable; disposing it ends the calls.
+
+        Raises:
+            InvalidTypeError: It is not one, has an async hook, or one with an unknown name.
+        """
+        return self._listeners.add(hooks)
+
     # -- running -------------------------------------------------------------------------------
 
     async def run(
@@ -409,11 +432,17 @@ class BaseAgent:
         run = AgentRun(self, input, config, modes=self.stream_mode)
         self._refuse_own(run)
         refuse_overtaken(input, self._run_lock)
-        async with (
-            self._run_lock.entered("enqueue"),
-            run_timeout(f"the run of agent {self.name!r}", self.timeout),
-        ):
-            return await self._run(run, reset=reset)
+        try:
+            async with (
+                self._run_lock.entered("enqueue"),
+                run_timeout(f"the run of agent {self.name!r}", self.timeout),
+            ):
+                answer = await self._run(run, reset=reset)
+        except BaseException as error:
+            _tell_end(run, error)
+            raise
+        _tell_end(run, None)
+        return answer
 
     async def step(self) -> Any:
         """Do one step of a run; override it to make your own agent.
@@ -492,18 +521,28 @@ class BaseAgent:
     ) -> Any:
         self._refuse_own(run)
         refuse_overtaken(run.request, self._run_lock)
-        async with (
-            run_timeout(f"the run of agent {self.name!r}", seconds),
-            self._run_lock.entered(on_busy),
-        ):
-            return await self._run(run, reset=reset)
+        try:
+            async with (
+                run_timeout(f"the run of agent {self.name!r}", seconds),
+                self._run_lock.entered(on_busy),
+            ):
+                answer = await self._run(run, reset=reset)
+        except BaseException as error:
+            _tell_end(run, error)
+            raise
+        _tell_end(run, None)
+        return answer
 
     async def _run(self, run: AgentRun, *, reset: bool) -> Any:
         if reset:
             self.reset()
         if self._active_run is not None:  # its loop was closed in the middle of the run
+            _tell_end(self._active_run, asyncio.CancelledError())
             self._end_run(self._active_run, succeeded=False)
         self._active_run, run.persistence = self._prepared(run), self._persistence
+        if self._listeners:
+            thread_id = self._config(run)["configurable"]["thread_id"]
+            run.observed = self._listeners.observed(self.name, thread_id)
         self.output_queue.begin()
         succeeded = False
         try:
@@ -554,6 +593,8 @@ class BaseAgent:
     def _question(self, run: AgentRun, memory: Memory) -> Question:
         beginning, messages = memory.beginning, memory.get_messages()
         config = self._config(run)
+        if run.config is not None:
+            run.config = without_run_id(run.config)  # type: ignore[assignment]
         chunks = _Chunks(run, config, self.output_queue.put_chunk) if run.modes else None
         return Question(run.request, messages, beginning, config, run.on_failure, run.modes, chunks)
 
@@ -636,6 +677,12 @@ class _Chunks:
         chunk = chunk_of(self._source, content, mode, namespace, self._run.chunks)
         self._run.chunks += 1
         return self._put(chunk)
+
+
+def _tell_end(run: AgentRun, error: BaseException | None) -> None:
+    """Tell hooks of the end of ``run``, if it has begun."""
+    if run.observed is not None:
+        run.observed.ended(error)
 
 
 def _remember(memory: Memory, request: Any) -> None:

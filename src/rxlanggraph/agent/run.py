@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from rxlanggraph.agent.conversation.conversation import Conversation
 from rxlanggraph.agent.conversation.memory import Memory
+from rxlanggraph.agent.observers import ObservedRun
 from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.stacks import context_of
@@ -87,6 +88,7 @@ class AgentRun:
         "conversation",
         "memory",
         "modes",
+        "observed",
         "outer",
         "output",
         "over",
@@ -116,6 +118,7 @@ class AgentRun:
         self.conversation: Conversation | None = None
         self.memory: Memory | None = None
         self.persistence: RunPersistence | None = None
+        self.observed: ObservedRun | None = None  # likewise: what tells hooks of it
         # Set once, by the run itself, or by the run that replaces it; read by any thread.
         self.over = False
         self.task: asyncio.Task[Any] | None = None  # owned by `supervise`
@@ -191,7 +194,8 @@ async def supervise(
     token = _current.set(run)
     try:
         with memory.turn():
-            run.task = asyncio.create_task(work(run))
+            context = None if run.observed is None else run.observed.started()
+            run.task = asyncio.create_task(work(run), context=context)
             run.task.add_done_callback(_retrieve_exception)
             await asyncio.wait({run.task})
             answer: _T = run.task.result()

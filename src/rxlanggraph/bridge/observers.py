@@ -10,21 +10,23 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from rxlanggraph.concurrency.user_code import contain, is_interrupt
 from rxlanggraph.errors import InvalidTypeError
-from rxlanggraph.hooks import Hooks, LoopBlocked, RunEvent
+from rxlanggraph.hooks import AgentEnded, AgentStarted, Hooks, LoopBlocked, RunEvent
 from rxlanggraph.messages import StreamMessage
 
 __all__ = ["Event", "Listener", "Observed", "Observers"]
 
 _log = logging.getLogger("rxlanggraph")
+_Event: TypeAlias = "RunEvent | LoopBlocked | AgentStarted | AgentEnded"
+_OF_AGENTS = ("on_agent_started", "on_agent_ended")
 _METHODS = ("on_queued", "on_started", "on_chunk", "on_node", "on_ended", "on_blocked")
 
 
 class Listener:
-    """One `Hooks` object that was added to a bridge. Any thread.
+    """One `Hooks` object that was added to a bridge, or to an agent. Any thread.
 
     Args:
         hooks: The object.
@@ -45,9 +47,9 @@ class Listener:
         for name in dir(hooks):
             if not name.startswith("on_"):
                 continue
-            if name not in _METHODS:
+            if name not in (known := (*_METHODS, *_OF_AGENTS)):
                 raise InvalidTypeError(
-                    f"{type(hooks).__name__}.{name} is not a hook, which are {', '.join(_METHODS)}"
+                    f"{type(hooks).__name__}.{name} is not a hook, which are {', '.join(known)}"
                 )
             if inspect.iscoroutinefunction(getattr(hooks, name)):
                 raise InvalidTypeError(
@@ -61,7 +63,7 @@ class Listener:
         return getattr(own, "__func__", own) is not getattr(Hooks, method)
 
     def call(
-        self, method: str, hook: Callable[[Any], object], event: RunEvent | LoopBlocked
+        self, method: str, hook: Callable[[Any], object], event: _Event
     ) -> BaseException | None:
         """Call ``hook``, and contain what it raises. Any thread; without any lock.
 
@@ -103,7 +105,7 @@ class Event:
         """Whether there are any."""
         return bool(self._hooks)
 
-    def tell(self, event: RunEvent | LoopBlocked) -> BaseException | None:
+    def tell(self, event: _Event) -> BaseException | None:
         """Call all of their hooks. Any thread; without any lock.
 
         Returns:

@@ -85,6 +85,10 @@ class LiveError(CommandError):
     """The live page cannot be served: the address is in use, or the extra is not installed."""
 
 
+class TracesError(CommandError):
+    """Traces cannot be exported: OTEL_* variables name another exporter, or none is installed."""
+
+
 class InputError(CommandError):
     """The input cannot be opened, or reading it failed on the way."""
 

@@ -10,7 +10,7 @@ from rxlanggraph.cli.addresses import Address
 from rxlanggraph.cli.errors import MetricsError
 
 if TYPE_CHECKING:
-    from rxlanggraph.telemetry import RunMetrics
+    from rxlanggraph.telemetry.prometheus import PrometheusMetrics
 
 __all__ = ["served_metrics"]
 
@@ -18,7 +18,7 @@ __all__ = ["served_metrics"]
 @contextlib.contextmanager
 def served_metrics(
     address: Address,
-) -> Iterator[tuple[RunMetrics, Address]]:
+) -> Iterator[tuple[PrometheusMetrics, Address]]:
     """Serve metrics at ``address`` for the length of a block, from threads of its own.
 
     Yields:
@@ -28,18 +28,18 @@ def served_metrics(
         MetricsError: The extra ``metrics`` is not installed, or the address cannot be had.
     """
     try:
-        # Imported here: the SDK is slow to import, and of an extra.
-        from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415
-        from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415
+        # Imported here: of an extra, and only needed with the option.
         from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
 
-        from rxlanggraph.telemetry import RunMetrics  # noqa: PLC0415
+        from rxlanggraph.telemetry.prometheus import PrometheusMetrics  # noqa: PLC0415
     except ImportError as error:
         raise MetricsError(
-            "--metrics needs OpenTelemetry's exporter for Prometheus, which is not installed; "
-            "install the extra 'metrics': pip install 'rxlanggraph[metrics]'"
+            "--metrics needs the client of Prometheus, which is not installed; install the extra "
+            "'metrics': pip install 'rxlanggraph[metrics]'"
         ) from error
+    metrics = PrometheusMetrics()
     registry = CollectorRegistry()
+    registry.register(metrics)
     try:
         server, thread = start_http_server(address.port, address.host, registry)
     except OSError as error:
@@ -47,16 +47,9 @@ def served_metrics(
             f"cannot serve metrics on {address}: {error.strerror or error}; give a free address of "
             "this machine to --metrics"
         ) from error
-    # Without the labels of the scope, as there is only one.
-    reader = PrometheusMetricReader(
-        disable_target_info=True, scope_info_enabled=False, registry=registry
-    )
-    # It ends with the block, and not at the exit of the interpreter.
-    provider = MeterProvider([reader], shutdown_on_exit=False)
     try:
-        yield RunMetrics(provider), Address(address.host, server.server_port)
+        yield metrics, Address(address.host, server.server_port)
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-        provider.shutdown()

@@ -6,6 +6,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -33,6 +34,7 @@ from rxlanggraph.cli.pipeline.summary import JobResult, summary
 from rxlanggraph.cli.prices import prices_in
 from rxlanggraph.cli.project import PROJECT_FILE
 from rxlanggraph.cli.stdio import logged, print_stderr
+from rxlanggraph.cli.trace_export import exported_traces
 from rxlanggraph.errors import InvalidArgumentError
 
 __all__ = ["run"]
@@ -260,6 +262,12 @@ class _Seconds(click.FloatRange):
     help="With --live: show what graphs ask, and the texts of errors.",
 )
 @click.option(
+    "--traces",
+    is_flag=True,
+    help="Export traces by OTLP, as OpenTelemetry's environment variables say, such as "
+    "OTEL_EXPORTER_OTLP_ENDPOINT.",
+)
+@click.option(
     "--journal",
     metavar="FILE|URL",
     shell_complete=complete_file,
@@ -361,9 +369,12 @@ def run(
             if not quiet:
                 print_stderr(f"metrics: http://{address}/metrics")
         _serve_live(stack, options)
+        exports = options.pop("traces")
         job_options = JobOptions(**options)
         made = stack.enter_context(opened_graph(found, job_options.config))
         _check_graph(made.graph, found, job_options, journal)
+        if exports:  # after the graph's own code, which may set a tracer provider up
+            job_options = replace(job_options, traces=stack.enter_context(exported_traces()))
         if journal is None:
             result = _run_once(made, paths, job_options, quiet=quiet)
         else:

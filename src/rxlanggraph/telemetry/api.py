@@ -7,12 +7,14 @@ from importlib.metadata import version
 from rxlanggraph.errors import InvalidTypeError, MissingExtraError
 
 try:
-    from opentelemetry.context import attach
+    from opentelemetry.context import Context, attach
     from opentelemetry.metrics import (
         CallbackOptions,
+        Meter,
         MeterProvider,
         Observation,
         get_meter,
+        get_meter_provider,
     )
     from opentelemetry.trace import (
         Link,
@@ -22,9 +24,11 @@ try:
         StatusCode,
         Tracer,
         TracerProvider,
+        get_current_span,
         get_tracer,
         set_span_in_context,
     )
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
     raise MissingExtraError(
         "traces and metrics need OpenTelemetry's API, version 1.30 or later; install it with "
@@ -37,6 +41,7 @@ __all__ = [
     "VERSION",
     "CallbackOptions",
     "Link",
+    "Meter",
     "MeterProvider",
     "Observation",
     "Span",
@@ -49,9 +54,11 @@ __all__ = [
     "check_provider",
     "clean",
     "get_meter",
+    "get_meter_provider",
     "get_tracer",
     "nanoseconds",
     "set_span_in_context",
+    "span_named_by",
     "text_of",
     "type_name",
 ]
@@ -61,6 +68,7 @@ SCOPE = "rxlanggraph"
 VERSION = version("rxlanggraph")
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the semantic conventions that is followed; those for GenAI are in development."""
+_W3C = TraceContextTextMapPropagator()
 
 
 def check_provider(name: str, provider: object, method: str) -> None:
@@ -77,7 +85,7 @@ def check_provider(name: str, provider: object, method: str) -> None:
 
 
 def clean(text: str) -> str:
-    """Return ``text`` with lone surrogates escaped, one of which fails the export of all spans.
+    """Return ``text`` with lone surrogates escaped, one of which fails the export of all else.
 
     Any thread; never blocks.
     """
@@ -95,6 +103,15 @@ def type_name(error: BaseException) -> str:
     if kind.__module__ == "builtins":
         return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def span_named_by(traceparent: object) -> SpanContext | None:
+    """Return the span that W3C's header names; None if it is not one. Any thread; never blocks."""
+    if not isinstance(traceparent, str):
+        return None
+    named = _W3C.extract({"traceparent": traceparent}, Context())
+    span = get_current_span(named).get_span_context()
+    return span if span.is_valid else None
 
 
 def text_of(error: BaseException) -> str:

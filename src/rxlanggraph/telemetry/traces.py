@@ -1,9 +1,10 @@
-"""RunTraces: a span for each message, for its run, and for each node.
+"""RunTraces: a span for each message, for its run, for each node, and for the run of an agent.
 
     message GRAPH             from the arrival of the message to the real end of its run
     └── invoke_workflow GRAPH     the run, if it begins: the conventions' span of a workflow
         ├── node NAME             each node that has ended, at each attempt
-        └── ...                   the spans of the nodes' own code
+        └── ...                   the spans of the nodes' own code, and
+            invoke_agent AGENT    the run of an agent, wherever it is called
 
 What breaks with one span for both: the wait of a message counts as time of the operation, which the
 conventions define as the run's, and messages that never begin are shown as runs.
@@ -22,9 +23,19 @@ import json
 import threading
 import weakref
 from concurrent.futures import Future
+from contextvars import ContextVar
 from typing import Any
 
-from rxlanggraph.hooks import Hooks, NodeEnded, NodeStatus, RunEnded, RunQueued, RunStarted
+from rxlanggraph.hooks import (
+    AgentEnded,
+    AgentStarted,
+    Hooks,
+    NodeEnded,
+    NodeStatus,
+    RunEnded,
+    RunQueued,
+    RunStarted,
+)
 from rxlanggraph.messages import Status as RunStatus
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.telemetry.api import (
@@ -44,6 +55,7 @@ from rxlanggraph.telemetry.api import (
     get_tracer,
     nanoseconds,
     set_span_in_context,
+    span_named_by,
     text_of,
     type_name,
 )
@@ -60,14 +72,23 @@ class _Spans:
     """The spans of one message that are open.
 
     Args:
+        future: The future of the run. Held weakly, as its context refers to this.
         message: That of the message.
         linked: Whether it has its link already.
         likely: Otherwise, what to link it to at its end if nothing better is known by then.
     """
 
-    __slots__ = ("begun", "likely", "linked", "message", "run")
+    __slots__ = ("_future", "begun", "likely", "linked", "message", "run")
 
-    def __init__(self, message: Span, *, linked: bool, likely: SpanContext | None) -> None:
+    def __init__(
+        self,
+        future: Future[StreamMessage],
+        message: Span,
+        *,
+        linked: bool,
+        likely: SpanContext | None,
+    ) -> None:
+        self._future = weakref.ref(future)
         self.message = message
         self.linked = linked
         self.likely = likely
@@ -75,11 +96,25 @@ class _Spans:
         self.run: Span | None = None
         self.begun = 0  # nanoseconds
 
+    def have_led_to(self, message: StreamMessage) -> bool:
+        """Whether ``message`` is the result of the run, or was made of it. Any thread."""
+        future = self._future()
+        if message.source is None or future is None or not future.done() or future.cancelled():
+            return False
+        if future.exception() is not None:
+            return False
+        return future.result().id in {message.id, message.source.id}
+
+
+# The run that code is part of, and its observers: those are told of its result before the hooks.
+_within: ContextVar[_Spans | None] = ContextVar("rxlanggraph_traced_run", default=None)
+
 
 class RunTraces(Hooks):
     """Hooks that make a trace of each message, with OpenTelemetry's API.
 
-    Give it to `RxPyLangGraphBridge.add_hooks`, one object to all bridges of a process: a message
+    Give it to `RxPyLangGraphBridge.add_hooks` and `BaseAgent.add_hooks`, one object to all bridges
+    and agents of a process: a message
     that came out of another run is linked to the span of the message of that run. The parent of a
     message's span is the current span of the code that sent it. The code of nodes, in threads too,
     has the span of its run as its current span. No thread is blocked, unless the span processor of
@@ -107,6 +142,10 @@ class RunTraces(Hooks):
         self._sources = Sources()
         # By the future of the run. Single calls of a dict, by any thread.
         self._open: dict[Future[StreamMessage], _Spans] = {}
+        # By the id of a message that is to be sent. Likewise.
+        self._begun: dict[str, Span] = {}
+        # Those of the runs of agents, by their object. Likewise.
+        self._agents: dict[object, Span] = {}
         # By thread: the future that has ended last there, and its span.
         self._last = threading.local()
         if not nodes:
@@ -123,6 +162,12 @@ class RunTraces(Hooks):
             spans = self._open.pop(future, None)
             if spans is not None:
                 _end(spans, None)
+        begun: tuple[dict[Any, Span], ...] = (self._begun, self._agents)
+        for spans_by_key in begun:
+            for key in list(spans_by_key):
+                span = spans_by_key.pop(key, None)
+                if span is not None:
+                    span.end()
 
     def span_of(self, event: RunEnded) -> SpanContext | None:
         """Return the ids of the span of a message, for a hook that is told of its end.
@@ -136,20 +181,54 @@ class RunTraces(Hooks):
         ended: tuple[weakref.ref[object], SpanContext] | None = getattr(self._last, "ended", None)
         return ended[1] if ended is not None and ended[0]() is event.future else None
 
+    def begin(self, message: StreamMessage) -> str | None:
+        """Start the span of a message before it is sent, and return its ids. Any thread.
+
+        For a queue that keeps them, so that another attempt at the message is linked to this one,
+        in another process too, even if this one dies of it: the metadata of the other message has
+        them as ``traceparent``. The parent of the span is the current span of this call. If the
+        message is not sent after all, call `abandon`.
+
+        Returns:
+            The ids in the form of W3C's header; None if nothing records traces.
+        """
+        span = self._tracer.start_span("message")
+        ids = span.get_span_context()
+        if not ids.is_valid:
+            return None
+        self.abandon(message)
+        self._begun[message.id] = span
+        return f"00-{ids.trace_id:032x}-{ids.span_id:016x}-{ids.trace_flags:02x}"
+
+    def abandon(self, message: StreamMessage) -> None:
+        """End the span that `begin` has started, unless the message was sent. Any thread."""
+        span = self._begun.pop(message.id, None)
+        if span is not None:
+            span.end()
+
     def on_queued(self, event: RunQueued) -> None:
         """Start the span of the message."""
         if event.future in self._open:  # these hooks were added to the bridge twice
             return
-        message, source = event.message, self._sources.of(event.message)
-        # A result is known once its hooks were told of the end, which is after its observers were.
+        message, source = event.message, self._source_of(event.message)
         likely = self._sources.likely_of(message) if source is None else None
-        span = self._tracer.start_span(
-            clean(f"message {event.name}"),
-            attributes=_attributes(event),
-            links=[] if source is None else [Link(source)],
-            start_time=nanoseconds(event.time),
+        named = span_named_by(message.metadata.get("traceparent"))
+        links = [Link(each) for each in (source, named) if each is not None]
+        name, attributes = clean(f"message {event.name}"), _attributes(event)
+        span = self._begun.pop(message.id, None)
+        if span is None:
+            start = nanoseconds(event.time)
+            span = self._tracer.start_span(
+                name, attributes=attributes, links=links, start_time=start
+            )
+        else:
+            span.update_name(name)
+            span.set_attributes(attributes)
+            for link in links:
+                span.add_link(link.context)
+        self._open[event.future] = _Spans(
+            event.future, span, linked=source is not None, likely=likely
         )
-        self._open[event.future] = _Spans(span, linked=source is not None, likely=likely)
         self._sources.note_message(message, span.get_span_context())
         if self._content and span.is_recording():
             span.set_attribute("rxlanggraph.input", _text(message.content))
@@ -169,6 +248,7 @@ class RunTraces(Hooks):
         )
         spans.run = span
         attach(set_span_in_context(span))
+        _within.set(spans)
         if event.future not in self._open:  # closed meanwhile, maybe before it had this span
             span.end()
 
@@ -193,6 +273,33 @@ class RunTraces(Hooks):
         finally:
             span.end(end)
 
+    def on_agent_started(self, event: AgentStarted) -> None:
+        """Start the span of a run of an agent, and make it the current one of its context."""
+        if event.run in self._agents:  # these hooks were added to the agent twice
+            return
+        attributes = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": clean(event.agent),
+        }
+        if event.thread_id is not None:
+            attributes["gen_ai.conversation.id"] = clean(event.thread_id)
+        start = nanoseconds(event.time)
+        span = self._tracer.start_span(
+            clean(f"invoke_agent {event.agent}"), attributes=attributes, start_time=start
+        )
+        self._agents[event.run] = span
+        attach(set_span_in_context(span))
+
+    def on_agent_ended(self, event: AgentEnded) -> None:
+        """End the span of a run of an agent."""
+        span = self._agents.pop(event.run, None)
+        if span is None:
+            return
+        try:
+            self._tell(span, event.status, event.error, event.time)
+        finally:
+            span.end(nanoseconds(event.time))
+
     def on_ended(self, event: RunEnded) -> None:
         """End the spans of the message and of its run."""
         spans = self._open.pop(event.future, None)
@@ -203,6 +310,17 @@ class RunTraces(Hooks):
             self._describe(spans, event)
         finally:
             _end(spans, nanoseconds(event.time))
+
+    def _source_of(self, message: StreamMessage) -> SpanContext | None:
+        """Return the span of the message whose run has led to ``message``, if that is known.
+
+        A result is known once its hooks were told of the end, which is after its observers were. In
+        the context of the run, its observers know it before.
+        """
+        known, within = self._sources.of(message), _within.get()
+        if known is None and within is not None and within.have_led_to(message):
+            return within.message.get_span_context()
+        return known
 
     def _describe(self, spans: _Spans, event: RunEnded) -> None:
         message, run, result = spans.message, spans.run, event.result

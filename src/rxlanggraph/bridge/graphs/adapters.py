@@ -17,7 +17,13 @@ from typing import Any, Protocol, TypeAlias
 
 from rxlanggraph.bridge.graphs.attempts import ThreadAttempts, saver_of
 from rxlanggraph.bridge.graphs.call_arguments import check_arguments
-from rxlanggraph.bridge.graphs.configs import Config, config_for, layers_of, lending_saver
+from rxlanggraph.bridge.graphs.configs import (
+    Config,
+    config_for,
+    configs_of_attempts,
+    layers_of,
+    lending_saver,
+)
 from rxlanggraph.bridge.graphs.interrupts import (
     INTERRUPT,
     OnPending,
@@ -225,7 +231,8 @@ def attempts_at(
     """
     config = config_for(message, config)
     if gate is None or config is None or message.thread_id is None:
-        return partial(ainvoke, message.content, config, **arguments)
+        configs = configs_of_attempts(config)
+        return lambda: ainvoke(message.content, next(configs), **arguments)
     if gate.lent is not None:
         config = lending_saver(config, gate.lent)
     return ThreadAttempts(gate, message, config, arguments, ainvoke)
@@ -259,7 +266,8 @@ class _Callable:
         arguments: Arguments,
         executor: Executor,
     ) -> Callable[[], Awaitable[Any]]:
-        return partial(self.call, message, config, arguments, executor)
+        configs = configs_of_attempts(config)
+        return lambda: self.call(message, next(configs), arguments, executor)
 
 
 class _Runnable:
@@ -317,7 +325,8 @@ class _Agent(_Runnable):
         arguments: Arguments,
         executor: Executor,
     ) -> Callable[[], Awaitable[Any]]:
-        return partial(self.call, message, config, arguments, executor)
+        configs = configs_of_attempts(config)
+        return lambda: self.call(message, next(configs), arguments, executor)
 
     async def _ask(self, content: Any, config: Config | None, **arguments: Any) -> Any:
         try:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tenacity import AsyncRetrying, DoAttempt, DoSleep, RetryCallState
 
-from rxlanggraph.bridge.graphs.configs import Config, layers_of
+from rxlanggraph.bridge.graphs.configs import Config, layers_of, without_run_id
 from rxlanggraph.bridge.graphs.interrupts import (
     ThreadGate,
     is_command,
@@ -149,7 +149,7 @@ class ThreadAttempts:
                 if is_command(self._content):
                     self._before = await self._read()  # it may have taken earlier answers away
             content, config = self._content, self._config
-        self._failed = True
+        self._failed, self._config = True, without_run_id(self._config)
         result = await self._ainvoke(content, config, **self._arguments)
         self._failed = False
         return result

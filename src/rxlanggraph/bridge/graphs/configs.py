@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import Context, copy_context
+from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
@@ -19,12 +20,14 @@ __all__ = [
     "Config",
     "NamedThread",
     "config_for",
+    "configs_of_attempts",
     "configurable_of",
     "context_of_its_own",
     "layers_of",
     "lending_saver",
     "one_thread",
     "threads_of",
+    "without_run_id",
 ]
 
 Config: TypeAlias = Mapping[str, Any]
@@ -101,6 +104,19 @@ def config_for(message: StreamMessage, config: Config | None) -> Config | None:
         }
         merged["metadata"] = {**(merged.get("metadata") or {}), **passed_on}
     return merged
+
+
+def without_run_id(config: Config) -> Config:
+    """Return ``config`` without LangChain's ``run_id``, which belongs to one run. Any thread."""
+    if config.get("run_id") is None:
+        return config
+    return {key: value for key, value in config.items() if key != "run_id"}
+
+
+def configs_of_attempts(config: Config | None) -> Iterator[Config | None]:
+    """Yield the config of the first attempt, then those of others, which have ids of their own."""
+    yield config
+    yield from repeat(None if config is None else without_run_id(config))
 
 
 def lending_saver(config: Config, saver: Any) -> Config:

@@ -6,6 +6,8 @@ A journal is a namespace of shared state (`rxlanggraph.state`):
     the value "ingest"    how much of the input was ingested, and how many lines were invalid
     the values "drained:N" for each line N whose run was stopped between two supersteps, and has not
                           been answered since: it continues on its thread, without its content
+    the values "trace:N"  for each line N that was begun with --traces, until it is ok: the
+                          traceparent of its first attempt, which later ones are linked to
     the queue "lines"     a task for each message; its key is the number of the line. Completed: the
                           message is ok, and the result is its record. Dead with a record as its
                           error: it has failed. Dead without one: each of its workers crashed.
@@ -52,6 +54,7 @@ __all__ = [
     "message_id",
     "run_from",
     "task_of",
+    "trace_key",
 ]
 
 QUEUE, RUN, INGEST = "lines", "run", "ingest"
@@ -254,6 +257,11 @@ def line_from(item: Any) -> JournalLine:
 def drained_key(line: int) -> str:
     """Return the name of the value that says that the run of a line was drained."""
     return f"drained:{line}"
+
+
+def trace_key(line: int) -> str:
+    """Return the name of the value that has the traceparent of a line's first attempt."""
+    return f"trace:{line}"
 
 
 def message_id(run: RunIdentity, line: int) -> str:

@@ -26,7 +26,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.bridge.bridge import submitter
@@ -38,6 +38,7 @@ from rxlanggraph.cli.journal.model import (
     drained_key,
     line_from,
     message_id,
+    trace_key,
 )
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.pipeline.job import JobOptions
@@ -46,6 +47,9 @@ from rxlanggraph.cli.pipeline.run_log import RunLog
 from rxlanggraph.errors import InvalidArgumentError, LeaseLostError, RunDrainedError
 from rxlanggraph.state import Claim
 from rxlanggraph.state.backend import MAX_PER_STEP
+
+if TYPE_CHECKING:
+    from rxlanggraph.telemetry import RunTraces
 
 __all__ = ["WorkerPool"]
 
@@ -172,6 +176,7 @@ class WorkerPool:
         self._state = journal.state
         self._run = journal.run
         self._options = options
+        self._traces = options.traces
         self._run_log = run_log
         self._models = models
         self._submit = submitter(
@@ -297,6 +302,8 @@ class WorkerPool:
 
     def _take(self, claims: Sequence[Claim]) -> None:
         now = self._state.loop.time()
+        if self._options.metrics is not None:
+            self._options.metrics.count_claims(QUEUE, len(claims))
         for claim in claims:
             self._held += 1
             self._suspects += claim.attempt > 1
@@ -325,27 +332,53 @@ class WorkerPool:
         while self._ahead and not self._stopped and self._running < self._options.max_concurrency:
             held = self._ahead.popleft()
             self._running += 1
-            if self._can_continue:
+            if self._can_continue or self._traces is not None:
                 self._group.create_task(self._look_and_begin(held))
             else:
-                self._begin(held, continued=False)
+                self._begin(held, self._message(held), continued=False)
 
     async def _look_and_begin(self, held: _HeldLine) -> None:
-        stored = await self._retry(self._state.get, drained_key(held.line.line))
+        continued = False
+        if self._can_continue:
+            stored = await self._retry(self._state.get, drained_key(held.line.line))
+            continued = stored.value is not None
+        message = self._message(held, continued=continued)
+        if self._traces is not None:
+            message = await self._traced(message, held.line.line, self._traces)
         if not self._stopped:
-            self._begin(held, continued=stored.value is not None)
+            self._begin(held, message, continued=continued)
             return
+        if self._traces is not None:
+            self._traces.abandon(message)
         self._running -= 1
         await self._give_back(held)
 
-    def _begin(self, held: _HeldLine, *, continued: bool) -> None:
+    def _message(self, held: _HeldLine, *, continued: bool = False) -> StreamMessage:
         line = held.line
-        message = StreamMessage(
+        return StreamMessage(
             None if continued else json.loads(line.content),
             thread_id=line.thread,
             metadata={"line": line.line, "attempt": held.claim.attempt},
             id=message_id(self._run, line.line),
         )
+
+    async def _traced(self, message: StreamMessage, line: int, traces: RunTraces) -> StreamMessage:
+        """Keep the span of a first attempt, before it begins; return what names it to others."""
+        own, key = traces.begin(message), trace_key(line)
+        if own is None:
+            return message
+        try:
+            if await self._retry(self._state.set_if_not_exists, key, own, None):
+                return message
+            first = (await self._retry(self._state.get, key)).value
+        except BaseException:
+            traces.abandon(message)
+            raise
+        if first in {None, own}:  # answered elsewhere meanwhile; kept by a call that was repeated
+            return message
+        return message.replace(metadata={**message.metadata, "traceparent": first})
+
+    def _begin(self, held: _HeldLine, message: StreamMessage, *, continued: bool) -> None:
         run = self._submit(message)
         self._runs[run] = held, continued
         run.add_done_callback(self._ended.put)
@@ -448,6 +481,9 @@ class WorkerPool:
         number = answer.held.line.line
         if answer.continued:
             await self._retry(self._state.delete, drained_key(number))
+        if self._traces is not None and answer.is_ok:  # otherwise it may be requeued
+            forgetting = self._retry(self._state.delete, trace_key(number))
+            self._group.create_task(forgetting)
         self._recent += 1
         self._on_answer(number, answer.is_ok, answer.text)
         self._let_go(answer.held)

@@ -37,7 +37,8 @@ from rxlanggraph.errors import RunDrainedError
 
 if TYPE_CHECKING:
     from rxlanggraph.cli.live_page import LivePage
-    from rxlanggraph.telemetry import RunMetrics
+    from rxlanggraph.telemetry import RunTraces
+    from rxlanggraph.telemetry.prometheus import PrometheusMetrics
 
 __all__ = [
     "CLOSE_SECONDS",
@@ -108,10 +109,12 @@ class JobOptions:
     context: Mapping[str, Any] | None = None
     tracebacks: bool = False
     models: ModelOptions = field(default_factory=ModelOptions)
-    metrics: RunMetrics | None = None
+    metrics: PrometheusMetrics | None = None
     """The hooks whose metrics are served."""
     live: LivePage | None = None
     """The page that shows the runs."""
+    traces: RunTraces | None = None
+    """The hooks whose traces are exported."""
 
     @property
     def limits(self) -> TimeLimits | None:
@@ -136,6 +139,8 @@ def make_bridge(made: MadeGraph, options: JobOptions, models: ModelUse) -> RxPyL
         blocked_after=None if metrics is None else _BLOCKED_AFTER,
         name="run",
     )
+    if options.traces is not None:
+        bridge.add_hooks(options.traces)
     if metrics is not None:
         bridge.add_hooks(metrics)
         metrics.observe_loop(bridge)
