@@ -59,11 +59,11 @@ LONG_SUITES = ["agent_mcp", "durable_kills", "state_faults", "command_files", "d
 # What does not depend on the version of Python, and runs on the newest one only.
 ONCE = "@once or @postgresql or @valkey"
 # The package with its optional parts, which the steps import.
-WHOLE = ".[sqlite,mcp,postgresql,redis,dotenv,cron,otel,metrics,live]"
+WHOLE = ".[sqlite,mcp,postgresql,redis,dotenv,cron,otel,metrics,traces,live]"
 # The same for Python without the GIL, which psycopg's own binaries and orjson leave out: psycopg
 # in Python, with the libpq of the test server, and a substitute of orjson for LangGraph's SDK.
 WITHOUT_GIL = [
-    ".[sqlite,mcp,redis,dotenv,cron,otel,metrics,live]",
+    ".[sqlite,mcp,redis,dotenv,cron,otel,metrics,traces,live]",
     "psycopg>=3.2.11",
     "./tests/without_gil/orjson",
 ]

@@ -364,10 +364,7 @@ def run(
         options["models"] = _model_options(
             options.pop("limits"), options.pop("prices"), counts=options.pop("usage")
         )
-        if options["metrics"] is not None:
-            options["metrics"], address = stack.enter_context(served_metrics(options["metrics"]))
-            if not quiet:
-                print_stderr(f"metrics: http://{address}/metrics")
+        _serve_metrics(stack, options, quiet=quiet)
         _serve_live(stack, options)
         exports = options.pop("traces")
         job_options = JobOptions(**options)
@@ -392,6 +389,15 @@ def run(
             )
     _report(result, paths, journal, quiet=quiet)
     return result.status
+
+
+def _serve_metrics(stack: contextlib.ExitStack, options: dict[str, Any], *, quiet: bool) -> None:
+    """Have the hooks of ``--metrics`` in the options instead of its address."""
+    if options["metrics"] is None:
+        return
+    options["metrics"], address = stack.enter_context(served_metrics(options["metrics"]))
+    if not quiet:
+        print_stderr(f"metrics: http://{address}/metrics")
 
 
 def _serve_live(stack: contextlib.ExitStack, options: dict[str, Any]) -> None:
