@@ -11,6 +11,7 @@ A map of the layers; each imports only from those above it.
     registry             the tasks in flight: open, closing, closed
     hooks                what metrics and traces learn of runs
     limits               what runs may ask of the providers of models
+    executors            where runs are executed, if not in this process
     bridge               one message on its way from a thread to the loop and back
     operators            Rx's flattening operators, over graphs; streams awaited on a loop
     telemetry            traces and metrics of a bridge, for OpenTelemetry

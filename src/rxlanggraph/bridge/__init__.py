@@ -13,11 +13,11 @@ A map; each imports only from those above it.
     pacing               nodes at work wait with the chunks of their run
     chunks               a run that is executed as a stream
     draining             which graphs can stop between supersteps, and where they continue
+    resending            what was lost with a worker process is sent again
     chunk_window         its latest chunks, for readers that take them one by one
     overflow             which run gives way when there is no room
     run_registry         the runs in flight, and the sweep of a cleanup
     admission            max_pending: how many may be admitted and not started
-    leftovers            LangGraph's tasks that outlive a cancelled run
     fenced_saver         a saver that refuses runs that have lost the lease of their thread
     lanes                threads that several processes share
     inbox                any thread -> the loop

@@ -60,6 +60,7 @@ from rxlanggraph.errors import (
     RegistryClosedError,
     ThreadBusyError,
 )
+from rxlanggraph.executors.contract import Workers
 from rxlanggraph.hooks import Hooks
 from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.messages import Status, StreamMessage
@@ -95,6 +96,7 @@ class Engine:
         spare_threads: How many worker threads there may be in addition to one for each run.
         lanes: The lanes that are shared with other processes; None if there are none.
         models: What applies to the models that runs call; None if nothing does.
+        workers: Where the graphs are called; None on the loop.
         clock: By which the bridge measures time.
         host_of: Makes the host of a loop of another kind; None for one that is owned or adopted.
     """
@@ -111,6 +113,7 @@ class Engine:
         spare_threads: int = 0,
         lanes: ThreadLanes | None = None,
         models: ModelRules | None = None,
+        workers: Workers | None = None,
         clock: Clock = SYSTEM_CLOCK,
         host_of: Callable[[Engine], LoopHost] | None = None,
     ) -> None:
@@ -149,6 +152,7 @@ class Engine:
         self._started = False
         self._stopped = False  # whether the loop was asked to end
         self._models = models
+        self._workers = workers
         self._execution = self._new_execution()
         self._pid = os.getpid()
         register_after_fork(self)
@@ -813,6 +817,8 @@ class Engine:
                 # The loop cancels all its tasks itself, except for those started since then in the
                 # place of a cancelled one. Cancelling a task twice would cut its cleanup short.
                 run.task.cancel()
+        if self._workers is not None:
+            self._workers.stop()
 
     def loop_stopped(self, error: LoopUnavailableError) -> None:
         """In any thread: nothing runs on the loop any more. Resolve everything (invariant 1)."""
@@ -900,6 +906,8 @@ class Engine:
         self.registry.cancel_all()
         self.stop_loop()
         self.threads.shutdown(wait=False)
+        if self._workers is not None:
+            self._workers.disconnect()
 
     def exit(self) -> None:
         """At interpreter exit: cancel what is in flight, and give it a moment."""
