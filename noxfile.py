@@ -57,7 +57,7 @@ LONG_FEATURES = [
 ]
 LONG_SUITES = ["agent_mcp", "durable_kills", "state_faults", "command_files", "durable_signals"]
 # What does not depend on the version of Python, and runs on the newest one only.
-ONCE = "@once or @postgresql or @valkey"
+ONCE = "@once or @postgresql or @valkey or @ray"
 # The package with its optional parts, which the steps import.
 WHOLE = ".[sqlite,mcp,postgresql,redis,dotenv,cron,otel,metrics]"
 # The same for Python without the GIL, which psycopg's own binaries and orjson leave out: psycopg
@@ -210,7 +210,7 @@ def run_behave(session: nox.Session, *runner: str, env: dict[str, str | None]) -
     # what waits for collections, which are rare there, and what the test server's libpq cannot.
     left_out = {
         NEWEST: "(@explored or @unmeasured)",
-        FREE_THREADED: "(@explored or @with_gil or @libpq_tls)",
+        FREE_THREADED: "(@explored or @with_gil or @libpq_tls or @ray)",
     }
     tags = f"--tags=not {left_out.get(str(session.python), f'(@explored or {ONCE})')}"
     shared = "--runner=tests.side_by_side:SideBySide"

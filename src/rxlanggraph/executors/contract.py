@@ -63,8 +63,14 @@ class Workers(Protocol):
 class Worker(Protocol):
     """A worker process that has loaded its graph. Confined to the loop of the calls."""
 
-    def execute(self, batch: Sequence[tuple[int, bytes]]) -> AsyncIterator[list[Event]]:
+    def execute(
+        self, batch: Sequence[tuple[int, bytes]], *, streams: bool
+    ) -> AsyncIterator[list[Event]]:
         """Send calls, each with a key; yield what happens to them, until all have ended.
+
+        Args:
+            batch: The calls.
+            streams: Whether one of them has chunks.
 
         Raises:
             WorkerLostError: The process has died, or cannot be reached.

@@ -297,16 +297,16 @@ class WorkerPool:
 
     def _flush(self) -> None:
         self._flush_due = False
-        batches: dict[_Seat, list[tuple[int, bytes]]] = {}
+        batches: dict[_Seat, list[_Call]] = {}
+        limit = self._limit_now()
         while self._waiting:
             seat = min(self._seats, key=lambda each: len(each.calls), default=None)
-            if seat is None or len(seat.calls) >= self._limit:
+            if seat is None or len(seat.calls) >= limit:
                 break
             key = next(iter(self._waiting))
             call = seat.calls[key] = self._waiting.pop(key)
             call.seat = seat
-            batches.setdefault(seat, []).append((key, call.data))
-            call.data = b""
+            batches.setdefault(seat, []).append(call)
         for seat, batch in batches.items():
             self._start(self._carry(seat, batch))
         for seat in self._seats:
@@ -314,16 +314,28 @@ class WorkerPool:
                 orders, seat.orders = seat.orders, []
                 seat.worker.control(orders)
 
+    def _limit_now(self) -> int:
+        """How many calls a worker may have: while others start, no more than its share."""
+        if not self._starting:
+            return self._limit
+        calls = len(self._waiting) + sum(len(seat.calls) for seat in self._seats)
+        return min(self._limit, -(-calls // self._size))
+
     def _start(self, coroutine: Any) -> None:
         loop = asyncio.get_running_loop()
         task = loop.create_task(coroutine, name=f"{self._name}-workers", context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, seat: _Seat, batch: list[tuple[int, bytes]]) -> None:
-        keys = [key for key, _ in batch]
+    async def _carry(self, seat: _Seat, calls: list[_Call]) -> None:
+        keys = [call.key for call in calls]
+        batch = [(call.key, call.data) for call in calls]
+        streams = any(call.woken is not None for call in calls)
+        for call in calls:
+            call.data = b""
+        del call, calls
         try:
-            async for events in seat.worker.execute(batch):
+            async for events in seat.worker.execute(batch, streams=streams):
                 for event in events:
                     self._receive(seat, event)
                 if self._waiting:

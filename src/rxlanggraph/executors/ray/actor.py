@@ -6,12 +6,13 @@ own: an order reaches the host while its loop is busy.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from rxlanggraph.executors.contract import Event, Order
 from rxlanggraph.executors.host import GraphHost
-from rxlanggraph.executors.targets import Target
+from rxlanggraph.executors.payloads import loads
 
 __all__ = ["HostActor", "actor_class"]
 
@@ -24,14 +25,15 @@ class HostActor:
     """Executes calls of a graph. Its methods are called by `RayWorker`.
 
     Args:
-        target: The graph.
-        variables: The names of the context variables that calls carry.
-        max_calls: How many calls it may have at once.
+        data: The arguments of its `GraphHost` but for ``dumps``, as bytes.
+        path: Where the driver finds its modules, the graph's among them.
     """
 
-    def __init__(self, target: Target, variables: Sequence[str], max_calls: int) -> None:
+    def __init__(self, data: bytes, path: Sequence[str]) -> None:
         from ray import cloudpickle  # noqa: PLC0415 - in a process of Ray's
 
+        sys.path += [each for each in path if each not in sys.path]
+        target, variables, max_calls = loads(data)
         self._host = GraphHost(target, variables, max_calls, cloudpickle.dumps)
 
     async def open(self) -> tuple[Any, ...]:
@@ -42,6 +44,10 @@ class HostActor:
         """As `GraphHost.execute`."""
         async for events in self._host.execute(batch):
             yield events
+
+    async def answer(self, batch: Sequence[tuple[int, bytes]]) -> list[Event]:
+        """As `execute`, with all events at the end."""
+        return [event async for events in self._host.execute(batch) for event in events]
 
     async def control(self, orders: Sequence[Order]) -> None:
         """As `GraphHost.control`."""

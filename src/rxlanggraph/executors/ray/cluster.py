@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rxlanggraph.concurrency.threads import start_detached
@@ -114,11 +116,9 @@ class RayCluster:
         }
         if settings.runtime_env is not None:
             options["runtime_env"] = dict(settings.runtime_env)
-        actor = (
-            actor_class(self._ray)
-            .options(**options)
-            .remote(settings.target, settings.context_vars, settings.calls_per_worker)
-        )
+        told = (settings.target, settings.context_vars, settings.calls_per_worker)
+        path = [each or str(Path.cwd()) for each in sys.path]
+        actor = actor_class(self._ray).options(**options).remote(self.dumps(told), path)
         with self._lock:
             self._actors.append(actor)
         return actor
@@ -167,9 +167,14 @@ class RayWorker:
         self._actor = actor
         self._kill = kill
 
-    async def execute(self, batch: Sequence[tuple[int, bytes]]) -> AsyncIterator[list[Event]]:
+    async def execute(
+        self, batch: Sequence[tuple[int, bytes]], *, streams: bool
+    ) -> AsyncIterator[list[Event]]:
         """Send calls, each with a key; yield what happens to them, until all have ended."""
         try:
+            if len(batch) == 1 and not streams:  # an actor's plain answer costs less than a stream
+                yield await self._actor.answer.remote(batch)
+                return
             sent = self._actor.execute.options(num_returns="streaming").remote(batch)
             async for reference in sent:
                 yield await reference

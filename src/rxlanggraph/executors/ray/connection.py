@@ -25,6 +25,7 @@ from typing import Any
 from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.errors import ExecutorUnavailableError, InvalidArgumentError, error_text
 from rxlanggraph.executors.ray.library import ray_module
+from rxlanggraph.executors.ray.signals import signals_kept
 
 __all__ = ["connect", "disconnect"]
 
@@ -156,7 +157,7 @@ def _start(ray: Any, *, loopback: bool, dashboard: bool) -> str:
         base = "/tmp"  # noqa: S108
     folder = tempfile.mkdtemp(prefix="rxlg-ray-", dir=base)
     try:
-        with _settings(ray, loopback=loopback):
+        with _settings(ray, loopback=loopback), signals_kept():
             ray.init(
                 address="local",
                 include_dashboard=dashboard,
@@ -185,7 +186,7 @@ def _join(ray: Any, address: str) -> None:
                 "'ray start --head', or leave the address out to start one for this process"
             ) from error
     try:
-        with _settings(ray, loopback=False):
+        with _settings(ray, loopback=False), signals_kept():
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
         raise ExecutorUnavailableError(
@@ -196,7 +197,12 @@ def _join(ray: Any, address: str) -> None:
 @contextlib.contextmanager
 def _settings(ray: Any, *, loopback: bool) -> Iterator[None]:
     """Set what Ray reads from the environment alone, in this process and in those it starts."""
-    variables = {_USAGE: "0"}
+    # Ray's own processes are not free of warnings, and do not start where these are errors.
+    variables = {_USAGE: "0", "PYTHONWARNINGS": "default"}
+    # It would print on standard output what becomes of workers; a lost one is told of as an error.
+    module: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    if hasattr(module, "_worker_logs_enabled"):
+        module._worker_logs_enabled = False
     constants: Any = getattr(getattr(ray, "_private", None), "ray_constants", None)
     known = getattr(constants, "ENABLE_RAY_CLUSTER", None)
     if loopback:
