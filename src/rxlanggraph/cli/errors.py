@@ -9,6 +9,7 @@ Continues the tree of `rxlanggraph.errors`:
         ├── SettingsError          the file of settings is wrong
         ├── ArgumentError          --context or --config is wrong
         ├── MetricsError           metrics cannot be served
+        ├── ExecutorError          no worker processes can be had
         ├── InputError             the input cannot be read, or is not CSV at all
         ├── OutputError            a record could not be written
         ├── JournalError           the journal does not answer
@@ -26,6 +27,7 @@ from rxlanggraph.errors import RxLangGraphError
 __all__ = [
     "ArgumentError",
     "CommandError",
+    "ExecutorError",
     "ExitStatus",
     "InputError",
     "JournalError",
@@ -77,6 +79,10 @@ class ArgumentError(CommandError):
 
 class MetricsError(CommandError):
     """Metrics cannot be served: the address is in use, or what serves them is not installed."""
+
+
+class ExecutorError(CommandError):
+    """Worker processes cannot be had: the cluster does not answer, or Ray is not installed."""
 
 
 class InputError(CommandError):

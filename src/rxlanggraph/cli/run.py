@@ -6,12 +6,14 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from rxlanggraph.cli.completion import complete_file, complete_graph
 from rxlanggraph.cli.errors import ExitStatus
+from rxlanggraph.cli.executors import executor_for
 from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.formats.readers import open_source
 from rxlanggraph.cli.formats.sinks import Sink, same_file
@@ -33,6 +35,7 @@ from rxlanggraph.cli.prices import prices_in
 from rxlanggraph.cli.project import PROJECT_FILE
 from rxlanggraph.cli.stdio import logged, print_stderr
 from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.executors import Executor
 
 __all__ = ["run"]
 
@@ -244,6 +247,25 @@ class _Seconds(click.FloatRange):
     "Port 0 is any port that is free.",
 )
 @click.option(
+    "--executor",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where the graph is called: in this process, or in worker processes of Ray. A message "
+    "whose worker dies is repeated, three times at most.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --executor ray: worker processes; by default one for each CPU.",
+)
+@click.option(
+    "--address",
+    metavar="HOST:PORT|auto",
+    help="With --executor ray: a running cluster; by default one is started for this run.",
+)
+@click.option(
     "--journal",
     metavar="FILE|URL",
     shell_complete=complete_file,
@@ -344,9 +366,12 @@ def run(
             options["metrics"], address = stack.enter_context(served_metrics(options["metrics"]))
             if not quiet:
                 print_stderr(f"metrics: http://{address}/metrics")
+        placing = {name: options.pop(name) for name in ("executor", "workers", "address")}
         job_options = JobOptions(**options)
         made = stack.enter_context(opened_graph(found, job_options.config))
         _check_graph(made.graph, found, job_options, journal)
+        executor = stack.enter_context(_executor(made, found, job_options, **placing))
+        job_options = replace(job_options, executor=executor)
         if journal is None:
             result = _run_once(made, paths, job_options, quiet=quiet)
         else:
@@ -364,6 +389,17 @@ def run(
             )
     _report(result, paths, journal, quiet=quiet)
     return result.status
+
+
+def _executor(
+    made: MadeGraph, target: Target, options: JobOptions, *, executor: str, **placing: Any
+) -> contextlib.AbstractContextManager[Executor | None]:
+    if executor != "local" and (options.models.limits or options.models.counts):
+        raise click.UsageError(
+            "--limit, --usage and --prices are for models that are called in this process; leave "
+            f"them out, or leave out --executor {executor}"
+        )
+    return executor_for(executor, made.graph, target, options.config, **placing)
 
 
 def _model_options(limits: Sequence[str], prices: str | None, *, counts: bool) -> ModelOptions:

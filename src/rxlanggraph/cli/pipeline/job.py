@@ -36,6 +36,7 @@ from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import RunDrainedError
 
 if TYPE_CHECKING:
+    from rxlanggraph.executors import Executor
     from rxlanggraph.telemetry import RunMetrics
 
 __all__ = [
@@ -109,6 +110,8 @@ class JobOptions:
     models: ModelOptions = field(default_factory=ModelOptions)
     metrics: RunMetrics | None = None
     """The hooks whose metrics are served."""
+    executor: Executor | None = None
+    """Where the graph is called; None in this process."""
 
     @property
     def limits(self) -> TimeLimits | None:
@@ -131,6 +134,7 @@ def make_bridge(made: MadeGraph, options: JobOptions, models: ModelUse) -> RxPyL
         limits=models.limits,
         usage=models.usage,
         blocked_after=None if metrics is None else _BLOCKED_AFTER,
+        executor=options.executor,
         name="run",
     )
     if metrics is not None:

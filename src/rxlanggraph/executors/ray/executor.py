@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.executors.contract import Workers
 from rxlanggraph.executors.pool import WorkerPool
+from rxlanggraph.executors.ray import connection
 from rxlanggraph.executors.ray.cluster import RayCluster, RaySettings
 from rxlanggraph.executors.ray.library import ray_module
 from rxlanggraph.executors.targets import Target, check_target, load
@@ -113,6 +115,39 @@ class RayExecutor:
             calls_per_worker=settings.calls_per_worker,
             variables={each: _variable(each) for each in settings.context_vars},
         )
+
+    def check(self, graph: Any) -> None:
+        """Check that a bridge could run ``graph``. Any thread; never blocks; starts nothing.
+
+        Args:
+            graph: The driver's own graph.
+
+        Raises:
+            InvalidArgumentError: The workers do not have it, or each would have a memory of its
+                own.
+        """
+        workers = self.open("a bridge")
+        assert workers is not None
+        workers.graph_for(graph)
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[None]:
+        """Keep a connection to the cluster for the length of a block. Any thread; blocks.
+
+        For programs that want the error before the first run, or make several bridges one after
+        another: a cluster that was started for this process ends with the block.
+
+        Raises:
+            ExecutorUnavailableError: The cluster does not answer, or cannot be started.
+        """
+        settings = self._settings
+        connection.connect(
+            settings.address, loopback=settings.loopback, dashboard=settings.dashboard
+        )
+        try:
+            yield
+        finally:
+            connection.disconnect()
 
 
 def _check_address(address: object) -> None:
