@@ -124,24 +124,28 @@ class workers:
     def no_worker_is_left(self) -> None:
         """Wait until no process of Ray's is there that could run the graph."""
         until, pause = monotonic() + LEFT_FOR, threading.Event()
-        while left := [name for name in self._of_ray() if "Agent" not in name]:
+        while left := [name for name in self._of_ray().values() if "Agent" not in name]:
             assert monotonic() < until, left
             pause.wait(0.05)
 
-    def _of_ray(self) -> list[str]:
+    def _of_ray(self) -> dict[int, str]:
         """The processes whose environment has this folder: the command's, and all below."""
-        found = []
+        found = {}
         mark = f"TMPDIR={self._folder}".encode()
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 with contextlib.suppress(OSError):
                     if mark in (entry / "environ").read_bytes().split(b"\0"):
-                        found.append((entry / "cmdline").read_text().replace("\0", " ").strip())
-        return [name for name in found if name]
+                        name = (entry / "cmdline").read_text().replace("\0", " ").strip()
+                        found[int(entry.name)] = name
+        return {pid: name for pid, name in found.items() if name}
 
     def end_what_is_left(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(DEADLINE)
         self._errors.close()
+        for pid in self._of_ray():  # agents of a killed node, which look for it for a minute
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self._folder, ignore_errors=True)

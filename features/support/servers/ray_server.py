@@ -6,7 +6,7 @@ and leave it as it is.
 
 from __future__ import annotations
 
-from rxlanggraph.executors.ray import connection
+from rxlanggraph.executors.ray.connection import connect, disconnect
 
 __all__ = ["start", "stop"]
 
@@ -16,12 +16,12 @@ _running: list[bool] = []
 def start() -> None:
     """Start it, unless it runs."""
     if not _running:
-        connection.connect(None, loopback=True, dashboard=False)
+        connect(None, loopback=True, dashboard=False)
         _running.append(True)
 
 
 def stop() -> None:
     """End it, if it runs."""
     if _running:
-        connection.disconnect()
+        disconnect()
         _running.clear()

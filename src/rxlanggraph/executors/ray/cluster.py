@@ -20,8 +20,8 @@ from rxlanggraph.errors import ExecutorUnavailableError, WorkerLostError, error_
 from rxlanggraph.executors.contract import Event, Order, Worker
 from rxlanggraph.executors.payloads import load_error
 from rxlanggraph.executors.pool import check_parts_in_memory
-from rxlanggraph.executors.ray import connection
 from rxlanggraph.executors.ray.actor import actor_class
+from rxlanggraph.executors.ray.connection import connect, disconnect
 from rxlanggraph.executors.ray.library import ray_module
 from rxlanggraph.executors.targets import Target
 
@@ -105,7 +105,7 @@ class RayCluster:
             if self._closed:
                 raise ExecutorUnavailableError(f"the workers of {self._name} have been stopped")
             if not self._connected:
-                self._own = connection.connect(
+                self._own = connect(
                     settings.address, loopback=settings.loopback, dashboard=settings.dashboard
                 )
                 self._connected = True
@@ -156,7 +156,7 @@ class RayCluster:
             self._ray.wait(closing, num_returns=len(closing), timeout=_LEAVE)
         for actor in actors:
             self._kill(actor)
-        connection.disconnect()
+        disconnect()
 
 
 class RayWorker:

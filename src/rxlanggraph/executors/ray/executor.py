@@ -11,8 +11,8 @@ from typing import Any
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.executors.contract import Workers
 from rxlanggraph.executors.pool import WorkerPool
-from rxlanggraph.executors.ray import connection
 from rxlanggraph.executors.ray.cluster import RayCluster, RaySettings
+from rxlanggraph.executors.ray.connection import connect, disconnect
 from rxlanggraph.executors.ray.library import ray_module
 from rxlanggraph.executors.targets import Target, check_target, load
 from rxlanggraph.validation import check_duration, check_whole
@@ -141,13 +141,11 @@ class RayExecutor:
             ExecutorUnavailableError: The cluster does not answer, or cannot be started.
         """
         settings = self._settings
-        connection.connect(
-            settings.address, loopback=settings.loopback, dashboard=settings.dashboard
-        )
+        connect(settings.address, loopback=settings.loopback, dashboard=settings.dashboard)
         try:
             yield
         finally:
-            connection.disconnect()
+            disconnect()
 
 
 def _check_address(address: object) -> None:
