@@ -895,6 +895,10 @@ class Engine:
             self._stopped, watch = True, self._watch
         if watch is not None:
             watch.stop()
+        loop = self.inbox.loop
+        if self._workers is not None and loop is not None:
+            with contextlib.suppress(RuntimeError):  # it is closed: there are no calls
+                loop.call_soon_threadsafe(self._workers.stop, context=Context())
         self.host.stop()
         atexit.unregister(self.exit)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -126,6 +127,7 @@ class WorkerPool:
         # The latest graph, and what stands for it. Any thread: one reference, replaced as a whole.
         self._latest: tuple[Any, RemoteGraph | RemoteFunction] | None = None
         self._disconnected: dict[str, Future[None]] = {}  # filled by a single setdefault
+        self._pid = os.getpid()
         # Confined to the loop, from here on.
         self._keys = 0
         self._waiting: dict[int, _Call] = {}
@@ -187,6 +189,9 @@ class WorkerPool:
     def disconnect(self) -> Future[None]:
         """End the processes, in a thread. Any thread; never blocks."""
         ended: Future[None] = Future()
+        if self._pid != os.getpid():  # in a forked child: they are the parent's
+            ended.set_result(None)
+            return ended
         if self._disconnected.setdefault("ended", ended) is ended:
             thread = threading.Thread(
                 target=self._disconnect, args=(ended,), name=f"{self._name}-workers", daemon=True

@@ -119,9 +119,16 @@ class RayCluster:
         told = (settings.target, settings.context_vars, settings.calls_per_worker)
         path = [each or str(Path.cwd()) for each in sys.path]
         actor = actor_class(self._ray).options(**options).remote(self.dumps(told), path)
+        self._keep(actor)
+        return actor
+
+    def _keep(self, actor: Any) -> None:
         with self._lock:
             self._actors.append(actor)
-        return actor
+            if not self._closed:
+                return
+        self._kill(actor)  # stopped meanwhile
+        raise ExecutorUnavailableError(f"the workers of {self._name} have been stopped")
 
     def _no_room(self) -> str:
         settings = self._settings

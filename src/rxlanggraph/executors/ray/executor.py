@@ -75,9 +75,12 @@ class RayExecutor:
         check_whole("retries", retries, least=0)
         check_whole("calls_per_worker", calls_per_worker, least=1)
         check_duration("start_timeout", start_timeout)
+        _check_cpus(num_cpus)
         _check_address(address)
         if isinstance(context_vars, str):
             raise InvalidTypeError(f"context_vars must be a list; pass [{context_vars!r}]")
+        if runtime_env is not None and not isinstance(runtime_env, Mapping):
+            raise InvalidTypeError(f"runtime_env must be a mapping as Ray's, not {runtime_env!r}")
         ray_module()
         self.retries = retries
         self._settings = RaySettings(
@@ -148,6 +151,11 @@ class RayExecutor:
             disconnect()
 
 
+def _check_cpus(number: object) -> None:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
+        raise InvalidArgumentError(f"num_cpus must be a number from 0, not {number!r}")
+
+
 def _check_address(address: object) -> None:
     if address is None:
         return
@@ -160,8 +168,11 @@ def _check_address(address: object) -> None:
         )
 
 
-def _variable(name: str) -> ContextVar[Any]:
-    value = load(check_target(name))
+def _variable(name: Any) -> ContextVar[Any]:
+    value = load(check_target(name)) if isinstance(name, str) else None
     if not isinstance(value, ContextVar):
-        raise InvalidTypeError(f"context_vars names {name!r}, which is {value!r}")
+        raise InvalidTypeError(
+            f"context_vars must be names, 'package.module:attribute', of context variables, and "
+            f"has {name!r}"
+        )
     return value
