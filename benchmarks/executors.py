@@ -107,7 +107,7 @@ class Scaling:
 if __name__ == "__main__":
     for each in GRAPHS:
         for how in WAYS:
-            found = rate_ratio(each, how)
+            found = rate_ratio(each, how, pairs=3)
             print(
                 f"{each}, {how}: {found.value:.2f} times faster than one process "
                 f"({found.low:.2f}-{found.high:.2f}); {found.ours * 1e6:.0f} against "
