@@ -23,7 +23,7 @@ A map; each imports only from those above it.
     inbox                any thread -> the loop
     scheduler            thread, group, slot: which run may start
     multitasking         what a message does if its thread has a run already
-    executor             the worker threads of sync code
+    run_threads          the worker threads of sync code
     loops                the loop: owned, or adopted
     execution            a run from its first step to its end: attempts, limits of time
     engine               a run from its submission to its end, and the loop's end

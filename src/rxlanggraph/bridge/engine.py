@@ -24,7 +24,6 @@ from functools import partial
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
 from rxlanggraph.bridge.draining import not_begun
 from rxlanggraph.bridge.execution import Execution, enter_scope
-from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.graphs.configs import context_of_its_own
 from rxlanggraph.bridge.graphs.interrupts import (
     UnnamedAnswers,
@@ -44,6 +43,7 @@ from rxlanggraph.bridge.run import (
     run_scope,
 )
 from rxlanggraph.bridge.run_registry import RunRegistry
+from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.bridge.scheduler import RunScheduler
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
@@ -125,7 +125,7 @@ class Engine:
         self.clock = clock
         self._now = clock.now
         self.registry = RunRegistry(lock=self.lock, inside=current_run, clock=clock)
-        self.threads = RunExecutor(name, self.lock, spare_threads)
+        self.threads = RunThreads(name, self.lock, spare_threads)
         self.inbox = LoopInbox(self.registry, self._process, self.loop_stopped, self.lock, clock)
         self.inbox.max_concurrency = max_concurrency
         self.admission = AdmissionLimiter(max_pending, self.lock, overflow, name, clock)
@@ -952,7 +952,7 @@ class Engine:
         self._watch = None
         atexit.unregister(self.exit)
         self.host = AbsentLoop(error)
-        self.threads = RunExecutor(self.name, self.lock, 0)
+        self.threads = RunThreads(self.name, self.lock, 0)
         self.inbox.after_fork(error)
         self.admission.after_fork()
         self._answers = UnnamedAnswers(self.lock)

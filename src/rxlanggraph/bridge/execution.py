@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, Protocol
 
 from rxlanggraph.bridge.draining import drained, new_control, not_begun
-from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.graphs.attempts import retried
 from rxlanggraph.bridge.graphs.configs import Config, configurable_of
 from rxlanggraph.bridge.graphs.interrupts import (
@@ -31,6 +30,7 @@ from rxlanggraph.bridge.graphs.tracebacks import without_machinery
 from rxlanggraph.bridge.reports import report_started
 from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
+from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.concurrency.leftovers import Leftovers
 from rxlanggraph.errors import LaneLostError, RunError
@@ -69,7 +69,7 @@ class Execution:
 
     def __init__(
         self,
-        threads: RunExecutor,
+        threads: RunThreads,
         registry: RunRegistry,
         answers: UnnamedAnswers,
         now: Callable[[], float],
