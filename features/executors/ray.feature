@@ -112,10 +112,10 @@ Feature: Graphs in worker processes, as actors of Ray
     When a process sends a message to a cluster that is not there
     Then it has ExecutorUnavailableError within 15 seconds, which says "no Ray cluster answers at 127.0.0.1:"
 
-  Scenario: A cluster of its own listens on this machine alone, and leaves nothing behind
+  Scenario: A cluster of its own listens on this machine alone, and ends with a program that closes nothing
     When a process has a message answered by a cluster of its own
     Then while it ran, nothing listened on other interfaces
-    And its cluster has ended with the bridge, and its files are gone
+    And its cluster has ended with it, and its files are gone
 
   Scenario: A process that is killed takes its workers with it
     When a process that has workers is killed

@@ -292,9 +292,9 @@ def step_while_it_ran_nothing_listened_on_other_interfaces(context: Context) -> 
     assert context.told["listening"] and not context.told["elsewhere"], context.told
 
 
-@then("its cluster has ended with the bridge, and its files are gone")
-def step_its_cluster_has_ended_with_the_bridge_and_its_files(context: Context) -> None:
-    assert context.told["folders"] == [], context.told
+@then("its cluster has ended with it, and its files are gone")
+def step_its_cluster_has_ended_with_it_and_its_files_are(context: Context) -> None:
+    assert not Path(context.told["folder"]).exists()
     wait_for_end(context.told["pids"], 60)
 
 

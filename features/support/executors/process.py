@@ -79,24 +79,25 @@ def folders() -> set[str]:
 
 
 def own(*, wait: bool = False) -> dict[str, Any]:
+    """Leaves the bridge open: it ends with the process."""
     before = folders()
-    with RxPyLangGraphBridge(executor=RayExecutor(NAME, workers=2)) as bridge:
-        result = bridge.create_future_task(graphs.plain, {"n": 1}).result(60)
-        pids = [os.getpid(), *descendants()]
-        if wait:
-            # Ray's own agents of a node look for their parent every so often, for a minute.
-            workers = [
-                pid for pid in pids if b"Agent" not in Path(f"/proc/{pid}/cmdline").read_bytes()
-            ]
-            print(json.dumps({"pids": workers, "folder": (folders() - before).pop()}), flush=True)
-            sys.stdin.read()
-        addresses = listening(pids)
+    bridge = RxPyLangGraphBridge(executor=RayExecutor(NAME, workers=2))
+    result = bridge.create_future_task(graphs.plain, {"n": 1}).result(60)
+    pids = [os.getpid(), *descendants()]
+    (folder,) = folders() - before
+    if wait:
+        # Ray's own agents of a node look for their parent every so often, for a minute.
+        names = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids}
+        workers = [pid for pid, name in names.items() if b"Agent" not in name]
+        print(json.dumps({"pids": workers, "folder": folder}), flush=True)
+        sys.stdin.read()
+    addresses = listening(pids)
     return {
         "n": result.content["n"],
         "pids": pids[1:],
         "listening": addresses,
         "elsewhere": [each for each in addresses if each not in LOOPBACK],
-        "folders": sorted(folders() - before),
+        "folder": folder,
     }
 
 

@@ -20,6 +20,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from time import monotonic
 from typing import Any
 
 from rxlanggraph.concurrency.threads import start_detached
@@ -31,6 +32,10 @@ __all__ = ["connect", "disconnect"]
 
 # Seconds for a cluster to accept a connection of its own machine, or of one nearby. A guess.
 _ANSWER = 3.0
+# Seconds that the exit of the interpreter waits for another thread that ends the connection.
+_AT_EXIT = 15.0
+# Seconds for the last processes of a cluster to end, which write into its folder. A guess.
+_FILES_END = 5.0
 # The paths of sockets are limited to 107 characters, of which Ray takes some 75.
 _LONGEST_FOLDER = 30
 _USAGE, _NO_CLUSTER = "RAY_USAGE_STATS_ENABLED", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -54,6 +59,7 @@ class _Connection:
         self._folder: str | None = None  # of a cluster that was started here
         self._made: Future[None] = Future()
         self._leave = threading.Event()
+        self._gone = threading.Event()  # never set: for pauses
         self._thread = threading.Thread(target=self._keep, name="rxlanggraph-ray", daemon=True)
 
     @property
@@ -69,18 +75,19 @@ class _Connection:
         """
         start_detached(self._thread)
         self._made.result()
-        atexit.register(self.remove_folder)
 
     def close(self) -> None:
         """End it. Blocks."""
         self._leave.set()
         self._thread.join()
-        atexit.unregister(self.remove_folder)
 
-    def remove_folder(self) -> None:
-        """Remove the files of the cluster. Any thread; blocks."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+    def _remove_folder(self) -> None:
+        if self._folder is None:
+            return
+        until = monotonic() + _FILES_END
+        while os.path.lexists(self._folder) and monotonic() < until:
+            shutil.rmtree(self._folder, ignore_errors=True)  # others may still write into it
+            self._gone.wait(0.05)
 
     def _keep(self) -> None:
         try:
@@ -100,7 +107,7 @@ class _Connection:
             return
         with contextlib.suppress(Exception):  # the cluster has gone before
             self._ray.shutdown()
-        self.remove_folder()
+        self._remove_folder()
 
 
 # Guards what follows. Held while the connection is made and ended, which takes seconds: a second
@@ -149,6 +156,21 @@ def disconnect() -> None:
         if not _users and _current is not None:
             connection, _current = _current, None
             connection.close()
+
+
+def _at_exit() -> None:
+    """End a connection that was not given back, or wait for its end. Any thread; blocks."""
+    if not _lock.acquire(timeout=_AT_EXIT):
+        return
+    connection = _current
+    _lock.release()
+    if connection is not None:
+        connection.close()
+
+
+# Here, when this is imported: what is registered later runs before it, and bridges are, which end
+# their runs first; mostly also Ray, whose own shutdown writes files in the folder.
+atexit.register(_at_exit)
 
 
 def _start(ray: Any, *, loopback: bool, dashboard: bool) -> str:
