@@ -37,6 +37,14 @@ Feature: What is common to executors, whatever starts their workers
     Then 2 of them end with WorkerLostError, and the others with their results
     And 4 more messages are answered by 2 workers
 
+  Scenario: A worker that is lost while it is idle is replaced before it gets a run
+    Given a bridge for the graph "plain" with 2 workers in this process
+    When 10 messages with a number each go through the bridge
+    And a worker is lost while it is idle
+    And 10 messages with a number each go through the bridge
+    Then each result is one more than its message
+    And there was a third worker
+
   Scenario: With retries, the runs of a lost worker are repeated by the others
     Given a bridge for the graph "meeting" with 2 workers in this process, and 1 retries
     When 4 messages are sent and begin, and one worker is lost

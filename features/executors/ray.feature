@@ -51,6 +51,12 @@ Feature: Graphs in worker processes, as actors of Ray
     When 10 words on each of 4 threads go through the bridge
     Then each thread has its words in order, and has counted them
 
+  Scenario: The graph of a worker is closed with the bridge
+    Given a bridge with 1 workers of Ray, for a factory that notes when its graph is closed
+    When 100 messages with a number each go through the bridge
+    And the bridge is closed
+    Then 1 graphs have been closed
+
   Scenario: One run of a batch is cancelled, and the others go on
     Given a bridge for the graph "meeting" with 1 workers of Ray
     When 4 messages are sent, all begin, and the second is cancelled
@@ -98,6 +104,8 @@ Feature: Graphs in worker processes, as actors of Ray
       | what                      | error                | words                                |
       | a compiled graph          | InvalidTypeError     | does not survive pickling            |
       | a function of the content | InvalidTypeError     | a function without parameters        |
+      | a factory with a graph    | InvalidTypeError     | would take the CompiledStateGraph    |
+      | a factory with a builder  | InvalidTypeError     | would take the StateGraph along      |
       | a name without a module   | InvalidArgumentError | 'package.module:attribute'           |
       | a name in __main__        | InvalidArgumentError | cannot be imported by worker         |
       | no workers                | InvalidArgumentError | workers must be                      |

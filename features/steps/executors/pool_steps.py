@@ -65,6 +65,21 @@ def step_no_worker_had_more_than_calls_at_once(context: Context, calls: int) -> 
 # -- faults ----------------------------------------------------------------------------------------
 
 
+@when("a worker is lost while it is idle")
+def step_a_worker_is_lost_while_it_is_idle(context: Context) -> None:
+    async def lose() -> None:
+        context.executor.workers[0].lost.set()
+        await asyncio.sleep(0)  # the pool is told in the same iteration of the loop
+
+    loop = context.bridge._engine.inbox.loop
+    asyncio.run_coroutine_threadsafe(lose(), loop).result(LIMIT)
+
+
+@then("there was a third worker")
+def step_there_was_a_third_worker(context: Context) -> None:
+    assert len(context.executor.workers) == 3
+
+
 @when("it begins once more, and the next worker is lost")
 def step_it_begins_once_more_and_the_next_worker_is_lost(context: Context) -> None:
     begin(context, 1)

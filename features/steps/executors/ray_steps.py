@@ -225,7 +225,12 @@ def step_it_is_answered_and_was_counted_once(context: Context) -> None:
 
 # -- refusals --------------------------------------------------------------------------------------
 
+graphs_here = {"plain": graphs.plain}
+BUILDER = graphs.plain.builder
 ARGUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    # In modules of steps, which workers cannot import.
+    "a factory with a graph": (lambda: graphs_here["plain"], {}),
+    "a factory with a builder": (partial(BUILDER.compile), {}),
     "a compiled graph": (graphs.plain, {}),
     "a function of the content": (lambda content: content, {}),
     "a name without a module": ("graph", {}),
@@ -239,6 +244,24 @@ ARGUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {
 def step_a_rayexecutor_is_made_with(context: Context, what: str) -> None:
     target, options = ARGUMENTS[what]
     context.error = error_of(lambda: RayExecutor(target, **options))
+
+
+@given(
+    "a bridge with {workers:d} workers of Ray, for a factory that notes when its graph is closed"
+)
+def step_a_bridge_with_workers_of_ray_for_a_factory_that_notes(
+    context: Context, workers: int
+) -> None:
+    folder = tempfile.TemporaryDirectory()
+    context.add_cleanup(folder.cleanup)
+    context.folder = Path(folder.name)
+    factory = graphs.plain_noted_in(folder.name)
+    open_bridge(context, RayExecutor(factory, workers=workers), graphs.plain)
+
+
+@then("{count:d} graphs have been closed")
+def step_graphs_have_been_closed(context: Context, count: int) -> None:
+    assert len(list(context.folder.iterdir())) == count
 
 
 @given("a bridge with {workers:d} workers of Ray, for a factory that fails")

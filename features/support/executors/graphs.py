@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.runnables import RunnableConfig
@@ -25,6 +26,7 @@ __all__ = [
     "failing_factory",
     "meeting",
     "plain",
+    "plain_noted_in",
     "reporting",
     "returning",
     "sync_function",
@@ -169,6 +171,19 @@ def counting_in(path: str) -> Any:
 
         async with AsyncSqliteSaver.from_conn_string(path) as saver:
             yield counting(saver)
+
+    return make
+
+
+def plain_noted_in(folder: str) -> Any:
+    """Make a factory of graphs that leave a file in the folder when they are closed."""
+
+    @asynccontextmanager
+    async def make() -> AsyncIterator[Any]:
+        try:
+            yield compiled(add_one)
+        finally:
+            await asyncio.to_thread(Path(folder, str(os.getpid())).touch)
 
     return make
 

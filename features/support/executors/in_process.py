@@ -57,6 +57,9 @@ class InProcessWorker:
     def control(self, orders: Sequence[Order]) -> None:
         self.host.control(orders)
 
+    async def ended(self) -> None:
+        await self.lost.wait()
+
     def kill(self) -> None:
         self.lost.set()
         self.host.control([("cancel", key, 0) for key in self.host._calls])

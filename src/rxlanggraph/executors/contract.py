@@ -79,6 +79,9 @@ class Worker(Protocol):
     def control(self, orders: Sequence[Order]) -> None:
         """Tell calls something. Never blocks; it is lost if the process is."""
 
+    async def ended(self) -> None:
+        """Wait until the process has died."""
+
     def kill(self) -> None:
         """End the process at once. Any thread; never blocks."""
 

@@ -394,8 +394,15 @@ class WorkerPool:
             raise
         self._starting -= 1
         self._failures = 0
-        self._seats.append(_Seat(worker))
+        seat = _Seat(worker)
+        self._seats.append(seat)
+        self._start(self._watch(seat))
         self._flush_soon()
+
+    async def _watch(self, seat: _Seat) -> None:
+        """Replace a worker that dies while it has nothing to do, before it is given a call."""
+        await seat.worker.ended()
+        self._lose(seat, WorkerLostError("its process has ended"))
 
     def _start_failed(self, error: Exception) -> None:
         self._failures += 1
@@ -441,7 +448,6 @@ class WorkerPool:
         calls = [*self._waiting.values()]
         for seat in self._seats:
             calls += seat.calls.values()
-            seat.worker.kill()
         self._waiting, self._seats = {}, []
         for call in calls:
             call.settle("cancelled", None)

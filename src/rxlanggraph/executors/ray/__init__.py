@@ -3,6 +3,7 @@
 A map; each imports only from those above it.
 
     library              ray itself, if it is installed
+    pickling             a factory as bytes
     signals              what Ray must not change
     actor                a worker process, as Ray calls it
     connection           the one connection of a process to a cluster

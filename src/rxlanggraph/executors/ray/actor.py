@@ -6,6 +6,7 @@ own: an order reaches the host while its loop is busy.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -34,7 +35,7 @@ class HostActor:
 
         sys.path += [each for each in path if each not in sys.path]
         target, variables, max_calls = loads(data)
-        self._host = GraphHost(target, variables, max_calls, cloudpickle.dumps)
+        self._host = GraphHost(loads(target), variables, max_calls, cloudpickle.dumps)
 
     async def open(self) -> tuple[Any, ...]:
         """As `GraphHost.open`."""
@@ -52,6 +53,10 @@ class HostActor:
     async def control(self, orders: Sequence[Order]) -> None:
         """As `GraphHost.control`."""
         self._host.control(orders)
+
+    async def stay(self) -> None:
+        """Return never: the end of the process ends the call."""
+        await asyncio.Event().wait()
 
     async def close(self) -> None:
         """As `GraphHost.close`."""

@@ -37,6 +37,8 @@ class RaySettings:
     """What `RayExecutor` was made with, by the names that it has there."""
 
     target: Target
+    data: bytes
+    """The target, pickled."""
     workers: int
     address: str | None
     calls_per_worker: int
@@ -116,7 +118,7 @@ class RayCluster:
         }
         if settings.runtime_env is not None:
             options["runtime_env"] = dict(settings.runtime_env)
-        told = (settings.target, settings.context_vars, settings.calls_per_worker)
+        told = (settings.data, settings.context_vars, settings.calls_per_worker)
         path = [each or str(Path.cwd()) for each in sys.path]
         actor = actor_class(self._ray).options(**options).remote(self.dumps(told), path)
         self._keep(actor)
@@ -192,6 +194,11 @@ class RayWorker:
         """Tell calls something. Never blocks; it is lost if the process is."""
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._actor.control.remote(orders)
+
+    async def ended(self) -> None:
+        """Wait until the process has died."""
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            await self._actor.stay.remote()
 
     def kill(self) -> None:
         """End the process at once. Any thread; never blocks."""

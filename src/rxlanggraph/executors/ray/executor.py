@@ -14,6 +14,7 @@ from rxlanggraph.executors.pool import WorkerPool
 from rxlanggraph.executors.ray.cluster import RayCluster, RaySettings
 from rxlanggraph.executors.ray.connection import connect, disconnect
 from rxlanggraph.executors.ray.library import ray_module
+from rxlanggraph.executors.ray.pickling import dump_target
 from rxlanggraph.executors.targets import Target, check_target, load
 from rxlanggraph.validation import check_duration, check_whole
 
@@ -81,10 +82,11 @@ class RayExecutor:
             raise InvalidTypeError(f"context_vars must be a list; pass [{context_vars!r}]")
         if runtime_env is not None and not isinstance(runtime_env, Mapping):
             raise InvalidTypeError(f"runtime_env must be a mapping as Ray's, not {runtime_env!r}")
-        ray_module()
+        checked = check_target(target)
         self.retries = retries
         self._settings = RaySettings(
-            check_target(target),
+            checked,
+            dump_target(ray_module(), checked),
             workers=workers,
             address=address,
             calls_per_worker=calls_per_worker,
