@@ -33,7 +33,8 @@ class HostActor:
     def __init__(self, data: bytes, path: Sequence[str]) -> None:
         from ray import cloudpickle  # noqa: PLC0415 - in a process of Ray's
 
-        sys.path += [each for each in path if each not in sys.path]
+        # In the driver's order: of two modules of one name, the same one is found.
+        sys.path[:] = [*path, *(each for each in sys.path if each not in path)]
         target, variables, max_calls = loads(data)
         self._host = GraphHost(loads(target), variables, max_calls, cloudpickle.dumps)
 
