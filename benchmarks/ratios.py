@@ -11,6 +11,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from . import (
     agent,
@@ -19,6 +20,7 @@ from . import (
     bridge,
     checkpoints,
     cleanup,
+    executors,
     handoff,
     hooks,
     journal,
@@ -60,6 +62,7 @@ def rows(million: bool) -> Iterator[Row]:
     yield Row("CPU time with metrics / without", None, _hooks("metrics"))
     yield Row("CPU time with traces, of nodes too / without", None, _hooks("traces"))
     yield from _threads()
+    yield from _executors()
     yield Row("bridge at 16 / plain-asyncio, 3,000 in flight", 0.4, _stream("plain-asyncio", 3_000))
     for way in stream.WAYS:
         yield Row(f"chunk through stream / astream, {way}", 1.15, _chunk(way))
@@ -162,6 +165,15 @@ def _cpu(way: str) -> Callable[[bool], Ratio]:
 
 def _hooks(way: str) -> Callable[[bool], Ratio]:
     return lambda quick: hooks.cpu_ratio(way, pairs=3 if quick else 7)
+
+
+def _executors() -> Iterator[Row]:
+    for graph, way in product(executors.GRAPHS, executors.WAYS):
+        yield Row(f"{graph} graph, one process / {way}", None, _scaling(graph, way))
+
+
+def _scaling(graph: str, way: str) -> Callable[[bool], Ratio]:
+    return lambda quick: executors.rate_ratio(graph, way, pairs=3 if quick else 7)
 
 
 def _lanes(way: str) -> Callable[[bool], Ratio]:

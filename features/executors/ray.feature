@@ -123,6 +123,7 @@ Feature: Graphs in worker processes, as actors of Ray
   Scenario: A cluster of its own listens on this machine alone, and ends with a program that closes nothing
     When a process has a message answered by a cluster of its own
     Then while it ran, nothing listened on other interfaces
+    And it handled SIGTERM itself, and nothing was printed
     And its cluster has ended with it, and its files are gone
 
   Scenario: A process that is killed takes its workers with it

@@ -315,6 +315,11 @@ def step_while_it_ran_nothing_listened_on_other_interfaces(context: Context) -> 
     assert context.told["listening"] and not context.told["elsewhere"], context.told
 
 
+@then("it handled SIGTERM itself, and nothing was printed")
+def step_it_handled_sigterm_itself_and_nothing_was_printed(context: Context) -> None:
+    assert context.told["signals"] == ["SIGTERM"], context.told  # what is printed is an error
+
+
 @then("its cluster has ended with it, and its files are gone")
 def step_its_cluster_has_ended_with_it_and_its_files_are(context: Context) -> None:
     assert not Path(context.told["folder"]).exists()

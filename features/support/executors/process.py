@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -80,7 +81,8 @@ def folders() -> set[str]:
 
 def own(*, wait: bool = False) -> dict[str, Any]:
     """Leaves the bridge open: it ends with the process."""
-    before = folders()
+    before, signals = folders(), []
+    signal.signal(signal.SIGTERM, lambda *_: signals.append("SIGTERM"))
     bridge = RxPyLangGraphBridge(executor=RayExecutor(NAME, workers=2))
     result = bridge.create_future_task(graphs.plain, {"n": 1}).result(60)
     pids = [os.getpid(), *descendants()]
@@ -92,12 +94,14 @@ def own(*, wait: bool = False) -> dict[str, Any]:
         print(json.dumps({"pids": workers, "folder": folder}), flush=True)
         sys.stdin.read()
     addresses = listening(pids)
+    os.kill(os.getpid(), signal.SIGTERM)
     return {
         "n": result.content["n"],
         "pids": pids[1:],
         "listening": addresses,
         "elsewhere": [each for each in addresses if each not in LOOPBACK],
         "folder": folder,
+        "signals": signals,
     }
 
 

@@ -1,8 +1,8 @@
 """The handlers of signals, which Ray replaces when it connects, in C and without a word.
 
-What breaks without this: a program that drains on SIGTERM prints a stack of Ray's instead, and
-ends at once. Python's ``signal`` cannot see a handler that is not Python's, and sets handlers in
-the main thread alone; so they are read and written by ``sigaction``, as Ray does.
+What breaks without this: a program that drains on SIGTERM prints a stack of Ray's first. Python's
+``signal`` cannot see a handler that is not Python's, and sets handlers in the main thread alone; so
+they are read and written by ``sigaction``, as Ray does.
 """
 
 from __future__ import annotations
