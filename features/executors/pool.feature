@@ -31,6 +31,11 @@ Feature: What is common to executors, whatever starts their workers
     Then the second run is still in the registry while it cleans up, and then it is not
     And the first one ends with its result
 
+  Scenario: A message that interrupts its thread begins when the interrupted run has ended in its worker
+    Given a bridge for the graph "meeting" with 2 workers in this process
+    When a message begins on a thread, and another one interrupts it
+    Then the other one waits until the first has cleaned up, and then has its result
+
   Scenario: A lost worker fails its runs alone, and is replaced
     Given a bridge for the graph "meeting" with 2 workers in this process
     When 4 messages are sent and begin, and one worker is lost

@@ -65,6 +65,29 @@ def step_no_worker_had_more_than_calls_at_once(context: Context, calls: int) -> 
 # -- faults ----------------------------------------------------------------------------------------
 
 
+@when("a message begins on a thread, and another one interrupts it")
+def step_a_message_begins_on_a_thread_and_another_one_interrupts(context: Context) -> None:
+    port = context.meeting.port
+    make = partial(context.bridge.create_future_task, context.graph, errors="emit")
+    first = make(StreamMessage({"n": 0, "port": port}, "t"))
+    begin(context, 1)
+    second = make(StreamMessage({"n": 1, "port": port}, "t"), multitask_strategy="interrupt")
+    context.runs = [first, second]
+
+
+@then("the other one waits until the first has cleaned up, and then has its result")
+def step_the_other_one_waits_until_the_first_has_cleaned_up(context: Context) -> None:
+    first, second = context.runs
+    assert context.guests[0].said() == "cancelled"
+    check_error(first.result(LIMIT).error, "RunInterruptedError")
+    assert first in context.bridge.registry and not second.running()
+    context.guests[0].tell("clean")
+    (guest,) = context.meeting.wait_for(1)
+    assert first not in context.bridge.registry
+    guest.tell()
+    assert second.result(LIMIT).content["n"] == 1
+
+
 @when("a worker is lost while it is idle")
 def step_a_worker_is_lost_while_it_is_idle(context: Context) -> None:
     async def lose() -> None:
