@@ -34,6 +34,7 @@ TOLERATED = [
 ]
 # The longest features and suites, which begin first: `python tests/slowest.py` lists them.
 LONG_FEATURES = [
+    "ray",
     "fork",
     "durable_run",
     "lanes",
@@ -55,11 +56,20 @@ LONG_FEATURES = [
     "graph_threads",
     "leak_check",
 ]
-LONG_SUITES = ["agent_mcp", "durable_kills", "state_faults", "command_files", "durable_signals"]
+LONG_SUITES = [
+    "agent_mcp",
+    "ray_kills",
+    "durable_kills",
+    "state_faults",
+    "command_files",
+    "durable_signals",
+]
 # What does not depend on the version of Python, and runs on the newest one only.
-ONCE = "@once or @postgresql or @valkey"
+ONCE = "@once or @postgresql or @valkey or @ray"
 # The package with its optional parts, which the steps import.
 WHOLE = ".[sqlite,mcp,postgresql,redis,dotenv,cron,otel,metrics,traces,live]"
+# With Ray, which is large, and for whose scenarios one version is enough.
+WHOLE_AND_RAY = WHOLE.replace("]", ",ray]")
 # The same for Python without the GIL, which psycopg's own binaries and orjson leave out: psycopg
 # in Python, with the libpq of the test server, and a substitute of orjson for LangGraph's SDK.
 WITHOUT_GIL = [
@@ -210,7 +220,7 @@ def run_behave(session: nox.Session, *runner: str, env: dict[str, str | None]) -
     # what waits for collections, which are rare there, and what the test server's libpq cannot.
     left_out = {
         NEWEST: "(@explored or @unmeasured)",
-        FREE_THREADED: "(@explored or @with_gil or @libpq_tls)",
+        FREE_THREADED: "(@explored or @with_gil or @libpq_tls or @ray)",
     }
     tags = f"--tags=not {left_out.get(str(session.python), f'(@explored or {ONCE})')}"
     shared = "--runner=tests.side_by_side:SideBySide"
@@ -248,7 +258,7 @@ def behave(session: nox.Session) -> None:
     """Scenarios, on each Python found here (a part: nox -s behave-3.13 -- features/rx)."""
     if not FOUND:
         session.error(f"none of Python {', '.join(VERSIONS)} starts here; install one of them")
-    install(session, "test", WHOLE)
+    install(session, "test", WHOLE_AND_RAY if session.python == NEWEST else WHOLE)
     if session.python == NEWEST:
         run_behave(session, "coverage", "run", env=measured(session))
     else:
@@ -270,7 +280,7 @@ def behave_freethreaded(session: nox.Session) -> None:
 @nox.session
 def robot(session: nox.Session) -> None:
     """The command from outside, in real processes (one test: nox -s robot -- -t "its name")."""
-    install(session, "test", WHOLE)
+    install(session, "test", WHOLE_AND_RAY)
     env = measured(session)
     results, output = fresh("results", session.name), fresh("robot")
     robot = ("coverage", "run", "-m", "robot", "--consolecolors=off", "--consolewidth=100")

@@ -12,6 +12,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from . import (
     bridge,
     checkpoints,
     cleanup,
+    executors,
     handoff,
     hooks,
     journal,
@@ -54,6 +56,7 @@ def claims(million: bool) -> dict[str, Iterator[Row]]:
         "A stream through the bridge": _streams(),
         "Hooks, metrics and traces": _observed(),
         "Messages on threads": _threads(),
+        "Worker processes": _executors(),
         "Checkpoints that are not kept": _checkpoints(),
         "Thousands of messages in flight or waiting": _backlogs(),
         "A streamed chunk": _chunks(),
@@ -205,6 +208,15 @@ def _live(way: str) -> Callable[[bool], Ratio]:
 
 def _hooks(way: str) -> Callable[[bool], Ratio]:
     return lambda quick: hooks.cpu_ratio(way, pairs=3 if quick else 7)
+
+
+def _executors() -> Iterator[Row]:
+    for graph, way in product(executors.GRAPHS, executors.WAYS):
+        yield Row(f"{graph} graph, one process / {way}", None, _scaling(graph, way))
+
+
+def _scaling(graph: str, way: str) -> Callable[[bool], Ratio]:
+    return lambda quick: executors.rate_ratio(graph, way, pairs=3 if quick else 7)
 
 
 def _lanes(way: str) -> Callable[[bool], Ratio]:

@@ -64,7 +64,7 @@ MODULES = {
     "bridge/bridge.py": "bridge/run_arguments bridge/rollback bridge/stream bridge/astream",
     "bridge/shutdown.py": "bridge/cleanup",
     "concurrency/future.py": "bridge/futures bridge/awaiting bridge/fork",
-    "bridge/executor.py": "bridge/worker_threads bridge/several_bridges",
+    "bridge/run_threads.py": "bridge/worker_threads bridge/several_bridges",
     "rx/serialized_observer.py": "rx/contract bridge/stream",
     "bridge/operators/invoke.py": "rx/contract bridge/stages bridge/back_pressure rx/operators "
     "bridge/observables_in_nodes",

@@ -92,7 +92,7 @@ Feature: The package keeps to its map
   Scenario: The parameters of the bridge's methods are those of the contract
     Then the signatures of the bridge are
       """
-      __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, lanes, lane_ttl, limits, usage, blocked_after, name
+      __init__: loop, *, max_concurrency, max_threads, max_pending, max_pending_per_thread, overflow, timeout, lanes, lane_ttl, limits, usage, blocked_after, executor, loops, name
       create_future_task: graph, message, *, thread_id, multitask_strategy, timeout, deadline, retry, errors, config, context, durability, interrupt_before, interrupt_after, output_keys, on_pending, keep_checkpoints, name
       submit: graph, message, options
       from_iterable: iterable

@@ -10,6 +10,7 @@ Feature: The documentation site has every public name and every page
       | rxlanggraph.operators                 |                                   |
       | rxlanggraph.hooks                     |                                   |
       | rxlanggraph.limits                    |                                   |
+      | rxlanggraph.executors                 |                                   |
       | rxlanggraph.telemetry                 |                                   |
       | rxlanggraph.telemetry.prometheus      |                                   |
       | rxlanggraph.agent                     |                                   |

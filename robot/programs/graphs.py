@@ -18,6 +18,7 @@ class State(TypedDict):
     n: int
     double: NotRequired[int]
     seen: NotRequired[int]
+    pid: NotRequired[int]
 
 
 def starts_on(content: Any) -> None:
@@ -48,6 +49,14 @@ def build(checkpointer: InMemorySaver | None = None) -> Any:
 
 double = build()
 remembering = build(InMemorySaver())
+
+
+async def place(state: State) -> dict[str, int]:
+    await asyncio.sleep(0.002)  # in the middle of which it can be killed
+    return {"pid": os.getpid()}
+
+
+placed = StateGraph(State).add_node("place", place).add_edge(START, "place").compile()
 
 
 async def announced(content: Any) -> Any:

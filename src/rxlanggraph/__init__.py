@@ -12,6 +12,7 @@ A map of the layers; each imports only from those above it.
     hooks                what metrics and traces learn of runs
     limits               what runs may ask of the providers of models
     live                 the live page: what is in flight, what has ended, over HTTP
+    executors            where runs are executed, if not in this process
     bridge               one message on its way from a thread to the loop and back
     operators            Rx's flattening operators, over graphs; streams awaited on a loop
     telemetry            traces and metrics of a bridge, for OpenTelemetry

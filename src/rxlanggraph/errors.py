@@ -14,6 +14,7 @@
     ├── LoopUnavailableError                (RuntimeError) broken elsewhere: no loop runs
     │   └── WrongProcessError               it runs in the process that this one was forked from
     ├── MissingExtraError                   (ImportError) not installed
+    ├── ExecutorUnavailableError            (ConnectionError) no worker process can be started
     ├── StateError                          shared state refused
     │   ├── ContentionError                 the value changed at every attempt
     │   ├── LeaseLostError                  a lock or a claim is no longer yours
@@ -33,6 +34,7 @@
         ├── RunCancelledError
         ├── RunDrainedError                 its bridge closes; it can be continued later
         ├── RunInterruptedError             another message took its thread over
+        ├── WorkerLostError                 its worker process has died
         └── RunRejectedError                refused before it started
             ├── BacklogFullError            no room for it (overflow="error"); try again later
             ├── PendingInterruptError       new input, and the thread waits for an answer
@@ -61,6 +63,7 @@ __all__ = [
     "ClosedError",
     "ContentionError",
     "DeadlockError",
+    "ExecutorUnavailableError",
     "IllegalTransitionError",
     "InvalidArgumentError",
     "InvalidTypeError",
@@ -87,6 +90,7 @@ __all__ = [
     "StateUnavailableError",
     "ThreadBusyError",
     "UsageError",
+    "WorkerLostError",
     "WrongProcessError",
     "WrongThreadError",
 ]
@@ -179,6 +183,10 @@ class StateUnavailableError(StateError, ConnectionError):
 
 class MissingExtraError(RxLangGraphError, ImportError):
     """A package that an optional part of rxlanggraph needs is not installed."""
+
+
+class ExecutorUnavailableError(RxLangGraphError, ConnectionError):
+    """An executor cannot start worker processes: its cluster does not answer, or has no room."""
 
 
 class AgentError(RxLangGraphError):
@@ -274,6 +282,13 @@ class RunDrainedError(RunError):
 
 class RunInterruptedError(RunError):
     """A message with the policy to interrupt arrived on the run's thread."""
+
+
+class WorkerLostError(RunError):
+    """The worker process that executed a run has died, or cannot be reached any more.
+
+    What the run has done by then is unknown; on a thread with checkpoints, what it has saved stays.
+    """
 
 
 class RunRejectedError(RunError):

@@ -20,6 +20,7 @@ from rxlanggraph import (
     TaskRegistry,
 )
 from rxlanggraph.agent import AgentPool, AgentState, BaseAgent, Memory, Message, Transition
+from rxlanggraph.executors import Executor, LocalExecutor, RayExecutor
 from rxlanggraph.hooks import Hooks, NodeEnded, RunEnded
 from rxlanggraph.limits import Limits, ModelCall, ModelLimit, Price, Spent, Usage
 from rxlanggraph.operators import to_async_iterable, to_future
@@ -247,3 +248,10 @@ def limited(state: State) -> Spent:
         bridge.create_future_task(shout, "x", retry=limits.retrying(4))
     calls: int = limits.statistics()["*"].calls
     return usage.by_model()["large"] if calls else usage.total()
+
+
+def executors() -> None:
+    executor: Executor = RayExecutor("package.module:graph", workers=2, retries=1)
+    with RxPyLangGraphBridge(executor=executor) as bridge:
+        bridge.create_future_task("package.module:graph", 1)
+    RxPyLangGraphBridge(executor=LocalExecutor(), loops=1).close()

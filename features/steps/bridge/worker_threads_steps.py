@@ -363,7 +363,7 @@ def step_a_message_goes_to_kind_while_no_thread_can_be_started(context: Context,
     loop = context.bridge.create_future_task(asyncio.sleep, 0)
     loop.result(LIMIT)
     refusal = mock.Mock(side_effect=RuntimeError("can't start new thread"))
-    with mock.patch("rxlanggraph.bridge.executor.start_detached", refusal):
+    with mock.patch("rxlanggraph.bridge.run_threads.start_detached", refusal):
         send(context, kind, [0])
         context.futures[-1].exception(LIMIT)
 

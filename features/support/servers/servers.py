@@ -6,16 +6,21 @@ import itertools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from behave.model import Scenario
 from behave.runner import Context
 
-from support.servers import postgres_server, valkey_server
+from support.servers import postgres_server, ray_server, valkey_server
 
 __all__ = ["BACKENDS", "fresh_url", "start_for", "stop"]
 
 # What a scenario is tagged with that needs one.
-SERVERS = {"postgresql": postgres_server, "valkey": valkey_server}
+SERVERS: dict[str, Any] = {
+    "postgresql": postgres_server,
+    "valkey": valkey_server,
+    "ray": ray_server,
+}
 _numbers = itertools.count(1)
 
 

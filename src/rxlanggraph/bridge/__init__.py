@@ -13,17 +13,17 @@ A map; each imports only from those above it.
     pacing               active nodes wait until the chunks of their run are taken
     chunks               a run that is executed as a stream
     draining             which graphs can stop between supersteps, and where they continue
+    resending            what was lost with a worker process is sent again
     chunk_window         the latest chunks of a run, for readers that take them one by one
     overflow             which run gives way when there is no room
     run_registry         the runs in flight, and the sweep of a cleanup
     admission            max_pending: how many may be admitted and not started
-    leftovers            LangGraph's tasks that outlive a cancelled run
     fenced_saver         a saver that refuses runs that have lost the lease of their thread
     lanes                threads that several processes share
     inbox                any thread -> the loop
     scheduler            thread, group, slot: which run may start
     multitasking         what a message does if its thread has a run already
-    executor             the worker threads of sync code
+    run_threads          the worker threads of sync code
     loops                the loop: owned, or adopted
     execution            a run from its first step to its end: attempts, limits of time
     engine               a run from its submission to its end, and the loop's end

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import weakref
 from collections.abc import (
     AsyncIterable,
@@ -17,6 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from concurrent.futures import wait
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -54,6 +56,7 @@ from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, inv
 from rxlanggraph.bridge.operators.pull import from_iterable
 from rxlanggraph.bridge.operators.stream import StreamSubscription
 from rxlanggraph.bridge.overflow import OVERFLOW_POLICIES, Overflow
+from rxlanggraph.bridge.resending import resending
 from rxlanggraph.bridge.run import MultitaskStrategy, Run, RunOptions
 from rxlanggraph.bridge.shutdown import (
     CleanupReport,
@@ -68,6 +71,7 @@ from rxlanggraph.errors import (
     InvalidArgumentError,
     InvalidTypeError,
 )
+from rxlanggraph.executors.contract import Executor, Workers
 from rxlanggraph.hooks import Hooks
 from rxlanggraph.limits import Limits, Usage
 from rxlanggraph.limits.rules import model_rules
@@ -102,6 +106,8 @@ _names = itertools.count(1)
 _SPARE_THREADS = 31
 # Chunks that a run may be ahead of its reader. A guess: enough for both to be active at once.
 _BUFFERED = 16
+# Seconds for worker processes, and the cluster that was started for them, to end.
+_WORKERS_END = 20.0
 
 
 class OperatorArguments(TypedDict, total=False):
@@ -180,10 +186,15 @@ class RxPyLangGraphBridge:
             While there are runs, a thread measures `loop_lag`, and logs a warning with a stack,
             once for each callback that blocks the loop. None: the loop is watched only if hooks
             override ``on_blocked``; then it is half a second.
+        executor: Where graphs are called: a `RayExecutor` has worker processes for that, and the
+            bridge is then for its one graph. All else stays here. ``lanes``, ``limits`` and
+            ``usage`` are for graphs in this process. None: on the loop.
+        loops: How many loops, each in a thread, there are: 1, as more are not supported yet.
         name: Prefix of the names of the bridge's threads.
 
     Raises:
-        InvalidArgumentError: A number is out of range, or a policy is unknown.
+        InvalidArgumentError: A number is out of range, a policy is unknown, or an argument is not
+            for runs in other processes.
         InvalidTypeError: ``loop`` is not an event loop, or its methods cannot be overridden.
     """
 
@@ -202,6 +213,8 @@ class RxPyLangGraphBridge:
         limits: Limits | None = None,
         usage: Usage | None = None,
         blocked_after: float | None = None,
+        executor: Executor | None = None,
+        loops: int = 1,
         name: str | None = None,
     ) -> None:
         if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
@@ -220,10 +233,13 @@ class RxPyLangGraphBridge:
         shared_lanes = make_lanes(lanes, lane_ttl)
         if blocked_after is not None:
             check_duration("blocked_after", blocked_after)
+        _check_loops(loops)
         # All set here and never again; the mutable state is inside, each part with its own owner.
         self.max_concurrency = max_concurrency
         self.timeout = timeout
         self.name = name or f"rxlanggraph-{next(_names)}"
+        self._retries = getattr(executor, "retries", 0)
+        self._workers = _opened(executor, self.name, lanes=lanes, limits=limits, usage=usage)
         self._engine = self._make_engine(
             loop,
             max_concurrency,
@@ -234,6 +250,7 @@ class RxPyLangGraphBridge:
             spare_threads=spare_threads,
             lanes=shared_lanes,
             models=model_rules(limits, usage),
+            workers=self._workers,
         )
         self._fence = None if shared_lanes is None else fenced
         if blocked_after is not None:
@@ -389,6 +406,8 @@ class RxPyLangGraphBridge:
             and keep_checkpoints is None
             and name is None
         )
+        if self._workers is not None:
+            graph = self._workers.graph_for(graph)
         options = self._recent() if plain and self._recent is not None else None
         if options is None or options.graph is not graph:
             options = self._run_options(
@@ -440,6 +459,7 @@ class RxPyLangGraphBridge:
         """
         check_known("submit", options, RunArguments)
         thread_id = options.pop("thread_id", None)
+        graph = self._called(graph)
         checked = self._recent() if not options and self._recent is not None else None
         if checked is None or checked.graph is not graph:
             checked = self._run_options(graph, **options)
@@ -488,13 +508,17 @@ class RxPyLangGraphBridge:
         on_pending: OnPending = "reject",
         keep_checkpoints: int | None = None,
         streams: bool = False,
+        here: bool = False,
         **arguments: Any,
     ) -> RunOptions:
         """Check the options of `create_future_task`, and determine how ``graph`` is called.
 
-        An operator does this once for all its messages. ``arguments`` are LangGraph's own.
+        An operator does this once for all its messages. ``arguments`` are LangGraph's own; what
+        belongs to the bridge is called ``here``, whatever its executor.
         """
         _check_errors(errors)
+        graph = graph if here else self._called(graph)
+        remote = self._workers is not None and not here
         if multitask_strategy not in get_args(MultitaskStrategy):
             raise InvalidArgumentError(
                 "multitask_strategy must be 'enqueue', 'reject', 'interrupt' or 'rollback', "
@@ -514,6 +538,8 @@ class RxPyLangGraphBridge:
         if arguments:
             adapter.check(arguments)
         adapter = with_breakpoints(graph, adapter, arguments)
+        if remote:
+            adapter = resending(adapter, self._retries)
         per_message = PerMessage.among(
             config=config, context=arguments.get("context"), timeout=timeout
         )
@@ -539,8 +565,13 @@ class RxPyLangGraphBridge:
             arguments=arguments,
             per_message=per_message,
             streams=streams,
-            drains=can_drain(graph),
+            drains=not remote and can_drain(graph),
+            remote=remote,
         )
+
+    def _called(self, graph: Graph) -> Graph:
+        """What is called in the place of ``graph``."""
+        return graph if self._workers is None else self._workers.graph_for(graph)
 
     def _stream_options(
         self,
@@ -554,7 +585,10 @@ class RxPyLangGraphBridge:
         if resumable is not None:
             check_whole("resumable", resumable, least=1)
         checked = self._run_options(graph, streams=True, **options)
-        return replace(checked, adapter=streaming(graph, checked.adapter, stream_mode, subgraphs))
+        adapter = streaming(checked.graph, checked.adapter, stream_mode, subgraphs)
+        if checked.remote:
+            adapter = resending(adapter, self._retries)
+        return replace(checked, adapter=adapter)
 
     def invoke(
         self,
@@ -894,7 +928,7 @@ class RxPyLangGraphBridge:
             NotImplementedError: The checkpointer cannot list all threads.
             BridgeClosedError, LoopUnavailableError: As in `create_future_task`.
         """
-        pending = PendingInterrupts(graph)
+        pending = PendingInterrupts(self._called(graph))
         if thread_id is None:
             return await self._on_loop("pending_interrupts", pending.everywhere)
         _check_thread(thread_id, None)
@@ -922,7 +956,7 @@ class RxPyLangGraphBridge:
         """
         check_seconds("older_than", older_than)
         found = await self.pending_interrupts(graph, thread_id)
-        pending = PendingInterrupts(graph)
+        pending = PendingInterrupts(self._called(graph))
         dropped: list[PendingInterrupt] = []
         for thread in dict.fromkeys(each.thread_id for each in found if each.age >= older_than):
             drop = partial(pending.drop, thread, older_than)
@@ -954,7 +988,7 @@ class RxPyLangGraphBridge:
             BridgeClosedError, LoopUnavailableError: As in `create_future_task`.
         """
         check_seconds("older_than", older_than)
-        threads = ExpiringThreads(graph, unfinished=unfinished)
+        threads = ExpiringThreads(self._called(graph), unfinished=unfinished)
         deleted = []
         for thread_id in await self._on_loop(
             "expire_threads", partial(threads.unused_for, older_than)
@@ -972,7 +1006,7 @@ class RxPyLangGraphBridge:
         async def run_call(_: object) -> _T:
             return await call()
 
-        options = replace(self._run_options(run_call, name=name), limits=TimeLimits())
+        options = replace(self._run_options(run_call, name=name, here=True), limits=TimeLimits())
         run = self._engine.new_run(StreamMessage(None, thread_id), options, self)
         self._engine.hand_over(run)
         result: _T = (await run).content
@@ -1147,6 +1181,10 @@ class RxPyLangGraphBridge:
         if not self._engine.on_own_loop():
             engine.wait_stopped(cancel_timeout)
         engine.threads.shutdown(wait=not report.stuck)
+        if self._workers is not None:
+            ended = self._workers.disconnect()
+            if not self._engine.on_own_loop():
+                wait([ended], _WORKERS_END)
         return report
 
     async def aclose(
@@ -1184,6 +1222,9 @@ class RxPyLangGraphBridge:
         report = await run_steps_async(steps, engine.registry)
         await asyncio.wait(map(asyncio.wrap_future, engine.stopped()), timeout=cancel_timeout)
         engine.threads.shutdown(wait=not report.stuck)
+        if self._workers is not None:
+            ended = asyncio.wrap_future(self._workers.disconnect())
+            await asyncio.wait([ended], timeout=_WORKERS_END)
         return report
 
     def __enter__(self) -> Self:
@@ -1334,6 +1375,39 @@ def check_known(method: str, options: Mapping[str, Any], arguments: type[Any]) -
         raise InvalidTypeError(
             f"{method}() has no argument {min(unknown)!r}; it has {', '.join(known)}"
         )
+
+
+def _opened(executor: Executor | None, name: str, **local_only: object) -> Workers | None:
+    """Open ``executor``, which allows no argument that is ``local_only``."""
+    if executor is None:
+        return None
+    if isinstance(executor, type) or not callable(getattr(executor, "open", None)):
+        raise InvalidTypeError(
+            f"executor must be a RayExecutor, a LocalExecutor or None, not {executor!r}"
+        )
+    workers = executor.open(name)
+    for argument, value in () if workers is None else local_only.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                f"{argument} applies to graphs in this process, and those of the executor are "
+                "called in others; leave one of the two out"
+            )
+    return workers
+
+
+def _check_loops(loops: object) -> None:
+    check_whole("loops", loops, least=1)
+    if loops == 1:
+        return
+    if getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise InvalidArgumentError(
+            f"{loops} loops would take turns, as this Python has a GIL: one loop is as fast; use a "
+            "RayExecutor, or Python without the GIL (such as 3.14t)"
+        )
+    raise InvalidArgumentError(
+        f"several loops are not supported yet, and {loops} were asked for; make several bridges, "
+        "each with messages of its own, or use a RayExecutor where there is one"
+    )
 
 
 def _check_thread(thread_id: object, named: NamedThread | None) -> None:

@@ -26,6 +26,7 @@ from rxlanggraph.bridge.graphs.interrupts import INTERRUPT
 from rxlanggraph.bridge.reports import report_chunk
 from rxlanggraph.bridge.run import ChunkSink, current_run
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
+from rxlanggraph.executors.remote_graph import RemoteGraph
 from rxlanggraph.messages import StreamMessage, chunk_of, without_source
 
 if TYPE_CHECKING:
@@ -276,6 +277,10 @@ class GraphStream:
         self._astream = graph.astream
         self._modes = frozenset(modes)
         self._subgraphs = subgraphs
+        # In another process, nodes at work cannot be held up from here.
+        self._paces = not isinstance(graph, RemoteGraph) and (
+            subgraphs or not self._modes <= _BETWEEN_STEPS
+        )
         # As in ainvoke: the result is made of the values, and of the questions among the updates.
         self._asked = list(dict.fromkeys((*modes, "updates", "values")))
         self._output = getattr(innermost, "output_channels", None)
@@ -296,7 +301,7 @@ class GraphStream:
         """Stream one attempt to ``chunks``; return what ``ainvoke`` would. On the loop."""
         arguments = {**self._defaults, **arguments}
         pace = None
-        if chunks is not None and (self._subgraphs or not self._modes <= _BETWEEN_STEPS):
+        if chunks is not None and self._paces:
             from rxlanggraph.bridge.pacing import Pace  # noqa: PLC0415 - imports LangChain
 
             pace = Pace()

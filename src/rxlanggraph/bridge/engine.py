@@ -25,7 +25,6 @@ from functools import partial
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
 from rxlanggraph.bridge.draining import not_begun
 from rxlanggraph.bridge.execution import Execution, enter_scope
-from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.graphs.configs import context_of_its_own
 from rxlanggraph.bridge.graphs.interrupts import (
     UnnamedAnswers,
@@ -45,6 +44,7 @@ from rxlanggraph.bridge.run import (
     run_scope,
 )
 from rxlanggraph.bridge.run_registry import RunRegistry
+from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.bridge.scheduler import RunScheduler
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
@@ -61,6 +61,7 @@ from rxlanggraph.errors import (
     RegistryClosedError,
     ThreadBusyError,
 )
+from rxlanggraph.executors.contract import Workers
 from rxlanggraph.hooks import Hooks
 from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.messages import Status, StreamMessage
@@ -96,6 +97,7 @@ class Engine:
         spare_threads: How many worker threads there may be in addition to one for each run.
         lanes: The lanes that are shared with other processes; None if there are none.
         models: What applies to the models that runs call; None if nothing does.
+        workers: Where the graphs are called; None on the loop.
         clock: By which the bridge measures time.
         host_of: Makes the host of a loop of another kind; None for one that is owned or adopted.
     """
@@ -112,6 +114,7 @@ class Engine:
         spare_threads: int = 0,
         lanes: ThreadLanes | None = None,
         models: ModelRules | None = None,
+        workers: Workers | None = None,
         clock: Clock = SYSTEM_CLOCK,
         host_of: Callable[[Engine], LoopHost] | None = None,
     ) -> None:
@@ -123,7 +126,7 @@ class Engine:
         self.clock = clock
         self._now = clock.now
         self.registry = RunRegistry(lock=self.lock, inside=current_run, clock=clock)
-        self.threads = RunExecutor(name, self.lock, spare_threads)
+        self.threads = RunThreads(name, self.lock, spare_threads)
         self.inbox = LoopInbox(self.registry, self._process, self.loop_stopped, self.lock, clock)
         self.inbox.max_concurrency = max_concurrency
         self.admission = AdmissionLimiter(max_pending, self.lock, overflow, name, clock)
@@ -150,6 +153,7 @@ class Engine:
         self._started = False
         self._stopped = False  # whether the loop was asked to end
         self._models = models
+        self._workers = workers
         self._execution = self._new_execution()
         self._pid = os.getpid()
         register_after_fork(self)
@@ -815,6 +819,8 @@ class Engine:
                 # The loop cancels all its tasks itself, except for those started since then in the
                 # place of a cancelled one. Cancelling a task twice would cut its cleanup short.
                 run.task.cancel()
+        if self._workers is not None:
+            self._workers.stop()
 
     def loop_stopped(self, error: LoopUnavailableError) -> None:
         """In any thread: nothing runs on the loop any more. Resolve everything (invariant 1)."""
@@ -891,6 +897,10 @@ class Engine:
             self._stopped, watch = True, self._watch
         if watch is not None:
             watch.stop()
+        loop = self.inbox.loop
+        if self._workers is not None and loop is not None:
+            with contextlib.suppress(RuntimeError):  # it is closed: there are no calls
+                loop.call_soon_threadsafe(self._workers.stop, context=Context())
         self.host.stop()
         atexit.unregister(self.exit)
 
@@ -902,6 +912,8 @@ class Engine:
         self.registry.cancel_all()
         self.stop_loop()
         self.threads.shutdown(wait=False)
+        if self._workers is not None:
+            self._workers.disconnect()
 
     def exit(self) -> None:
         """At interpreter exit: cancel what is in flight, and give it a moment."""
@@ -942,7 +954,7 @@ class Engine:
         self._watch = None
         atexit.unregister(self.exit)
         self.host = AbsentLoop(error)
-        self.threads = RunExecutor(self.name, self.lock, 0)
+        self.threads = RunThreads(self.name, self.lock, 0)
         self.inbox.after_fork(error)
         self.admission.after_fork()
         self._answers = UnnamedAnswers(self.lock)

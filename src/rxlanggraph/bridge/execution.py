@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, Protocol
 
 from rxlanggraph.bridge.draining import drained, new_control, not_begun
-from rxlanggraph.bridge.executor import RunExecutor
 from rxlanggraph.bridge.graphs.attempts import retried
 from rxlanggraph.bridge.graphs.configs import Config, configurable_of
 from rxlanggraph.bridge.graphs.interrupts import (
@@ -29,11 +28,12 @@ from rxlanggraph.bridge.graphs.interrupts import (
 from rxlanggraph.bridge.graphs.retention import prune_thread
 from rxlanggraph.bridge.graphs.rollback import Undo, remember_thread
 from rxlanggraph.bridge.graphs.tracebacks import without_machinery
-from rxlanggraph.bridge.leftovers import Leftovers
 from rxlanggraph.bridge.reports import report_started
 from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
 from rxlanggraph.bridge.run_registry import RunRegistry
+from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.bridge.time_limits import TimeLimit
+from rxlanggraph.concurrency.leftovers import Leftovers
 from rxlanggraph.errors import LaneLostError, RunError
 from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
@@ -70,7 +70,7 @@ class Execution:
 
     def __init__(
         self,
-        threads: RunExecutor,
+        threads: RunThreads,
         registry: RunRegistry,
         answers: UnnamedAnswers,
         now: Callable[[], float],
@@ -84,7 +84,7 @@ class Execution:
         self._now = now
         self._ends = ends
         self._models = models
-        self._leftovers = Leftovers()
+        self._leftovers = Leftovers(run_scope)
         self.draining = False
         """Whether graphs were asked to stop between supersteps. Only ever set, by any thread."""
 
@@ -219,7 +219,7 @@ class Execution:
         message, options = run.message, run.options
         config, arguments = options.config, options.arguments
         observed = run.observed
-        if observed is not None and observed.by.node:
+        if observed is not None and observed.by.node and not options.remote:
             config = _listened_to(run, config)
         if options.drains and self.may_drain(run):
             if self.draining:  # since its start

@@ -22,8 +22,8 @@ from concurrent.futures import Future, InvalidStateError
 from contextvars import Context
 from typing import Any, Protocol
 
-from rxlanggraph.bridge.executor import RunExecutor, RunRouting, check_routable, route_runs
 from rxlanggraph.bridge.run_registry import RunRegistry
+from rxlanggraph.bridge.run_threads import RunRouting, RunThreads, check_routable, route_runs
 from rxlanggraph.concurrency.loop_probe import LoopProbe
 from rxlanggraph.concurrency.tasks import close_left_behind, silence_pending_warning
 from rxlanggraph.concurrency.threads import start_detached
@@ -98,7 +98,7 @@ class OwnedLoop:
     look_every: float | None = None
     paused: bool = False
 
-    def __init__(self, name: str, threads: RunExecutor, hooks: EngineHooks) -> None:
+    def __init__(self, name: str, threads: RunThreads, hooks: EngineHooks) -> None:
         # Written in start(), which the engine calls under its lifecycle lock.
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread_id: int | None = None

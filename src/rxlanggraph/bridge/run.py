@@ -131,6 +131,8 @@ class RunOptions:
     """Whether the runs pass chunks on."""
     drains: bool = False
     """Whether the graph can stop between supersteps, and go on later."""
+    remote: bool = False
+    """Whether the graph is called in another process."""
     timed: bool = field(init=False)
     """Whether there is any other limit than that of an attempt."""
 

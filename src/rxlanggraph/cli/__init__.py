@@ -14,6 +14,7 @@ A map; each imports only from those above it.
     project          a LangGraph project: langgraph.json, .env
     factories        functions that make a graph
     loading          finds and imports the graph that was named
+    executors        --executor: this process, or workers of Ray
     graph_arguments  --context and --config
     formats          lines and records, JSON Lines and CSV
     pipeline         a run without a journal, from its reader to its summary

@@ -10,6 +10,7 @@ Continues the tree of `rxlanggraph.errors`:
         ├── ArgumentError          --context or --config is wrong
         ├── MetricsError           metrics cannot be served
         ├── LiveError              the live page cannot be served
+        ├── ExecutorError          no worker processes can be had
         ├── InputError             the input cannot be read, or is not CSV at all
         ├── OutputError            a record could not be written
         ├── JournalError           the journal does not answer
@@ -27,6 +28,7 @@ from rxlanggraph.errors import RxLangGraphError
 __all__ = [
     "ArgumentError",
     "CommandError",
+    "ExecutorError",
     "ExitStatus",
     "InputError",
     "JournalError",
@@ -87,6 +89,10 @@ class LiveError(CommandError):
 
 class TracesError(CommandError):
     """Traces cannot be exported: OTEL_* variables name another exporter, or none is installed."""
+
+
+class ExecutorError(CommandError):
+    """Worker processes cannot be had: the cluster does not answer, or Ray is not installed."""
 
 
 class InputError(CommandError):

@@ -21,7 +21,7 @@ from rxlanggraph.cli.errors import TargetError
 from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import error_text
 
-__all__ = ["MadeGraph", "is_factory", "made_graph"]
+__all__ = ["MadeGraph", "factory_arguments", "is_factory", "made_graph", "make_on"]
 
 # Seconds for a context manager to be left at the end.
 _LEAVE_SECONDS = 5.0
@@ -75,7 +75,7 @@ def made_graph(
         TargetError: It takes other parameters.
         Exception: What the factory raised.
     """
-    making = _Making(factory, _arguments(factory, config, origin))
+    making = _Making(factory, factory_arguments(factory, config, origin))
     with RxPyLangGraphBridge(name="graph") as bridge:
         run = bridge.create_future_task(making.hold, None)
         try:
@@ -118,7 +118,7 @@ class _Making:
         loop = asyncio.get_running_loop()
         async with contextlib.AsyncExitStack() as stack:
             try:
-                graph = await self._make(stack)
+                graph = await make_on(stack, self._factory, self._arguments)
             except (Exception, SystemExit) as error:
                 self.made.set_exception(error)
                 return
@@ -128,18 +128,38 @@ class _Making:
             self.made.set_result(MadeGraph(graph, loop))
             await self.left.wait()
 
-    async def _make(self, stack: contextlib.AsyncExitStack) -> Any:
-        value = self._factory(**self._arguments)
-        if hasattr(value, "__aenter__") and hasattr(value, "__aexit__"):
-            return await stack.enter_async_context(value)
-        if hasattr(value, "__enter__") and hasattr(value, "__exit__"):
-            return stack.enter_context(value)
-        return await value if inspect.isawaitable(value) else value
+
+async def make_on(
+    stack: contextlib.AsyncExitStack, factory: Callable[..., Any], arguments: Mapping[str, Any]
+) -> Any:
+    """Call ``factory``; return what it makes, or what its context manager yields. On the loop.
+
+    Args:
+        stack: Leaves the context manager.
+        factory: The function that makes the graph.
+        arguments: What it takes: see `factory_arguments`.
+    """
+    value = factory(**arguments)
+    if hasattr(value, "__aenter__") and hasattr(value, "__aexit__"):
+        return await stack.enter_async_context(value)
+    if hasattr(value, "__enter__") and hasattr(value, "__exit__"):
+        return stack.enter_context(value)
+    return await value if inspect.isawaitable(value) else value
 
 
-def _arguments(
+def factory_arguments(
     factory: Callable[..., Any], config: Mapping[str, Any] | None, origin: str
 ) -> dict[str, Any]:
+    """What ``factory`` takes: nothing, or the config. Any thread; never blocks.
+
+    Args:
+        factory: The function that makes the graph.
+        config: The config of the runs.
+        origin: The place of the factory, for messages.
+
+    Raises:
+        TargetError: It takes other parameters.
+    """
     parameters = [
         each
         for each in _parameters(factory) or []

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +24,13 @@ from rxlanggraph.bridge.draining import can_drain
 from rxlanggraph.bridge.graphs.adapters import adapt_graph
 from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
 from rxlanggraph.cli.errors import CommandError, TargetError
-from rxlanggraph.cli.factories import MadeGraph, is_factory, made_graph
+from rxlanggraph.cli.factories import (
+    MadeGraph,
+    factory_arguments,
+    is_factory,
+    made_graph,
+    make_on,
+)
 from rxlanggraph.cli.project import (
     PROJECT_FILE,
     Project,
@@ -39,6 +45,7 @@ __all__ = [
     "bound_thread",
     "can_continue",
     "find_target",
+    "graph_of_worker",
     "has_checkpointer",
     "keeps_in_memory",
     "opened_graph",
@@ -145,6 +152,35 @@ def opened_graph(target: Target, config: Mapping[str, Any] | None) -> Iterator[M
                 "parameter for the content)"
             )
         yield MadeGraph(graph, made.loop)
+
+
+@contextlib.asynccontextmanager
+async def graph_of_worker(
+    target: Target, config: Mapping[str, Any] | None, folder: str
+) -> AsyncIterator[Any]:
+    """Import the graph of ``target`` in a worker process, and make it if need be. On its loop.
+
+    Args:
+        target: That of the driver.
+        config: The config of the runs, for a factory.
+        folder: The driver's current directory, to which paths of the user are relative.
+
+    Raises:
+        TargetError: It cannot be imported.
+        Exception: What the factory raises.
+    """
+    with contextlib.suppress(OSError):  # on another machine, where it need not be
+        os.chdir(folder)
+    if target.project is not None:
+        target.project.enter()
+        for name, value in target.project.environment.items():
+            os.environ.setdefault(name, value)
+    found = _imported(target)
+    async with contextlib.AsyncExitStack() as stack:
+        if _makes_graph(found, target):
+            arguments = factory_arguments(found, config, target.origin)
+            found = await make_on(stack, found, arguments)
+        yield _compiled(found)
 
 
 def _making_remedy(target: Target) -> str:

@@ -14,6 +14,7 @@ import click
 from rxlanggraph.cli.addresses import parse_address
 from rxlanggraph.cli.completion import complete_file, complete_graph
 from rxlanggraph.cli.errors import ExitStatus
+from rxlanggraph.cli.executors import executor_for
 from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.formats.readers import open_source
 from rxlanggraph.cli.formats.sinks import Sink, same_file
@@ -36,6 +37,7 @@ from rxlanggraph.cli.project import PROJECT_FILE
 from rxlanggraph.cli.stdio import logged, print_stderr
 from rxlanggraph.cli.trace_export import exported_traces
 from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.executors import Executor
 
 __all__ = ["run"]
 
@@ -268,6 +270,25 @@ class _Seconds(click.FloatRange):
     "OTEL_EXPORTER_OTLP_ENDPOINT.",
 )
 @click.option(
+    "--executor",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where the graph is called: in this process, or in worker processes of Ray. A message "
+    "whose worker dies is repeated, three times at most.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --executor ray: worker processes; by default one for each CPU.",
+)
+@click.option(
+    "--address",
+    metavar="HOST:PORT|auto",
+    help="With --executor ray: a running cluster; by default one is started for this run.",
+)
+@click.option(
     "--journal",
     metavar="FILE|URL",
     shell_complete=complete_file,
@@ -367,9 +388,12 @@ def run(
         _serve_metrics(stack, options, quiet=quiet)
         _serve_live(stack, options)
         exports = options.pop("traces")
+        placing = {name: options.pop(name) for name in ("executor", "workers", "address")}
         job_options = JobOptions(**options)
         made = stack.enter_context(opened_graph(found, job_options.config))
         _check_graph(made.graph, found, job_options, journal)
+        executor = stack.enter_context(_executor(made, found, job_options, **placing))
+        job_options = replace(job_options, executor=executor)
         if exports:  # after the graph's own code, which may set a tracer provider up
             job_options = replace(job_options, traces=stack.enter_context(exported_traces()))
         if journal is None:
@@ -412,6 +436,17 @@ def _serve_live(stack: contextlib.ExitStack, options: dict[str, Any]) -> None:
 
     page = live_page(options["live"], show_content=show_content)
     options["live"] = stack.enter_context(page)
+
+
+def _executor(
+    made: MadeGraph, target: Target, options: JobOptions, *, executor: str, **placing: Any
+) -> contextlib.AbstractContextManager[Executor | None]:
+    if executor != "local" and (options.models.limits or options.models.counts):
+        raise click.UsageError(
+            "--limit, --usage and --prices are for models that are called in this process; leave "
+            f"them out, or leave out --executor {executor}"
+        )
+    return executor_for(executor, made.graph, target, options.config, **placing)
 
 
 def _model_options(limits: Sequence[str], prices: str | None, *, counts: bool) -> ModelOptions:

@@ -15,9 +15,9 @@ from reactivex.testing import TestScheduler
 
 from rxlanggraph.bridge.bridge import RxPyLangGraphBridge
 from rxlanggraph.bridge.engine import Engine
-from rxlanggraph.bridge.executor import route_runs
 from rxlanggraph.bridge.overflow import Overflow
 from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run_threads import route_runs
 from rxlanggraph.bridge.shutdown import CleanupReport
 from rxlanggraph.bridge.time_limits import Timeout
 from rxlanggraph.concurrency.tasks import silence_pending_warning

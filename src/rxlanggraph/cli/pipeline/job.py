@@ -37,6 +37,7 @@ from rxlanggraph.errors import RunDrainedError
 
 if TYPE_CHECKING:
     from rxlanggraph.cli.live_page import LivePage
+    from rxlanggraph.executors import Executor
     from rxlanggraph.telemetry import RunTraces
     from rxlanggraph.telemetry.prometheus import PrometheusMetrics
 
@@ -115,6 +116,8 @@ class JobOptions:
     """The page that shows the runs."""
     traces: RunTraces | None = None
     """The hooks whose traces are exported."""
+    executor: Executor | None = None
+    """Where the graph is called; None in this process."""
 
     @property
     def limits(self) -> TimeLimits | None:
@@ -137,6 +140,7 @@ def make_bridge(made: MadeGraph, options: JobOptions, models: ModelUse) -> RxPyL
         limits=models.limits,
         usage=models.usage,
         blocked_after=None if metrics is None else _BLOCKED_AFTER,
+        executor=options.executor,
         name="run",
     )
     if options.traces is not None:

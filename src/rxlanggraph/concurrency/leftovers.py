@@ -8,8 +8,10 @@ thread changes after the run has ended, perhaps while the next run is active on 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
+from contextvars import ContextVar
+from typing import Any
 
-from rxlanggraph.bridge.run import RunScope, run_scope
 from rxlanggraph.concurrency.stacks import context_of
 
 __all__ = ["Leftovers"]
@@ -23,13 +25,17 @@ class Leftovers:
 
     All runs that ask within one iteration of the loop share one look at its tasks, in the next:
     if ten thousand are cancelled at once, each would otherwise look at the tasks of all others.
+
+    Args:
+        variable: In the context of a run, and of all tasks that it starts, the scope of the run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, variable: ContextVar[Any]) -> None:
+        self._variable = variable
         # By scope: resolved with the leftovers of the run that asks.
-        self._asked: dict[RunScope, asyncio.Future[list[asyncio.Task[object]]]] = {}
+        self._asked: dict[Hashable, asyncio.Future[list[asyncio.Task[object]]]] = {}
 
-    async def end(self, scope: RunScope | None) -> None:
+    async def end(self, scope: Hashable) -> None:
         """Wait until a run that was cancelled has left no task of LangGraph behind.
 
         Tasks that the user's nodes have created by themselves are their own.
@@ -48,7 +54,7 @@ class Leftovers:
         asked, self._asked = self._asked, {}
         found: dict[object, list[asyncio.Task[object]]] = {scope: [] for scope in asked}
         for task in asyncio.all_tasks(loop):
-            leftovers = found.get(context_of(task).get(run_scope))
+            leftovers = found.get(context_of(task).get(self._variable))
             if leftovers is not None and _is_of_langgraph(task):
                 leftovers.append(task)
         for scope, answer in asked.items():

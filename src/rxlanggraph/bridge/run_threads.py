@@ -1,4 +1,4 @@
-"""RunExecutor: where sync functions and sync graph nodes of runs are executed.
+"""RunThreads: where sync functions and sync graph nodes of runs are executed.
 
 Why not a ``ThreadPoolExecutor``: its limit would be a second, lower one beside
 ``max_concurrency`` (LangGraph's sync nodes use the loop's default executor, which has few threads);
@@ -35,7 +35,7 @@ from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.concurrency.threads import lock_released, start_detached
 from rxlanggraph.errors import InvalidTypeError
 
-__all__ = ["RunExecutor", "RunRouting", "active_run", "check_routable", "route_runs"]
+__all__ = ["RunRouting", "RunThreads", "active_run", "check_routable", "route_runs"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -103,7 +103,7 @@ class _Worker:
         return job
 
 
-class RunExecutor(Executor):
+class RunThreads(Executor):
     """An executor that knows which run each of its threads works for.
 
     Calls that belong to no run share the quota of one additional run.

@@ -1,0 +1,130 @@
+Feature: What is common to executors, whatever starts their workers
+
+  The workers of these scenarios are in this process: the scenarios of ray.feature have real ones.
+
+  Scenario: Runs have the results that they have without an executor
+    Given a bridge for the graph "plain" with 2 workers in this process
+    When 100 messages with a number each go through the bridge
+    Then each result is one more than its message
+    And each worker had some of them
+
+  Scenario: What is waiting goes out in one batch for each worker, and nothing waits when idle
+    Given a bridge for the graph "plain" with 2 workers in this process
+    When 64 messages are handed over in one step of the loop, and then one alone
+    Then no worker had more than 3 batches, and the largest had 32 calls
+
+  Scenario: A worker has no more calls than it may have
+    Given a bridge for the graph "plain" with 2 workers in this process, for 3 calls each
+    When 100 messages with a number each go through the bridge
+    Then each result is one more than its message
+    And no worker had more than 3 calls at once
+
+  Scenario: A run that was not sent yet is cancelled at once
+    Given a bridge for the graph "meeting" with 1 workers in this process, for 1 calls each
+    When 2 messages are sent, the first begins, and the second is cancelled
+    Then the second run has left the registry, while the first one still runs
+    And the first one ends with its result
+
+  Scenario: A cancelled run ends when its cleanup in the worker has ended
+    Given a bridge for the graph "meeting" with 1 workers in this process
+    When 2 messages are sent, both begin, and the second is cancelled
+    Then the second run is still in the registry while it cleans up, and then it is not
+    And the first one ends with its result
+
+  Scenario: A message that interrupts its thread begins when the interrupted run has ended in its worker
+    Given a bridge for the graph "meeting" with 2 workers in this process
+    When a message begins on a thread, and another one interrupts it
+    Then the other one waits until the first has cleaned up, and then has its result
+
+  Scenario: A lost worker fails its runs alone, and is replaced
+    Given a bridge for the graph "meeting" with 2 workers in this process
+    When 4 messages are sent and begin, and one worker is lost
+    Then 2 of them end with WorkerLostError, and the others with their results
+    And 4 more messages are answered by 2 workers
+
+  Scenario: A worker that is lost while it is idle is replaced before it gets a run
+    Given a bridge for the graph "plain" with 2 workers in this process
+    When 10 messages with a number each go through the bridge
+    And a worker is lost while it is idle
+    And 10 messages with a number each go through the bridge
+    Then each result is one more than its message
+    And there was a third worker
+
+  Scenario: With retries, the runs of a lost worker are repeated by the others
+    Given a bridge for the graph "meeting" with 2 workers in this process, and 1 retries
+    When 4 messages are sent and begin, and one worker is lost
+    Then all of them end with their results, after 2 have begun once more
+
+  Scenario: A run that is lost more often than it may be repeated fails
+    Given a bridge for the graph "meeting" with 1 workers in this process, and 1 retries
+    When 1 messages are sent and begin, and one worker is lost
+    And it begins once more, and the next worker is lost
+    Then WorkerLostError is raised
+
+  Scenario: A start that fails is tried again while other workers go on
+    Given a bridge for the graph "plain" with 2 workers in this process, of which the first 1 starts fail
+    When 100 messages with a number each go through the bridge
+    Then each result is one more than its message
+
+  Scenario: Where no worker starts, the runs that wait for one have the reason, and the next one tries again
+    Given a bridge for the graph "plain" with 2 workers in this process, of which the first 2 starts fail
+    When a message is sent
+    Then OSError is raised, which says "no room for it"
+    When 10 messages with a number each go through the bridge
+    Then each result is one more than its message
+
+  Scenario: A run is at most sixteen chunks ahead of its reader
+    Given a bridge for the graph "talking" with 1 workers in this process
+    When a run that has 200 chunks is streamed, and its reader waits after the first
+    Then no more than 32 chunks have left the worker
+    And the reader then has all 200 in order, and the result
+
+  Scenario: Closing the bridge ends what its workers do
+    Given a bridge for the graph "meeting" with 2 workers in this process
+    When 4 messages are sent and begin, and the bridge is closed
+    Then their futures are cancelled, and each has cleaned up
+
+  Scenario: A sync function keeps its slot until its thread has ended
+    Given a host of a sync function that waits
+    When a call of it is cancelled
+    Then the call has not ended before the function returns
+
+  Scenario Outline: Refused where the bridge is made: <what>
+    When a bridge for other processes is made with <what>
+    Then <error> is raised, which says "<words>"
+
+    Examples:
+      | what                                           | error                | words                           |
+      | an executor that is not one                    | InvalidTypeError     | executor must be a RayExecutor  |
+      | an executor and lanes                          | InvalidArgumentError | lanes applies to graphs in this |
+      | an executor and limits                         | InvalidArgumentError | limits applies to graphs in     |
+      | two loops                                      | InvalidArgumentError | loops                           |
+
+  Scenario Outline: Refused where a graph is passed: <what>
+    Given a bridge for the graph "plain" with 2 workers in this process
+    When the bridge is passed <what>
+    Then InvalidArgumentError is raised, which says "<words>"
+
+    Examples:
+      | what                 | words                              |
+      | another graph        | runs support.executors.graphs:plain, and not |
+      | a function           | make a bridge of its own for it    |
+
+  Scenario: A graph with a memory of its own is refused where there are several workers
+    Given a bridge for the graph "asking" with 2 workers in this process
+    When the bridge is passed its graph
+    Then InvalidArgumentError is raised, which says "use a checkpointer with a database, or workers=1"
+
+  Scenario: A question of a graph with its threads in the memory of its worker can be answered
+    Given a bridge for the graph "asking" with 1 workers in this process
+    When the graph asks on a thread, new input follows, and then the answer
+    Then the input was rejected with PendingInterruptError, and the answer is the result
+
+  Scenario: An answer to a question that is not pending is refused
+    Given a bridge for the graph "asking" with 1 workers in this process
+    When an answer is sent to a thread without a question
+    Then StaleResumeError is raised
+
+  Scenario: A local executor changes nothing
+    Given a bridge with a local executor
+    Then its graphs are called as without one

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import asyncio
+import pickle
+from functools import partial
+from typing import Any
+
+from behave import given, then, when
+from behave.runner import Context
+from langgraph.types import Command
+
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph.executors import LocalExecutor
+from rxlanggraph.executors.host import GraphHost
+from rxlanggraph.executors.payloads import RemoteCall, dump_call
+from rxlanggraph.limits import Limits, ModelLimit
+from rxlanggraph.state import open_state
+from support.concurrency.raising import check_error, error_of
+from support.concurrency.waiting import LIMIT, Gate
+from support.executors import graphs
+from support.executors.in_process import InProcessExecutor
+from support.executors.world import begin, send
+
+PLAIN = "support.executors.graphs:plain"
+LIMITS = Limits(ModelLimit(concurrency=1))
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+@then("each worker had some of them")
+def step_each_worker_had_some_of_them(context: Context) -> None:
+    assert [bool(worker.batches) for worker in context.executor.workers] == [True, True]
+
+
+@when("{count:d} messages are handed over in one step of the loop, and then one alone")
+def step_messages_are_handed_over_in_one_step_of_the_loop(context: Context, count: int) -> None:
+    context.bridge.create_future_task(context.graph, {"n": 0}).result(LIMIT)  # workers have started
+
+    async def hand_over(_: object) -> list[Any]:
+        make = partial(context.bridge.create_future_task, context.graph)
+        return [make({"n": n}) for n in range(count)]
+
+    loop = context.bridge._engine.inbox.loop
+    for run in asyncio.run_coroutine_threadsafe(hand_over(None), loop).result(LIMIT):
+        run.result(LIMIT)
+    context.bridge.create_future_task(context.graph, {"n": 0}).result(LIMIT)
+
+
+@then("no worker had more than {batches:d} batches, and the largest had {calls:d} calls")
+def step_no_worker_had_more_than_batches_and_the_largest_had(
+    context: Context, batches: int, calls: int
+) -> None:
+    sent = [worker.batches for worker in context.executor.workers]
+    assert all(len(each) <= batches for each in sent), sent
+    assert max(map(max, sent)) == calls, sent
+
+
+@then("no worker had more than {calls:d} calls at once")
+def step_no_worker_had_more_than_calls_at_once(context: Context, calls: int) -> None:
+    most = [worker.most for worker in context.executor.workers]
+    assert max(most) == calls, most
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+@when("a message begins on a thread, and another one interrupts it")
+def step_a_message_begins_on_a_thread_and_another_one_interrupts(context: Context) -> None:
+    port = context.meeting.port
+    make = partial(context.bridge.create_future_task, context.graph, errors="emit")
+    first = make(StreamMessage({"n": 0, "port": port}, "t"))
+    begin(context, 1)
+    second = make(StreamMessage({"n": 1, "port": port}, "t"), multitask_strategy="interrupt")
+    context.runs = [first, second]
+
+
+@then("the other one waits until the first has cleaned up, and then has its result")
+def step_the_other_one_waits_until_the_first_has_cleaned_up(context: Context) -> None:
+    first, second = context.runs
+    assert context.guests[0].said() == "cancelled"
+    check_error(first.result(LIMIT).error, "RunInterruptedError")
+    assert first in context.bridge.registry and not second.running()
+    context.guests[0].tell("clean")
+    (guest,) = context.meeting.wait_for(1)
+    assert first not in context.bridge.registry
+    guest.tell()
+    assert second.result(LIMIT).content["n"] == 1
+
+
+@when("a worker is lost while it is idle")
+def step_a_worker_is_lost_while_it_is_idle(context: Context) -> None:
+    async def lose() -> None:
+        context.executor.workers[0].lost.set()
+        await asyncio.sleep(0)  # the pool is told in the same iteration of the loop
+
+    loop = context.bridge._engine.inbox.loop
+    asyncio.run_coroutine_threadsafe(lose(), loop).result(LIMIT)
+
+
+@then("there was a third worker")
+def step_there_was_a_third_worker(context: Context) -> None:
+    assert len(context.executor.workers) == 3
+
+
+@when("it begins once more, and the next worker is lost")
+def step_it_begins_once_more_and_the_next_worker_is_lost(context: Context) -> None:
+    begin(context, 1)
+    worker = context.executor.workers[1]
+    context.bridge._engine.inbox.loop.call_soon_threadsafe(worker.lost.set)
+    context.error = error_of(lambda: context.runs[0].result(LIMIT))
+
+
+@then("no more than {count:d} chunks have left the worker")
+def step_no_more_than_chunks_have_left_the_worker(context: Context, count: int) -> None:
+    async def settle() -> None:
+        for _ in range(20 * context.count):  # enough steps for all chunks, if nothing held them up
+            await asyncio.sleep(0)
+
+    loop = context.bridge._engine.inbox.loop
+    asyncio.run_coroutine_threadsafe(settle(), loop).result(LIMIT)
+    (worker,) = context.executor.workers
+    (call,) = worker.host._calls.values()
+    (seat,) = context.executor.pool._seats
+    assert call.credits == 0
+    assert 0 < len(seat.calls[call.key].chunks) <= count // 2  # the other half is in the bridge
+
+
+@when("{count:d} messages are sent and begin, and the bridge is closed")
+def step_messages_are_sent_and_begin_and_the_bridge_is_closed(context: Context, count: int) -> None:
+    send(context, count)
+    begin(context, count)
+    for guest in context.guests.values():
+        guest.tell("clean")  # read when it is cancelled: as its word to go on it has no effect
+    context.bridge.close(0)
+
+
+@then("their futures are cancelled, and each has cleaned up")
+def step_their_futures_are_cancelled_and_each_has_cleaned_up(context: Context) -> None:
+    assert all(run.done() for run in context.runs)
+    assert len(context.bridge.registry) == 0
+
+
+@given("a host of a sync function that waits")
+def step_a_host_of_a_sync_function_that_waits(context: Context) -> None:
+    context.begun, context.gate = Gate(), Gate()
+
+    def function(_: object) -> str:
+        context.begun.open()
+        context.gate.wait()
+        return "done"
+
+    context.host = GraphHost(lambda: function, (), 4, pickle.dumps)
+
+
+@when("a call of it is cancelled")
+def step_a_call_of_it_is_cancelled(context: Context) -> None:
+    async def main() -> list[Any]:
+        assert (await context.host.open())[0] == "open"
+        data = dump_call(RemoteCall((), False, (None,), {}, {}), pickle.dumps)
+        events = context.host.execute([(1, data)])
+        step = asyncio.ensure_future(anext(events))
+        await context.begun.wait_async()
+        context.host.control([("cancel", 1, 0)])
+        context.host.control([("cancel", 1, 0)])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        context.early = step.done()
+        context.gate.open()
+        async with asyncio.timeout(LIMIT):
+            happened = await step
+        await events.aclose()
+        await context.host.close()
+        return happened
+
+    context.events = asyncio.run(main())
+
+
+@then("the call has not ended before the function returns")
+def step_the_call_has_not_ended_before_the_function_returns(context: Context) -> None:
+    assert not context.early
+    assert context.events == [(1, "cancelled", b"")]
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+REFUSED = {
+    "an executor that is not one": lambda: {"executor": object()},
+    "an executor and lanes": lambda: {"executor": InProcessExecutor(PLAIN), "lanes": object()},
+    "an executor and limits": lambda: {"executor": InProcessExecutor(PLAIN), "limits": LIMITS},
+    "two loops": lambda: {"loops": 2},
+}
+
+
+@when("a bridge for other processes is made with {what}")
+def step_a_bridge_for_other_processes_is_made_with(context: Context, what: str) -> None:
+    async def main() -> BaseException | None:
+        async with open_state("memory:") as state:
+            options = REFUSED[what]()
+            if "lanes" in options:
+                options["lanes"] = state
+            return error_of(lambda: RxPyLangGraphBridge(**options))
+
+    context.error = asyncio.run(main())
+
+
+@when("the bridge is passed {what}")
+def step_the_bridge_is_passed(context: Context, what: str) -> None:
+    graph = {
+        "another graph": graphs.failing,
+        "a function": lambda content: content,
+        "its graph": context.graph,
+        "the name of its graph": PLAIN,
+    }[what]
+    context.error = error_of(
+        lambda: setattr(
+            context, "result", context.bridge.create_future_task(graph, {"n": 1}).result(LIMIT)
+        )
+    )
+
+
+# -- questions -------------------------------------------------------------------------------------
+
+
+@when("the graph asks on a thread, new input follows, and then the answer")
+def step_the_graph_asks_on_a_thread_new_input_follows_and_then(context: Context) -> None:
+    make = partial(context.bridge.create_future_task, context.graph, errors="emit")
+    context.asked = make(StreamMessage({"n": 0}, "t")).result(LIMIT)
+    context.refused = make(StreamMessage({"n": 0}, "t")).result(LIMIT)
+    context.answered = make(context.asked.reply(7)).result(LIMIT)
+
+
+@then("the input was rejected with PendingInterruptError, and the answer is the result")
+def step_the_input_was_rejected_with_pendinginterrupterror_and_the(context: Context) -> None:
+    assert (
+        context.asked.status == "interrupted" and context.asked.interrupts[0].value == "how many?"
+    )
+    check_error(context.refused.error, "PendingInterruptError")
+    assert context.answered.status == "ok" and context.answered.content["n"] == 7
+    pending = context.bridge.pending_interrupts(context.graph)
+    assert asyncio.run(pending) == ()
+
+
+@when("an answer is sent to a thread without a question")
+def step_an_answer_is_sent_to_a_thread_without_a_question(context: Context) -> None:
+    message = StreamMessage(Command(resume=1), "t")
+    run = context.bridge.create_future_task(context.graph, message)
+    context.error = error_of(lambda: run.result(LIMIT))
+
+
+# -- the local one ---------------------------------------------------------------------------------
+
+
+@given("a bridge with a local executor")
+def step_a_bridge_with_a_local_executor(context: Context) -> None:
+    context.bridge = RxPyLangGraphBridge(executor=LocalExecutor())
+    context.add_cleanup(context.bridge.close, 0)
+
+
+@then("its graphs are called as without one")
+def step_its_graphs_are_called_as_without_one(context: Context) -> None:
+    with RxPyLangGraphBridge() as without:
+        options = [each._run_options(graphs.plain) for each in (context.bridge, without)]
+        assert options[0].graph is options[1].graph is graphs.plain
+        assert type(options[0].adapter) is type(options[1].adapter)
+        assert context.bridge._workers is without._workers is None
+    assert context.bridge.create_future_task(graphs.plain, {"n": 1}).result(LIMIT).content["n"] == 2

@@ -1,0 +1,362 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import reactivex as rx
+from behave import given, then, when
+from behave.runner import Context
+from reactivex import operators as ops
+
+from rxlanggraph import StreamMessage
+from rxlanggraph.executors import RayExecutor
+from support.cli.command import ROOT
+from support.concurrency.raising import error_of
+from support.concurrency.waiting import LIMIT
+from support.executors import graphs
+from support.executors.world import begin, open_bridge, send
+from support.servers import postgres_server
+
+PROCESS = ROOT / "features" / "support" / "executors" / "process.py"
+
+
+@then("they come from {count:d} processes, and none from this one")
+def step_they_come_from_processes_and_none_from_this_one(context: Context, count: int) -> None:
+    pids = {result.content["pid"] for result in context.results}
+    assert len(pids) == count and os.getpid() not in pids, pids
+
+
+@then("the result comes from another process")
+def step_the_result_comes_from_another_process(context: Context) -> None:
+    assert context.error is None, context.error
+    assert context.result.content["n"] == 2 and context.result.content["pid"] != os.getpid()
+
+
+@when("it is sent a message on a thread")
+def step_it_is_sent_a_message_on_a_thread(context: Context) -> None:
+    message = StreamMessage({"n": 21}, "a-thread")
+    context.result = context.bridge.create_future_task(context.graph, message).result(LIMIT)
+
+
+@then("the function was called in another process, with the message")
+def step_the_function_was_called_in_another_process_with_the(context: Context) -> None:
+    content = context.result.content
+    assert content["twice"] == 42 and content["thread_id"] == "a-thread"
+    assert content["pid"] != os.getpid()
+
+
+@when("a message is sent with a context, a config, metadata and a context variable")
+def step_a_message_is_sent_with_a_context_a_config_metadata(context: Context) -> None:
+    graphs.tenant.set("acme")
+    run = context.bridge.create_future_task(
+        context.graph,
+        StreamMessage({"n": 1}, metadata={"batch": 7}),
+        context={"user": "ann"},
+        config={"configurable": {"colour": "green"}},
+    )
+    context.result = run.result(LIMIT)
+
+
+@then("the node has seen all of them")
+def step_the_node_has_seen_all_of_them(context: Context) -> None:
+    seen = dict(context.result.content["seen"])
+    seen.pop("thread")
+    assert seen == {
+        "tenant": "acme",
+        "context": {"user": "ann"},
+        "configurable": "green",
+        "metadata": 7,
+    }
+
+
+@then("its traceback in the worker is the innermost cause")
+def step_its_traceback_in_the_worker_is_the_innermost_cause(context: Context) -> None:
+    error = context.error
+    while error.__cause__ is not None:
+        error = error.__cause__
+    assert type(error).__name__ == "RemoteTracebackError"
+    assert "in fail" in str(error) and "graphs.py" in str(error), error
+
+
+# -- what cannot be sent ---------------------------------------------------------------------------
+
+UNSENDABLE: dict[str, Any] = {
+    "a lock as content": ({"n": 1, "seen": threading.Lock()}, None),
+    "a callback in its config": ({"n": 1}, {"callbacks": [threading.Lock()]}),
+}
+
+
+@when("a message is sent with {what}, and another one without")
+def step_a_message_is_sent_with_and_another_one_without(context: Context, what: str) -> None:
+    if what == "a result with a lock":
+        open_bridge(
+            context, RayExecutor("support.executors.graphs:returning", workers=1), graphs.returning
+        )
+        content, config = {"n": 0}, None
+    else:
+        content, config = UNSENDABLE[what]
+    runs = [
+        context.bridge.create_future_task(context.graph, content, config=config),
+        context.bridge.create_future_task(context.graph, {"n": 1}),
+    ]
+    context.error, context.other = (error_of(partial(run.result, LIMIT)) for run in runs)
+
+
+@then("the other one has its result")
+def step_the_other_one_has_its_result(context: Context) -> None:
+    assert context.other is None, context.other
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+@given("a bridge for a graph with threads in a file, with {workers:d} workers of Ray")
+def step_a_bridge_for_a_graph_with_threads_in_a_file(context: Context, workers: int) -> None:
+    folder = tempfile.TemporaryDirectory()
+    context.add_cleanup(folder.cleanup)
+    context.make = graphs.counting_in(str(Path(folder.name, "threads.db")))
+    open_bridge(context, RayExecutor(context.make, workers=workers), None)
+
+
+@when("{count:d} words on each of {threads:d} threads go through the bridge")
+def step_words_on_each_of_threads_go_through_the_bridge(
+    context: Context, count: int, threads: int
+) -> None:
+    async def main() -> None:
+        async with context.make() as graph:
+            messages = [
+                StreamMessage({"word": f"{n}"}, f"thread-{thread}")
+                for n in range(count)
+                for thread in range(threads)
+            ]
+            source = rx.from_iterable(messages)
+            invoke = context.bridge.invoke(graph)
+            results = source.pipe(invoke, ops.to_list()).run
+            context.results = await asyncio.to_thread(results)
+            context.bridge.close()
+
+    asyncio.run(main())
+    context.count, context.threads = count, threads
+
+
+@then("each thread has its words in order, and has counted them")
+def step_each_thread_has_its_words_in_order_and_has_counted(context: Context) -> None:
+    latest = {result.thread_id: result.content for result in context.results}
+    assert len(latest) == context.threads
+    for content in latest.values():
+        assert content["done"] == [f"{n}" for n in range(context.count)], content
+        assert content["count"] == context.count
+
+
+@when("a message is sent with a timeout of {seconds:g} seconds")
+def step_a_message_is_sent_with_a_timeout_of(context: Context, seconds: float) -> None:
+    content = {"n": 0, "port": context.meeting.port}
+    warm = context.bridge.create_future_task(context.graph, content)  # the worker has started
+    context.meeting.wait_for(1)[0].tell()
+    warm.result(LIMIT)
+    run = context.bridge.create_future_task(context.graph, content, timeout=seconds)
+    (guest,) = context.meeting.wait_for(1)
+    context.error = error_of(partial(run.result, LIMIT))
+    context.chosen = run, guest
+
+
+# -- kills -----------------------------------------------------------------------------------------
+
+
+@when("{count:d} messages are sent and begin, and one worker is killed")
+def step_messages_are_sent_and_begin_and_one_worker_is_killed(context: Context, count: int) -> None:
+    send(context, count)
+    begin(context, count)
+    victim = context.guests[0].pid
+    context.lost = [n for n, guest in context.guests.items() if guest.pid == victim]
+    os.kill(victim, signal.SIGKILL)
+
+
+@given(
+    "a bridge for a graph with threads in PostgreSQL, with {workers:d} workers of Ray, and "
+    "{retries:d} retries"
+)
+def step_a_bridge_for_a_graph_with_threads_in_postgresql(
+    context: Context, workers: int, retries: int
+) -> None:
+    url = postgres_server.fresh_url()
+    context.make = graphs.threads_in_postgres(url)
+
+    async def set_up() -> None:
+        async with context.make() as graph:
+            await graph.checkpointer.setup()
+
+    asyncio.run(set_up())
+    open_bridge(context, RayExecutor(context.make, workers=workers, retries=retries), None)
+
+
+@when("a message has been counted, and its worker is killed in the next node")
+def step_a_message_has_been_counted_and_its_worker_is_killed(context: Context) -> None:
+    async def main() -> None:
+        async with context.make() as graph:
+            message = StreamMessage({"word": "one", "port": context.meeting.port}, "a-thread")
+            run = context.bridge.create_future_task(graph, message, durability="sync")
+            (first,) = await asyncio.to_thread(context.meeting.wait_for, 1)
+            os.kill(first.pid, signal.SIGKILL)
+            (second,) = await asyncio.to_thread(context.meeting.wait_for, 1)
+            assert second.pid != first.pid
+            second.tell()
+            context.result = await run
+
+    asyncio.run(main())
+
+
+@then("it is answered, and was counted once")
+def step_it_is_answered_and_was_counted_once(context: Context) -> None:
+    content = context.result.content
+    assert content["count"] == 1 and content["done"] == ["one", "died"], content
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+graphs_here = {"plain": graphs.plain}
+BUILDER = graphs.plain.builder
+ARGUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    # In modules of steps, which workers cannot import.
+    "a factory with a graph": (lambda: graphs_here["plain"], {}),
+    "a factory with a builder": (partial(BUILDER.compile), {}),
+    "a compiled graph": (graphs.plain, {}),
+    "a function of the content": (lambda content: content, {}),
+    "a name without a module": ("graph", {}),
+    "a name in __main__": ("__main__:graph", {}),
+    "no workers": ("a.b:c", {"workers": 0}),
+    "an address of Ray Client": ("a.b:c", {"address": "ray://somewhere:10001"}),
+}
+
+
+@when("a RayExecutor is made with {what}")
+def step_a_rayexecutor_is_made_with(context: Context, what: str) -> None:
+    target, options = ARGUMENTS[what]
+    context.error = error_of(lambda: RayExecutor(target, **options))
+
+
+@given(
+    "a bridge with {workers:d} workers of Ray, for a factory that notes when its graph is closed"
+)
+def step_a_bridge_with_workers_of_ray_for_a_factory_that_notes(
+    context: Context, workers: int
+) -> None:
+    folder = tempfile.TemporaryDirectory()
+    context.add_cleanup(folder.cleanup)
+    context.folder = Path(folder.name)
+    factory = graphs.plain_noted_in(folder.name)
+    open_bridge(context, RayExecutor(factory, workers=workers), graphs.plain)
+
+
+@then("{count:d} graphs have been closed")
+def step_graphs_have_been_closed(context: Context, count: int) -> None:
+    assert len(list(context.folder.iterdir())) == count
+
+
+@given("a bridge with {workers:d} workers of Ray, for a factory that fails")
+def step_a_bridge_with_workers_of_ray_for_a_factory_that_fails(
+    context: Context, workers: int
+) -> None:
+    open_bridge(context, RayExecutor(graphs.failing_factory, workers=workers), graphs.plain)
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+def run_process(*arguments: str) -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "features")}
+    done = subprocess.run(
+        [sys.executable, PROCESS, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+@when("a process sends a message to a cluster that is not there")
+def step_a_process_sends_a_message_to_a_cluster_that_is_not(context: Context) -> None:
+    context.told = run_process("unreachable")
+
+
+@then('it has ExecutorUnavailableError within {seconds:g} seconds, which says "{words}"')
+def step_it_has_executorunavailableerror_within_seconds_which_says(
+    context: Context, seconds: float, words: str
+) -> None:
+    assert context.told["error"] == "ExecutorUnavailableError", context.told
+    assert words in context.told["says"], context.told
+    assert context.told["seconds"] < seconds, context.told
+
+
+@when("a process has a message answered by a cluster of its own")
+def step_a_process_has_a_message_answered_by_a_cluster_of_its(context: Context) -> None:
+    context.told = run_process("own")
+
+
+@then("while it ran, nothing listened on other interfaces")
+def step_while_it_ran_nothing_listened_on_other_interfaces(context: Context) -> None:
+    assert context.told["n"] == 2
+    assert context.told["listening"] and not context.told["elsewhere"], context.told
+
+
+@then("it handled SIGTERM itself, and nothing was printed")
+def step_it_handled_sigterm_itself_and_nothing_was_printed(context: Context) -> None:
+    assert context.told["signals"] == ["SIGTERM"], context.told  # what is printed is an error
+
+
+@then("its cluster has ended with it, and its files are gone")
+def step_its_cluster_has_ended_with_it_and_its_files_are(context: Context) -> None:
+    assert not Path(context.told["folder"]).exists()
+    wait_for_end(context.told["pids"], 60)
+
+
+@when("a process that has workers is killed")
+def step_a_process_that_has_workers_is_killed(context: Context) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "features")}
+    with subprocess.Popen(
+        [sys.executable, PROCESS, "wait"], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        context.pids = told["pids"]
+        context.add_cleanup(shutil.rmtree, told["folder"], ignore_errors=True)
+        process.kill()
+
+
+@then("none of them is left after {seconds:d} seconds")
+def step_none_of_them_is_left_after_seconds(context: Context, seconds: int) -> None:
+    assert len(context.pids) > 3, context.pids
+    wait_for_end(context.pids, seconds)
+
+
+def wait_for_end(pids: list[int], seconds: float = 20.0) -> None:
+    """Wait until none of these processes is there, which are nobody's children here."""
+    until = monotonic() + seconds
+    pause = threading.Event()
+    while left := [pid for pid in pids if is_alive(pid)]:
+        assert monotonic() < until, [Path(f"/proc/{pid}/cmdline").read_text() for pid in left]
+        pause.wait(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

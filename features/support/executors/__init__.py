@@ -1,0 +1,1 @@
+"""Graphs that worker processes load, executors without an engine, and meetings with workers."""

@@ -1,0 +1,245 @@
+"""The connection to Ray, of which a process has one: shared by its executors, and counted.
+
+The last one that is given back ends it, and with it a cluster that was started here. What breaks
+without the count: a bridge that closes would end the workers of another one.
+
+One thread makes the connection and ends it, and lives in between: Linux ends the processes of a
+cluster with the *thread* that has started them, as Ray asks it to, so that they do not outlive a
+program that is killed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from time import monotonic
+from typing import Any
+
+from rxlanggraph.concurrency.threads import start_detached
+from rxlanggraph.errors import ExecutorUnavailableError, InvalidArgumentError, error_text
+from rxlanggraph.executors.ray.library import ray_module
+from rxlanggraph.executors.ray.signals import signals_kept
+
+__all__ = ["connect", "disconnect"]
+
+# Seconds for a cluster to accept a connection of its own machine, or of one nearby. A guess.
+_ANSWER = 3.0
+# Seconds that the exit of the interpreter waits for another thread that ends the connection.
+_AT_EXIT = 15.0
+# Seconds for the last processes of a cluster to end, which write into its folder. A guess.
+_FILES_END = 5.0
+# The paths of sockets are limited to 107 characters, of which Ray takes some 75.
+_LONGEST_FOLDER = 30
+_USAGE, _NO_CLUSTER = "RAY_USAGE_STATS_ENABLED", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+class _Connection:
+    """One connection, from its making to its end.
+
+    Args:
+        ray: The module.
+        address: As in `RayExecutor`.
+        loopback: As there.
+        dashboard: As there.
+    """
+
+    def __init__(self, ray: Any, address: str | None, *, loopback: bool, dashboard: bool) -> None:
+        self._ray = ray
+        self.address = address
+        self._loopback = loopback
+        self._dashboard = dashboard
+        self._folder: str | None = None  # of a cluster that was started here
+        self._made: Future[None] = Future()
+        self._leave = threading.Event()
+        self._gone = threading.Event()  # never set: for pauses
+        self._thread = threading.Thread(target=self._keep, name="rxlanggraph-ray", daemon=True)
+
+    @property
+    def own(self) -> bool:
+        """Whether the cluster was started here. Any thread, after `open`."""
+        return self._folder is not None
+
+    def open(self) -> None:
+        """Make the connection. Blocks.
+
+        Raises:
+            ExecutorUnavailableError: The cluster does not answer.
+        """
+        start_detached(self._thread)
+        self._made.result()
+
+    def close(self) -> None:
+        """End it. Blocks."""
+        self._leave.set()
+        self._thread.join()
+
+    def _remove_folder(self) -> None:
+        if self._folder is None:
+            return
+        until = monotonic() + _FILES_END
+        while os.path.lexists(self._folder) and monotonic() < until:
+            shutil.rmtree(self._folder, ignore_errors=True)  # others may still write into it
+            self._gone.wait(0.05)
+
+    def _keep(self) -> None:
+        try:
+            found = bool(self._ray.is_initialized())
+            if found:
+                pass  # by other code, which also ends it
+            elif self.address is None:
+                self._folder = _start(self._ray, loopback=self._loopback, dashboard=self._dashboard)
+            else:
+                _join(self._ray, self.address)
+        except BaseException as error:
+            self._made.set_exception(error)
+            return
+        self._made.set_result(None)
+        self._leave.wait()
+        if found:
+            return
+        with contextlib.suppress(Exception):  # the cluster has gone before
+            self._ray.shutdown()
+        self._remove_folder()
+
+
+# Guards what follows. Held while the connection is made and ended, which takes seconds: a second
+# caller waits for the same.
+_lock = threading.Lock()
+_users = 0
+_current: _Connection | None = None
+
+
+def connect(address: str | None, *, loopback: bool, dashboard: bool) -> bool:
+    """Connect to the cluster at ``address``, or start one here. Any thread; blocks for seconds.
+
+    Args:
+        address: As in `RayExecutor`.
+        loopback: As there.
+        dashboard: As there.
+
+    Returns:
+        Whether the cluster was started by this process, for this process.
+
+    Raises:
+        ExecutorUnavailableError: It does not answer.
+        InvalidArgumentError: There is a connection to another cluster.
+    """
+    global _users, _current  # noqa: PLW0603 - a connection of the process
+    ray = ray_module()
+    with _lock:
+        if _current is None:
+            connection = _Connection(ray, address, loopback=loopback, dashboard=dashboard)
+            connection.open()
+            _current = connection
+        elif address is not None and address != _current.address:
+            raise InvalidArgumentError(
+                f"a process has one connection to Ray, and this one has one to "
+                f"{_current.address or 'a cluster of its own'}; use one address for all executors"
+            )
+        _users += 1
+        return _current.own
+
+
+def disconnect() -> None:
+    """Give back what `connect` has returned from. Any thread; the last one blocks for seconds."""
+    global _users, _current  # noqa: PLW0603 - as above
+    with _lock:
+        _users -= 1
+        if not _users and _current is not None:
+            connection, _current = _current, None
+            connection.close()
+
+
+def _at_exit() -> None:
+    """End a connection that was not given back, or wait for its end. Any thread; blocks."""
+    if not _lock.acquire(timeout=_AT_EXIT):
+        return
+    connection = _current
+    _lock.release()
+    if connection is not None:
+        connection.close()
+
+
+# Here, when this is imported: what is registered later runs before it, and bridges are, which end
+# their runs first; mostly also Ray, whose own shutdown writes files in the folder.
+atexit.register(_at_exit)
+
+
+def _start(ray: Any, *, loopback: bool, dashboard: bool) -> str:
+    base = tempfile.gettempdir()
+    if len(base) > _LONGEST_FOLDER and os.path.isdir("/tmp"):  # noqa: S108 - a new folder in it
+        base = "/tmp"  # noqa: S108
+    folder = tempfile.mkdtemp(prefix="rxlg-ray-", dir=base)
+    try:
+        with _settings(ray, loopback=loopback), signals_kept():
+            ray.init(
+                address="local",
+                include_dashboard=dashboard,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _temp_dir=folder,
+            )
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not isinstance(error, Exception):
+            raise
+        raise ExecutorUnavailableError(
+            f"no Ray cluster could be started on this machine: {error_text(error)}"
+        ) from error
+    return folder
+
+
+def _join(ray: Any, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), _ANSWER).close()
+        except OSError as error:
+            raise ExecutorUnavailableError(
+                f"no Ray cluster answers at {address}: {error_text(error)}; start one with "
+                "'ray start --head', or leave the address out to start one for this process"
+            ) from error
+    try:
+        with _settings(ray, loopback=False), signals_kept():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        raise ExecutorUnavailableError(
+            f"the Ray cluster at {address} cannot be joined: {error_text(error)}"
+        ) from error
+
+
+@contextlib.contextmanager
+def _settings(ray: Any, *, loopback: bool) -> Iterator[None]:
+    """Set what Ray reads from the environment alone, in this process and in those it starts."""
+    # Ray's own processes are not free of warnings, and do not start where these are errors.
+    variables = {_USAGE: "0", "PYTHONWARNINGS": "default"}
+    # It would print on standard output what becomes of workers; a lost one is told of as an error.
+    module: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    if hasattr(module, "_worker_logs_enabled"):
+        module._worker_logs_enabled = False
+    constants: Any = getattr(getattr(ray, "_private", None), "ray_constants", None)
+    known = getattr(constants, "ENABLE_RAY_CLUSTER", None)
+    if loopback:
+        variables[_NO_CLUSTER] = "0"  # what it is called by; on Linux it does the same
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        if loopback and known is not None:
+            constants.ENABLE_RAY_CLUSTER = False  # read when Ray was imported
+        yield
+    finally:
+        if loopback and known is not None:
+            constants.ENABLE_RAY_CLUSTER = known
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
