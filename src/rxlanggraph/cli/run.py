@@ -387,15 +387,12 @@ def run(
         )
         _serve_metrics(stack, options, quiet=quiet)
         _serve_live(stack, options)
-        exports = options.pop("traces")
-        placing = {name: options.pop(name) for name in ("executor", "workers", "address")}
+        names = ("traces", "executor", "workers", "address")
+        after_loading = {name: options.pop(name) for name in names}
         job_options = JobOptions(**options)
         made = stack.enter_context(opened_graph(found, job_options.config))
         _check_graph(made.graph, found, job_options, journal)
-        executor = stack.enter_context(_executor(made, found, job_options, **placing))
-        job_options = replace(job_options, executor=executor)
-        if exports:  # after the graph's own code, which may set a tracer provider up
-            job_options = replace(job_options, traces=stack.enter_context(exported_traces()))
+        job_options = _complete(stack, made, found, job_options, **after_loading)
         if journal is None:
             result = _run_once(made, paths, job_options, quiet=quiet)
         else:
@@ -436,6 +433,22 @@ def _serve_live(stack: contextlib.ExitStack, options: dict[str, Any]) -> None:
 
     page = live_page(options["live"], show_content=show_content)
     options["live"] = stack.enter_context(page)
+
+
+def _complete(
+    stack: contextlib.ExitStack,
+    made: MadeGraph,
+    target: Target,
+    options: JobOptions,
+    *,
+    traces: bool,
+    **placing: Any,
+) -> JobOptions:
+    """Add to the options what depends on the graph's own code, which is loaded now."""
+    executor = stack.enter_context(_executor(made, target, options, **placing))
+    # That code may set a tracer provider up.
+    exported = stack.enter_context(exported_traces()) if traces else None
+    return replace(options, executor=executor, traces=exported)
 
 
 def _executor(

@@ -101,9 +101,10 @@ class _Instruments:
         ]
 
 
-# A leaf, held while instruments are made. Guards the two after it: one provider has its instruments
-# once, as the SDK asks only those that were made first; and those of the global one that were made
-# before it was set, which OpenTelemetry's API passes on to it.
+# Held while a provider makes its instruments, in the making of a RunMetrics; no hook takes it.
+# Guards the two after it: one provider has its instruments once, as the SDK asks only those that
+# were made first; and those of the global one that were made before it was set, which
+# OpenTelemetry's API passes on to it.
 _lock = fork_safe_rlock()
 _instruments: weakref.WeakKeyDictionary[MeterProvider, _Instruments] = weakref.WeakKeyDictionary()
 _of_global: list[_Instruments] = []
