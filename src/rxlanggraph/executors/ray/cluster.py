@@ -135,12 +135,14 @@ class RayCluster:
     def _no_room(self) -> str:
         settings = self._settings
         available: Any = {}
+        reserved = 0 if self._own else settings.num_cpus
         with contextlib.suppress(Exception):
             available = self._ray.available_resources()
         return (
-            f"a worker process has not started within {settings.start_timeout:g} s; it needs "
-            f"{settings.num_cpus:g} CPUs, and {available.get('CPU', 0):g} are free: use fewer "
-            "workers, a smaller num_cpus, or a longer start_timeout"
+            f"a worker process has not started, and loaded its graph, within "
+            f"{settings.start_timeout:g} s; it needs {reserved:g} CPUs, and "
+            f"{available.get('CPU', 0):g} are free: use fewer workers, a smaller num_cpus, or a "
+            "longer start_timeout"
         )
 
     def _kill(self, actor: Any) -> None:
