@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
@@ -115,6 +116,17 @@ def invoke(
     return operator
 
 
+class _Shared(NamedTuple):
+    """What all runs of a subscription have in common.
+
+    The same objects for all of them: with many messages in flight, each object of a run is more
+    work for the collector.
+    """
+
+    callbacks: tuple[Callable[[Run], object], ...]
+    withheld_by: Callable[[Run], Iterable[Run]]
+
+
 class Subscription:
     """The runs of one subscription, from the source's notifications to the observer's."""
 
@@ -144,10 +156,6 @@ class Subscription:
         # observer.
         self._lock = engine.lock
         self._emitter = SerializedObserver(observer, self._lock)
-        # The same objects for all runs: with many messages in flight, each object of a run is more
-        # work for the collector.
-        self._callbacks = (self._ended,)
-        self._withheld_by = self._ahead_of
         self._source = SingleAssignmentDisposable()
         self._indexes: dict[Run, int] = {}  # all unfinished runs
         self._entering: set[Run] = set()  # those that get room at the moment, or wait for it
@@ -166,8 +174,11 @@ class Subscription:
         self, source: Observable[Any], scheduler: abc.SchedulerBase | None
     ) -> abc.DisposableBase:
         """Subscribe to ``source``; disposing the returned disposable cancels the runs."""
+        # Held by the source: here they would make a cycle, for the collector to find.
+        shared = _Shared((self._ended,), self._ahead_of)
+        on_next = partial(self._on_next, shared)
         self._source.disposable = source.subscribe(
-            self._on_next, self._on_error, self._on_completed, scheduler=scheduler
+            on_next, self._on_error, self._on_completed, scheduler=scheduler
         )
         return Disposable(self._dispose)
 
@@ -202,10 +213,10 @@ class Subscription:
 
     # -- from the source, in any thread --------------------------------------------------------
 
-    def _on_next(self, item: Any) -> None:
+    def _on_next(self, shared: _Shared, item: Any) -> None:
         run = None
         try:
-            run = self._new_run(item)
+            run = self._new_run(item, shared)
             if self._engine.admission.bounded and not self._enter(run):
                 return
             if not self._take(run):
@@ -267,16 +278,16 @@ class Subscription:
                 self._engine.admission.expose(run)
             return True
 
-    def _new_run(self, item: Any) -> Run:
+    def _new_run(self, item: Any, shared: _Shared) -> Run:
         chosen = self._thread_id
         if callable(chosen):
             # An item that passes through has no content to choose a thread by.
             chosen = None if passes_through(item) else chosen(item)
             check_plain("thread_id", chosen)
         message, options = self._options.bind(item, chosen)
-        run = self._engine.new_run(message, options, self._owner, self._callbacks)
+        run = self._engine.new_run(message, options, self._owner, shared.callbacks)
         if self._look_ahead is not None or self._reader is not None:
-            run.withheld_by = self._withheld_by
+            run.withheld_by = shared.withheld_by
         return run
 
     def _on_error(self, error: BaseException) -> None:
