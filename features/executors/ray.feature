@@ -116,6 +116,11 @@ Feature: Graphs in worker processes, as actors of Ray
     When a message is sent
     Then ZeroDivisionError is raised
 
+  Scenario: A running cluster is joined by its address, and left running
+    When a process has a message answered by the cluster of this one
+    Then it was answered by a worker
+    And this process can still use its cluster
+
   Scenario: A cluster that does not answer is an error within seconds
     When a process sends a message to a cluster that is not there
     Then it has ExecutorUnavailableError within 15 seconds, which says "no Ray cluster answers at 127.0.0.1:"

@@ -33,7 +33,7 @@ class workers:
     ROBOT_LIBRARY_SCOPE = "TEST"
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="rb-"))
+        self._folder = Path()  # made by the first run: Robot makes a library more than it uses
         self._process: subprocess.Popen[bytes] | None = None
         self._pids: set[int] = set()  # of workers that have answered something
         self._killed: set[int] = set()
@@ -44,6 +44,8 @@ class workers:
 
     def begin_a_run(self, lines: int, *options: str) -> None:
         """Start the command on so many numbers, with two workers."""
+        if self._process is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="rb-"))
         numbers = (json.dumps({"n": n}) for n in range(int(lines)))
         (self._folder / "in.jsonl").write_text("\n".join(numbers) + "\n")
         command = (sys.executable, "-m", "rxlanggraph", "run", GRAPH, "-i", "in.jsonl")
@@ -144,8 +146,13 @@ class workers:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(DEADLINE)
+        if self._process is None:  # no run has begun
+            return
         self._errors.close()
-        for pid in self._of_ray():  # agents of a killed node, which look for it for a minute
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        until, pause = monotonic() + LEFT_FOR, threading.Event()
+        while (left := self._of_ray()) and monotonic() < until:
+            for pid in left:  # agents of a killed node, which look for it for a minute
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            pause.wait(0.05)  # until they write no more files
         shutil.rmtree(self._folder, ignore_errors=True)

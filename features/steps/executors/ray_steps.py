@@ -290,6 +290,25 @@ def run_process(*arguments: str) -> dict[str, Any]:
     return told
 
 
+@when("a process has a message answered by the cluster of this one")
+def step_a_process_has_a_message_answered_by_the_cluster_of(context: Context) -> None:
+    import ray
+
+    context.told = run_process("join", ray.get_runtime_context().gcs_address)
+
+
+@then("it was answered by a worker")
+def step_it_was_answered_by_a_worker(context: Context) -> None:
+    assert context.told == {"n": 2, "elsewhere": True}, context.told
+
+
+@then("this process can still use its cluster")
+def step_this_process_can_still_use_its_cluster(context: Context) -> None:
+    open_bridge(context, RayExecutor("support.executors.graphs:plain", workers=1), graphs.plain)
+    run = context.bridge.create_future_task(context.graph, {"n": 1})
+    assert run.result(LIMIT).content["n"] == 2
+
+
 @when("a process sends a message to a cluster that is not there")
 def step_a_process_sends_a_message_to_a_cluster_that_is_not(context: Context) -> None:
     context.told = run_process("unreachable")

@@ -105,7 +105,17 @@ def own(*, wait: bool = False) -> dict[str, Any]:
     }
 
 
+def join(address: str) -> dict[str, Any]:
+    executor = RayExecutor(NAME, workers=1, address=address, num_cpus=0.5)
+    with RxPyLangGraphBridge(executor=executor) as bridge:
+        result = bridge.create_future_task(graphs.plain, {"n": 1}).result(60)
+    return {"n": result.content["n"], "elsewhere": result.content["pid"] != os.getpid()}
+
+
 if __name__ == "__main__":
-    does = sys.argv[1]
-    told = unreachable() if does == "unreachable" else own(wait=does == "wait")
+    does, *arguments = sys.argv[1:]
+    if does == "join":
+        told = join(*arguments)
+    else:
+        told = unreachable() if does == "unreachable" else own(wait=does == "wait")
     print(json.dumps(told))

@@ -30,6 +30,9 @@ from rxlanggraph.executors.ray.signals import signals_kept
 
 __all__ = ["connect", "disconnect"]
 
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+# Seconds for a cluster to be joined, or to start. A guess: far more than it takes.
+_CONNECT = 60.0
 # Seconds for a cluster to accept a connection of its own machine, or of one nearby. A guess.
 _ANSWER = 3.0
 # Seconds that the exit of the interpreter waits for another thread that ends the connection.
@@ -74,7 +77,14 @@ class _Connection:
             ExecutorUnavailableError: The cluster does not answer.
         """
         start_detached(self._thread)
-        self._made.result()
+        try:
+            self._made.result(_CONNECT)
+        except TimeoutError as error:
+            where = "a cluster of its own" if self.address is None else self.address
+            raise ExecutorUnavailableError(
+                f"no connection to {where} within {_CONNECT:g} s; the address must be that of a "
+                "cluster of which this machine is a node: see 'ray status'"
+            ) from error
 
     def close(self) -> None:
         """End it. Blocks."""
@@ -200,20 +210,42 @@ def _start(ray: Any, *, loopback: bool, dashboard: bool) -> str:
 def _join(ray: Any, address: str) -> None:
     host, _, port = address.rpartition(":")
     if port.isdigit():
-        try:
-            socket.create_connection((host, int(port)), _ANSWER).close()
-        except OSError as error:
+        error = _refusal(host, int(port))
+        if error is not None:
             raise ExecutorUnavailableError(
                 f"no Ray cluster answers at {address}: {error_text(error)}; start one with "
                 "'ray start --head', or leave the address out to start one for this process"
             ) from error
+    # Ray takes a local address for the one by which other machines reach this one. A cluster that
+    # listens on the loopback interface alone has no such address, and Ray would look for it long.
+    alone = port.isdigit() and host in _LOCAL and _refusal(_own_address(), int(port)) is not None
     try:
-        with _settings(ray, loopback=False), signals_kept():
+        with _settings(ray, loopback=alone), signals_kept():
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
         raise ExecutorUnavailableError(
-            f"the Ray cluster at {address} cannot be joined: {error_text(error)}"
+            f"the Ray cluster at {address} cannot be joined: {error_text(error)}; this machine "
+            "must be a node of it, and if it has tokens, RAY_AUTH_MODE=token must be set here too"
         ) from error
+
+
+def _refusal(host: str, port: int) -> OSError | None:
+    try:
+        socket.create_connection((host, port), _ANSWER).close()
+    except OSError as error:
+        return error
+    return None
+
+
+def _own_address() -> str:
+    """The address by which other machines reach this one. Sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # for documentation alone: RFC 5737
+        except OSError:
+            return "127.0.0.1"
+        address: str = probe.getsockname()[0]
+        return address
 
 
 @contextlib.contextmanager
