@@ -11,13 +11,13 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final, Self
-from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
 from rxlanggraph.cli.errors import LiveError
+from rxlanggraph.cli.passwords import LIVE_TOKEN
 from rxlanggraph.cli.top.watch import Ended, Lost, Update
-from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, MissingExtraError
+from rxlanggraph.errors import InvalidArgumentError, MissingExtraError
 from rxlanggraph.live.schema import VERSION, Snapshot
 from rxlanggraph.live.source import Answered
 from rxlanggraph.validation import check_secret, is_loopback
@@ -229,25 +229,25 @@ class RemotePage:
 def _parsed(address: str, token: str | None) -> tuple[str, str, str]:
     """Return the address without the token and with a slash at its end, its host, and the token."""
     try:
-        parts, _ = urlsplit(address), httpx.URL(address)  # which checks more, such as the port
-        if not parts.hostname:
-            raise ValueError("there is no host")
-    except (ValueError, httpx.InvalidURL):
+        url: httpx.URL | None = httpx.URL(address)
+    except httpx.InvalidURL:
+        url = None
+    if url is None or not url.host:
         shown = address.partition("?")[0]
-        raise LiveError(f"{shown} is not an address: write http://HOST:PORT/?token=...") from None
-    token = parse_qs(parts.query).get("token", [token or ""])[0]
-    netloc = parts.netloc.rpartition("@")[2]
-    place = f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}/"
+        raise LiveError(f"{shown} is not an address: write http://HOST:PORT/?token=...")
+    path = url.path.rstrip("/") + "/"
+    place = str(url.copy_with(userinfo=b"", path=path, query=None, fragment=None))
+    token = url.params.get("token") or token
     if not token:
         raise LiveError(
             f"the page at {place} needs its token: give the whole address that was printed, ending "
-            "in ?token=..., or set RXLANGGRAPH_LIVE_TOKEN"
+            f"in ?token=..., or set {LIVE_TOKEN}"
         )
     try:
         check_secret("token", token)
-    except (InvalidArgumentError, InvalidTypeError) as error:
+    except InvalidArgumentError as error:
         raise LiveError(f"the page at {place} has no such token: {error}") from None
-    return place, parts.hostname, token
+    return place, url.host, token
 
 
 def _said(response: httpx.Response) -> str:
