@@ -18,7 +18,7 @@ __all__ = ["AnswerDialog", "ConfirmDialog", "Reply", "TextDialog", "escaped", "r
 
 _STYLE = """
     align: center middle;
-    & > .box { width: 90%; height: auto; max-height: 90%; border: round $foreground; padding: 0 1; }
+    & > .box { width: 98%; height: auto; max-height: 90%; border: round $foreground; padding: 0 1; }
 """
 
 
@@ -51,14 +51,15 @@ class TextDialog(ModalScreen[None]):
     Args:
         title: What it is.
         text: The text of the program.
+        from_end: Whether its end is shown first.
     """
 
     DEFAULT_CSS = f"TextDialog {{ {_STYLE} }}"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,s,enter", "dismiss", "Close")]
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: str, *, from_end: bool = False) -> None:
         super().__init__()
-        self._title, self._text = title, text
+        self._title, self._text, self._from_end = title, text, from_end
 
     def compose(self) -> ComposeResult:
         """Show it in a box that has the focus."""
@@ -66,6 +67,11 @@ class TextDialog(ModalScreen[None]):
             box.border_title = escaped(self._title).markup
             box.border_subtitle = "escape: back"
             yield Static(escaped(self._text))
+
+    def on_mount(self) -> None:
+        """Scroll to what is shown first."""
+        if self._from_end:
+            self.query_one(VerticalScroll).scroll_end(animate=False)
 
 
 class ConfirmDialog(ModalScreen[bool]):

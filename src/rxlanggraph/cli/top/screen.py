@@ -12,6 +12,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.coordinate import Coordinate
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Sparkline, Static, Tab, Tabs
 
@@ -31,19 +32,22 @@ _VIEWS: Final = {view.name: view for view in VIEWS}
 _NO_RUN = "select a run first, in Runs or Stuck"
 _T = TypeVar("_T")
 _HELP = """\
-tab, shift+tab   the next and the previous view
-arrows           select a row; what is below the table is about that one
-enter            all about the selected row
-c                cancel the selected run, after a question
-s                the stack of the selected run: where it is at the moment
-a                answer the selected question: JSON, or else text. "42" in quotes is text
-/                show only rows whose thread or graph has a text in it; escape shows all
-p                pause: the screen stays as it is, the program goes on
-q, ctrl+c        quit; the program that is looked at goes on
+tab, shift+tab  the next and the previous view
+arrows          select a row; below the table is more about it
+enter           all about the selected row
+c               cancel the selected run, after a question
+s               the stack of the selected run: where it is now
+a               answer the selected question: JSON, or else text;
+                "42" in quotes is text
+/               only rows whose thread or graph has a text in it
+escape          all rows again
+p               pause: the screen stays as it is, the program goes on
+q, ctrl+c       quit; the program that is looked at goes on
 
-A page offers what it allows: a journal has nothing to cancel, answer or look into.
-"waited" is the time in the queue, "try" the number of the attempt, "asks: hidden" a question whose
-content the page does not show; it can be answered all the same."""
+"waited" is the time in the queue, "try" the number of the attempt.
+"asks: hidden" is a question whose content the page does not show; it
+can be answered all the same. Keys that a page does not allow do
+nothing: of a journal, c, s and a."""
 
 
 class TopApp(App[ExitStatus | RxLangGraphError]):
@@ -148,6 +152,10 @@ class _TopScreen(Screen[None]):
             async with contextlib.aclosing(self._watch.updates()) as updates:
                 async for update in updates:
                     self._take(update)
+        except NoMatches:
+            if self.query("#head"):
+                raise
+            # Otherwise the screen is being left, and has lost its parts already.
         except RxLangGraphError as error:
             self.app.exit(error)
 
@@ -339,7 +347,7 @@ class _TopScreen(Screen[None]):
             return
         stack = await self._attempt(self._watch.stack(row.run_id))
         if stack is not None:
-            self.app.push_screen(TextDialog(f"Run {row.run_id}", stack))
+            self.app.push_screen(TextDialog(f"Run {row.run_id}", stack, from_end=True))
         elif self._connection == "connected":
             self._say("it is not in flight any more")
 
