@@ -319,10 +319,8 @@ def step_top_is_run_once_for_what(context: Context, what: str) -> None:
         elif what == "another name of a host":
             app = context.world.bridge.live_app(allowed_hosts=["ops.example.com"])
             stack.callback(app.close)
-            url, token = (
-                stack.enter_context(contextlib.closing(Page(app, app.token))).url,
-                app.token,
-            )
+            page = stack.enter_context(contextlib.closing(Page(app, app.token)))
+            url, token = page.url, app.token
         elif what == "a port without a server":
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 url = "http://{}:{}".format(*listener.getsockname())
