@@ -216,6 +216,12 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
       And standard output has "Runs", "Stuck", "ada", "ValueError", "Questions" and "cleo"
       And it has no control characters
 
+    Scenario: The token may be in the environment
+      Given a bridge with 2 slots, whose page is served with content
+      When top is run once for the page, with its token in the environment
+      Then the exit status is 0
+      And standard error is empty
+
     Scenario: Once, it prints the progress of a journal as plain text
       Given a journal "run.sqlite" whose 2 workers have 3 messages in flight, and 2 failures
       When top is run once for the journal
@@ -266,3 +272,4 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
         | Ctrl-C  | 130    |
         | SIGINT  | 130    |
         | SIGTERM | 143    |
+        | SIGTERM while it asks a question | 143 |

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 import socket
@@ -324,9 +325,13 @@ def step_top_is_run_once_for_what(context: Context, what: str) -> None:
         elif what == "a port without a server":
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 url = "http://{}:{}".format(*listener.getsockname())
+        elif "environment" in what:
+            variables = {"RXLANGGRAPH_LIVE_TOKEN": token}
+            stack.enter_context(mock.patch.dict(os.environ, variables))
         targets = {
             "a wrong token": f"{url}/?token={'x' * 43}",
             "no token": url,
+            "the page, with its token in the environment": url,
             "the journal": "run.sqlite",
             "a path without a page": f"{url}/elsewhere/?token={token}",
             "no host": "http://?token=x",
@@ -421,8 +426,11 @@ def step_the_terminal_gets_what(context: Context, what: str) -> None:
     keys = {"q": "q", "Ctrl-C": "\x03"}
     if what in keys:
         context.terminal.press(keys[what])
-    else:
-        context.terminal.signal(signal.Signals[what])
+        return
+    if "asks" in what:
+        context.terminal.press("c")
+        context.terminal.until("Cancel this run?")
+    context.terminal.signal(signal.Signals[what.split(maxsplit=1)[0]])
 
 
 @then("it ends with status {status:d}, and the terminal is as before")

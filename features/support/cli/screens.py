@@ -81,7 +81,7 @@ class Screen:
 
     async def _settle(self) -> None:
         for worker in list(self.app.workers):
-            if worker.name.startswith("action_"):
+            if worker.name != "_follow":
                 await worker.wait()
         if self.app.is_running:
             await self._pilot.pause()

@@ -16,7 +16,7 @@ from rxlanggraph.cli.errors import CommandError, ExitStatus, LiveError
 from rxlanggraph.cli.passwords import LIVE_TOKEN
 from rxlanggraph.cli.stdio import print_stdout
 from rxlanggraph.cli.top.watch import PolledSource, Watch
-from rxlanggraph.errors import MissingExtraError, RxLangGraphError
+from rxlanggraph.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from rxlanggraph.cli.top.screen import TopApp
@@ -106,7 +106,7 @@ async def _look(watch: Watch, app_class: type[TopApp] | None) -> ExitStatus:
     app = app_class(watch, first)
     async with _ended_by_signals(app):
         result = await app.run_async()
-    if isinstance(result, RxLangGraphError):
+    if isinstance(result, CommandError):
         raise result
     return ExitStatus(app.return_code or 0) if result is None else result
 

@@ -222,6 +222,8 @@ class RemotePage:
         )
 
     def _unreachable(self, error: httpx.HTTPError) -> UnreachableError:
+        if isinstance(error, (httpx.ReadError, httpx.RemoteProtocolError)):
+            return UnreachableError(f"the connection to {self.place} was cut")
         reason = str(error) or type(error).__name__
         return UnreachableError(f"{self.place} does not answer ({reason})")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from rich.text import Text
 from textual import work
@@ -18,10 +18,9 @@ from textual.widgets import DataTable, Footer, Input, Sparkline, Static, Tab, Ta
 
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.tables import printable
-from rxlanggraph.cli.top.dialogs import AnswerDialog, ConfirmDialog, TextDialog, escaped
+from rxlanggraph.cli.top.dialogs import AnswerDialog, ConfirmDialog, Reply, TextDialog, escaped
 from rxlanggraph.cli.top.views import VIEWS, Row, View, counts_of, shown_views, throughput
 from rxlanggraph.cli.top.watch import Ended, Lost, Update, Watch
-from rxlanggraph.errors import RxLangGraphError
 from rxlanggraph.live.schema import Snapshot
 
 __all__ = ["TopApp"]
@@ -30,6 +29,7 @@ __all__ = ["TopApp"]
 _DRAWN_SECONDS = 120
 _VIEWS: Final = {view.name: view for view in VIEWS}
 _NO_RUN = "select a run first, in Runs or Stuck"
+_OVER = "it is not in flight any more"
 _T = TypeVar("_T")
 _HELP = """\
 tab, shift+tab  the next and the previous view
@@ -50,7 +50,13 @@ can be answered all the same. Keys that a page does not allow do
 nothing: of a journal, c, s and a."""
 
 
-class TopApp(App[ExitStatus | RxLangGraphError]):
+class _Found(NamedTuple, Generic[_T]):
+    """What a request has returned."""
+
+    value: _T
+
+
+class TopApp(App[ExitStatus | CommandError]):
     """The screen of what is looked at, until it is left.
 
     It returns an exit status, or an error that ends it.
@@ -156,7 +162,7 @@ class _TopScreen(Screen[None]):
             if self.query("#head"):
                 raise
             # Otherwise the screen is being left, and has lost its parts already.
-        except RxLangGraphError as error:
+        except CommandError as error:
             self.app.exit(error)
 
     def _take(self, update: Update) -> None:
@@ -327,49 +333,67 @@ class _TopScreen(Screen[None]):
         self.query_one(DataTable).focus()
 
     @work
-    async def action_cancel(self) -> None:
-        """Cancel the selected run, after a question."""
-        row = self._selected()
-        if row is None or row.run_id is None:
-            self._say(_NO_RUN)
-            return
-        if await self.app.push_screen_wait(ConfirmDialog(f"Cancel this run?\n\n{row.detail}")):
-            found = await self._attempt(self._watch.cancel(row.run_id))
-            if found is not None:
-                self._say("cancelled" if found else "it is not in flight any more")
+    async def _cancel(self, run_id: int) -> None:
+        found = await self._attempt(self._watch.cancel(run_id))
+        if found is not None:
+            self._say("cancelled" if found.value else _OVER)
 
     @work
-    async def action_stack(self) -> None:
+    async def _show_stack(self, run_id: int) -> None:
+        found = await self._attempt(self._watch.stack(run_id))
+        if found is not None and found.value is not None:
+            self.app.push_screen(TextDialog(f"Run {run_id}", found.value, from_end=True))
+        elif found is not None:
+            self._say(_OVER)
+
+    @work
+    async def _answer(self, question_id: str, value: object) -> None:
+        found = await self._attempt(self._watch.answer(question_id, value))
+        if found is not None:
+            self._say(f"the answer: {', '.join(filter(None, found.value))}")
+
+    # What is selected is noted at once: by the time that a request is made, rows may have moved.
+
+    def action_cancel(self) -> None:
+        """Cancel the selected run, after a question."""
+        row = self._selected()
+        run_id = None if row is None else row.run_id
+        if row is None or run_id is None:
+            self._say(_NO_RUN)
+            return
+
+        def answered(is_sure: bool | None) -> None:
+            if is_sure:
+                self._cancel(run_id)
+
+        self.app.push_screen(ConfirmDialog(f"Cancel this run?\n\n{row.detail}"), answered)
+
+    def action_stack(self) -> None:
         """Show where the selected run is."""
         row = self._selected()
         if row is None or row.run_id is None:
             self._say(_NO_RUN)
             return
-        stack = await self._attempt(self._watch.stack(row.run_id))
-        if stack is not None:
-            self.app.push_screen(TextDialog(f"Run {row.run_id}", stack, from_end=True))
-        elif self._connection == "connected":
-            self._say("it is not in flight any more")
+        self._show_stack(row.run_id)
 
-    @work
-    async def action_answer(self) -> None:
+    def action_answer(self) -> None:
         """Answer the selected question."""
         row = self._selected()
-        if row is None or row.question_id is None:
+        question_id = None if row is None else row.question_id
+        if row is None or question_id is None:
             self._say("select a question first, in Questions")
             return
-        reply = await self.app.push_screen_wait(AnswerDialog(row.detail))
-        if reply is None:
-            return
-        answered = await self._attempt(self._watch.answer(row.question_id, reply.value))
-        if answered is not None:
-            parts = [answered.outcome, answered.status, answered.reason]
-            self._say(f"the answer: {', '.join(filter(None, parts))}")
 
-    async def _attempt(self, request: Awaitable[_T]) -> _T | None:
+        def written(reply: Reply | None) -> None:
+            if reply is not None:
+                self._answer(question_id, reply.value)
+
+        self.app.push_screen(AnswerDialog(row.detail), written)
+
+    async def _attempt(self, request: Awaitable[_T]) -> _Found[_T] | None:
         """Return what a request returns; if it fails, say why, and return None."""
         try:
-            return await request
+            return _Found(await request)
         except CommandError as error:
             self._say(str(error), is_error=True)
             return None
