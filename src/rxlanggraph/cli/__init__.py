@@ -26,6 +26,7 @@ A map; each imports only from those above it.
     error_list       rxlanggraph errors: those groups as a table
     status           rxlanggraph status: the progress of a journal's run
     live             rxlanggraph live: the page of a journal's run
+    top              rxlanggraph top: what a live page shows, on a terminal
     journals         rxlanggraph journal: dropping a journal
     state            rxlanggraph state: queues, tasks, locks and keys, and migrations
     demo             rxlanggraph demo: plain asyncio beside the bridge
@@ -50,6 +51,7 @@ from rxlanggraph.cli.settings import ENVIRONMENT_PREFIX, load_settings, source_o
 from rxlanggraph.cli.state import state
 from rxlanggraph.cli.status import status
 from rxlanggraph.cli.stdio import discard_buffers, print_stderr
+from rxlanggraph.cli.top import top
 
 __all__ = ["main"]
 
@@ -77,7 +79,7 @@ def _commands() -> None:
     """Run LangGraph graphs over streams of messages: bounded, tracked, none lost."""
 
 
-for _command in (run, live, status, errors, journal, state, graphs, demo, completion):
+for _command in (run, live, top, status, errors, journal, state, graphs, demo, completion):
     _commands.add_command(_command)
 
 

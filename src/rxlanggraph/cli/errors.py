@@ -9,7 +9,7 @@ Continues the tree of `rxlanggraph.errors`:
         ├── SettingsError          the file of settings is wrong
         ├── ArgumentError          --context or --config is wrong
         ├── MetricsError           metrics cannot be served
-        ├── LiveError              the live page cannot be served
+        ├── LiveError              the live page cannot be served, or looked at
         ├── ExecutorError          no worker processes can be had
         ├── InputError             the input cannot be read, or is not CSV at all
         ├── OutputError            a record could not be written
@@ -84,7 +84,7 @@ class MetricsError(CommandError):
 
 
 class LiveError(CommandError):
-    """The live page cannot be served: the address is in use, or the extra is not installed."""
+    """The live page cannot be served, or looked at: its message says which, and why."""
 
 
 class TracesError(CommandError):

@@ -11,6 +11,7 @@ from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge.bridge import watched
 from rxlanggraph.cli.addresses import Address
 from rxlanggraph.cli.errors import LiveError
+from rxlanggraph.cli.passwords import LIVE_TOKEN
 from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import InvalidArgumentError, MissingExtraError
 from rxlanggraph.live.access import Access
@@ -21,7 +22,6 @@ from rxlanggraph.validation import LOOPBACK, is_loopback
 
 __all__ = ["LivePage", "live_page"]
 
-TOKEN = "RXLANGGRAPH_LIVE_TOKEN"  # noqa: S105 # the name of a variable
 _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 # compared with, not listened on
 
 
@@ -90,10 +90,10 @@ def live_page(address: Address, *, show_content: bool) -> Iterator[LivePage]:
     own = () if host in (*LOOPBACK, *_ALL_ADDRESSES) else (host,)
     try:
         access = Access(
-            os.environ.get(TOKEN), (*LOOPBACK, *own), any_address=host in _ALL_ADDRESSES
+            os.environ.get(LIVE_TOKEN), (*LOOPBACK, *own), any_address=host in _ALL_ADDRESSES
         )
     except InvalidArgumentError as error:
-        raise LiveError(f"{TOKEN}: {error}") from error
+        raise LiveError(f"{LIVE_TOKEN}: {error}") from error
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, address.port), family=family)

@@ -8,7 +8,10 @@ from pathlib import Path
 from rxlanggraph.cli.errors import CommandError
 from rxlanggraph.cli.stdio import print_stderr
 
-__all__ = ["read_password", "warn_of_visible_password"]
+__all__ = ["LIVE_TOKEN", "read_password", "warn_of_visible_password"]
+
+LIVE_TOKEN = "RXLANGGRAPH_LIVE_TOKEN"  # noqa: S105 # the name of a variable
+"""The variable that sets the token of a live page."""
 
 
 def read_password(variable: str) -> str | None:

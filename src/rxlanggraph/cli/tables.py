@@ -1,10 +1,13 @@
-"""Rows of text as aligned columns."""
+"""Rows of text as aligned columns, and durations in them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-__all__ = ["columns"]
+__all__ = ["columns", "duration", "printable", "table"]
+
+_UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60))
 
 
 def columns(rows: Iterable[tuple[str, ...]]) -> str:
@@ -16,3 +19,32 @@ def columns(rows: Iterable[tuple[str, ...]]) -> str:
         for row in table
     )
     return "\n".join(line.rstrip() for line in lines)
+
+
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows as a table; control characters of its cells are escaped."""
+    return columns(tuple(map(printable, row)) for row in rows)
+
+
+def printable(text: str) -> str:
+    """Return text with its control characters, and others that are not to be seen, escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration in its two largest units; nothing for None."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"
+    parts: list[str] = []
+    left = int(seconds)
+    for name, size in (*_UNITS, ("s", 1)):
+        if left >= size or parts:
+            parts.append(f"{left // size}{name}")
+            left %= size
+        if len(parts) == 2:
+            break
+    return " ".join(parts)

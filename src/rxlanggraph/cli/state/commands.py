@@ -17,17 +17,16 @@ from rxlanggraph.cli.state.rendering import (
     SCHEDULE_COLUMNS,
     STATS_COLUMNS,
     TASK_COLUMNS,
-    duration,
     schedule_data,
     schedule_row,
     stats_data,
     stats_row,
-    table,
     task_data,
     task_lines,
     task_row,
 )
 from rxlanggraph.cli.stdio import print_stdout
+from rxlanggraph.cli.tables import duration, table
 
 if TYPE_CHECKING:
     from rxlanggraph.cli.state.location import StoreLocation

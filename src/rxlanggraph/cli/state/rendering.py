@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rxlanggraph.cli.tables import columns
+from rxlanggraph.cli.tables import duration, table
 
 if TYPE_CHECKING:
     from rxlanggraph.state import QueuedTask, QueueStats
@@ -18,12 +18,10 @@ __all__ = [
     "SCHEDULE_COLUMNS",
     "STATS_COLUMNS",
     "TASK_COLUMNS",
-    "duration",
     "schedule_data",
     "schedule_row",
     "stats_data",
     "stats_row",
-    "table",
     "task_data",
     "task_lines",
     "task_row",
@@ -35,35 +33,6 @@ _COUNTS: Final = ("waiting", "delayed", "claimed", "completed", "dead", "expired
 STATS_COLUMNS: Final = ("queue", *_COUNTS)
 _TEXTS: Final = ("item", "result", "error")
 _TIMES: Final = ("added", "claimed", "ended")
-_UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60))
-
-
-def table(rows: Iterable[Sequence[str]]) -> str:
-    """Return rows as a table; control characters of its cells are escaped."""
-    return columns(tuple(map(_printable, row)) for row in rows)
-
-
-def _printable(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def duration(seconds: float | None) -> str:
-    """Return a duration in its two largest units; nothing for None."""
-    if seconds is None:
-        return ""
-    if seconds < 60:
-        return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"
-    parts: list[str] = []
-    left = int(seconds)
-    for name, size in (*_UNITS, ("s", 1)):
-        if left >= size or parts:
-            parts.append(f"{left // size}{name}")
-            left %= size
-        if len(parts) == 2:
-            break
-    return " ".join(parts)
 
 
 def _moment(seconds: float | None) -> str | None:

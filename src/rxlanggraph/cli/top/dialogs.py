@@ -1,0 +1,141 @@
+"""Dialogs on top of the screen: a text to read, a question of yes or no, an answer to write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, NamedTuple
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from rxlanggraph.cli.tables import printable
+
+__all__ = ["AnswerDialog", "ConfirmDialog", "Reply", "TextDialog", "escaped", "reply_of"]
+
+_STYLE = """
+    align: center middle;
+    & > .box { width: 98%; height: auto; max-height: 90%; border: round $foreground; padding: 0 1; }
+"""
+
+
+class Reply(NamedTuple):
+    """What is answered: a value that JSON can hold."""
+
+    value: Any
+
+
+def escaped(text: str) -> Text:
+    """Return lines of a program's text, to be shown as they are: not as markup, nor as controls."""
+    return Text("\n".join(map(printable, text.expandtabs(4).split("\n"))))
+
+
+def reply_of(text: str) -> Reply:
+    """Return what was written as JSON, if it is that; otherwise as text."""
+    try:
+        return Reply(json.loads(text, parse_constant=_refuse))
+    except (ValueError, RecursionError):
+        return Reply(text)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+class TextDialog(ModalScreen[None]):
+    """A text to read; it can be scrolled.
+
+    Args:
+        title: What it is.
+        text: The text of the program.
+        from_end: Whether its end is shown first.
+    """
+
+    DEFAULT_CSS = f"TextDialog {{ {_STYLE} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,s,enter", "dismiss", "Close")]
+
+    def __init__(self, title: str, text: str, *, from_end: bool = False) -> None:
+        super().__init__()
+        self._title, self._text, self._from_end = title, text, from_end
+
+    def compose(self) -> ComposeResult:
+        """Show it in a box that has the focus."""
+        with VerticalScroll(classes="box") as box:
+            box.border_title = escaped(self._title).markup
+            box.border_subtitle = "escape: back"
+            yield Static(escaped(self._text))
+
+    def on_mount(self) -> None:
+        """Scroll to what is shown first."""
+        if self._from_end:
+            self.query_one(VerticalScroll).scroll_end(animate=False)
+
+
+class ConfirmDialog(ModalScreen[bool]):
+    """A question of yes or no.
+
+    Args:
+        text: The question.
+    """
+
+    DEFAULT_CSS = f"ConfirmDialog {{ {_STYLE} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", "Yes"),
+        Binding("n,escape,q", "dismiss(False)", "No"),
+    ]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """Show it in a box."""
+        with Vertical(classes="box"):
+            yield Static(escaped(f"{self._text}\n\ny: yes   n: no"))
+
+
+class AnswerDialog(ModalScreen[Reply | None]):
+    """An answer to write; None if there is none.
+
+    Args:
+        text: The question.
+    """
+
+    DEFAULT_CSS = f"""
+    AnswerDialog {{
+        {_STYLE}
+        VerticalScroll {{ height: auto; max-height: 10; }}
+    }}
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """Show it above a line to write in, and what that line means."""
+        with Vertical(classes="box"):
+            with VerticalScroll(can_focus=False):
+                yield Static(escaped(self._text))
+            yield Input(placeholder="text or JSON")
+            yield Static("", id="meaning")
+            yield Static("enter: send   escape: back")
+
+    def on_mount(self) -> None:
+        """Write at once."""
+        self.query_one(Input).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Say whether it is sent as text or as JSON."""
+        value = reply_of(event.value).value
+        kind = "text" if isinstance(value, str) else "JSON"
+        meaning = f"is sent as {kind}: {json.dumps(value, ensure_ascii=False)}"
+        self.query_one("#meaning", Static).update(escaped(meaning))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Send it."""
+        self.dismiss(reply_of(event.value))
