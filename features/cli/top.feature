@@ -226,6 +226,7 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
         | a path without a page   | there is no live page     | run --live       |
         | a page of other software | there is no live page    | run --live       |
         | a port without a server | does not answer           | 127.0.0.1        |
+        | a port too high         | is not an address         | http://          |
         | no host                 | is not an address         | http://          |
         | a server that fails     | status 500                | 127.0.0.1        |
         | a later release         | another release           | browser          |

@@ -343,6 +343,7 @@ def step_top_is_run_once_for_what(context: Context, what: str) -> None:
             "the page, with its token in the environment": url,
             "the journal": "run.sqlite",
             "a path without a page": f"{url}/elsewhere/?token={token}",
+            "a port too high": f"http://127.0.0.1:99999/?token={token}",
             "no host": "http://?token=x",
         }
         target = targets.get(what, f"{url}/?token={token}")
