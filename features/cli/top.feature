@@ -65,6 +65,21 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
       And all runs end
       And I press "y"
       Then the screen says "it is not in flight any more"
+      When what it said is over, and I press "s"
+      Then the screen says "it is not in flight any more"
+
+    Scenario Outline: The key <key> says what it needs in the view <view>
+      When a message waits on the thread "ada"
+      And the screen is open
+      And I choose the view "<view>"
+      And I press "<key>"
+      Then the screen says "<needs>"
+
+      Examples:
+        | key | view      | needs                   |
+        | c   | Questions | select a run first      |
+        | s   | Failures  | select a run first      |
+        | a   | Runs      | select a question first |
 
     Scenario: The stack of a run is where it is
       When 3 messages wait on the threads "ada", "bob" and "cleo"
@@ -177,6 +192,14 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
       And the page ends without saying so
       Then the pauses are 0.5, 1, 2, 4, 8, 16, 30, 30 seconds
 
+    Scenario: What cannot be asked for is said, and the screen goes on
+      When a message waits on the thread "ada"
+      And the screen is open, through a network
+      And the page ends without saying so
+      And I press "c y"
+      Then the screen says "does not answer"
+      And it is still running
+
     Scenario: A page with another token ends it with an error
       When the screen is open, through a network
       And another page is served at the same address
@@ -203,7 +226,9 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
         | a path without a page   | there is no live page     | run --live       |
         | a page of other software | there is no live page    | run --live       |
         | a port without a server | does not answer           | 127.0.0.1        |
+        | a port too high         | is not an address         | http://          |
         | no host                 | is not an address         | http://          |
+        | a server that fails     | status 500                | 127.0.0.1        |
         | a later release         | another release           | browser          |
 
   Rule: The command
@@ -215,6 +240,12 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
       Then the exit status is 0
       And standard output has "Runs", "Stuck", "ada", "ValueError", "Questions" and "cleo"
       And it has no control characters
+
+    Scenario: What has blocked the loop is among the stuck
+      Given a bridge with 2 slots, whose page is served with content
+      And its loop was blocked for 3 seconds in "module:function"
+      When its snapshot is printed as plain text
+      Then standard output has "Stuck", "the loop", "blocked", "3.0s", "module" and "function"
 
     Scenario: The token may be in the environment
       Given a bridge with 2 slots, whose page is served with content

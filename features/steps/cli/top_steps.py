@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from rxlanggraph.cli.journal.live_source import journal_source
+from rxlanggraph.cli.top.plain import as_plain_text
 from rxlanggraph.cli.top.remote import RemotePage
 from rxlanggraph.cli.top.watch import PolledSource
 from rxlanggraph.errors import RxLangGraphError
@@ -187,6 +188,12 @@ def step_the_screen_says_text(context: Context, text: str) -> None:
     assert any(text in each for each in said), said
 
 
+@when('what it said is over, and I press "{keys}"')
+def step_what_it_said_is_over_and_i_press(context: Context, keys: str) -> None:
+    context.screen.app.clear_notifications()
+    step_i_press_keys(context, keys)
+
+
 def _rows(text: str) -> list[str]:
     """What is in the table."""
     lines = text.splitlines()
@@ -317,6 +324,8 @@ def step_top_is_run_once_for_what(context: Context, what: str) -> None:
             url = stack.enter_context(_other_software({"hello": "world"}))
         elif what == "a later release":
             url = stack.enter_context(_other_software({"version": VERSION + 1}))
+        elif what == "a server that fails":
+            url = stack.enter_context(_other_software({}, status=500))
         elif what == "another name of a host":
             app = context.world.bridge.live_app(allowed_hosts=["ops.example.com"])
             stack.callback(app.close)
@@ -334,6 +343,7 @@ def step_top_is_run_once_for_what(context: Context, what: str) -> None:
             "the page, with its token in the environment": url,
             "the journal": "run.sqlite",
             "a path without a page": f"{url}/elsewhere/?token={token}",
+            "a port too high": f"http://127.0.0.1:99999/?token={token}",
             "no host": "http://?token=x",
         }
         target = targets.get(what, f"{url}/?token={token}")
@@ -343,15 +353,27 @@ def step_top_is_run_once_for_what(context: Context, what: str) -> None:
 
 
 @contextlib.contextmanager
-def _other_software(answer: object) -> Any:
+def _other_software(answer: object, status: int = 200) -> Any:
     async def found(_: Any) -> JSONResponse:
-        return JSONResponse(answer)
+        return JSONResponse(answer, status)
 
     server = WebServer(Starlette(routes=[Route("/api/snapshot", found)]))
     try:
         yield server.url
     finally:
         server.stop()
+
+
+@given('its loop was blocked for {seconds:d} seconds in "{where}"')
+def step_its_loop_was_blocked(context: Context, seconds: int, where: str) -> None:
+    context.snapshot = snapshot = context.page.snapshot()
+    blocked = {"time": snapshot["time"], "where": where, "seconds": seconds, "stack": "File"}
+    snapshot["loop"]["blocked"].append(blocked)
+
+
+@when("its snapshot is printed as plain text")
+def step_its_snapshot_is_printed_as_plain_text(context: Context) -> None:
+    context.ended = command.Ended(0, as_plain_text(context.snapshot), "")
 
 
 @then('standard output has "{one}", "{two}", "{three}", "{four}", "{five}" and "{six}"')

@@ -234,7 +234,7 @@ def _parsed(address: str, token: str | None) -> tuple[str, str, str]:
         url: httpx.URL | None = httpx.URL(address)
     except httpx.InvalidURL:
         url = None
-    if url is None or not url.host:
+    if url is None or not url.host or (url.port or 0) > 65535:  # which httpx does not check
         shown = address.partition("?")[0]
         raise LiveError(f"{shown} is not an address: write http://HOST:PORT/?token=...")
     path = url.path.rstrip("/") + "/"
