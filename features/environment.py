@@ -31,13 +31,6 @@ use_step_matcher(ByBeginning.NAME)
 register_type(Text=step_types.text, Times=step_types.times)
 
 
-# The tags of scenarios that need the GIL, and why.
-NEEDS_GIL = {
-    "counted_references": "without the GIL, functions are freed by the cyclic collector alone",
-    "gil": "without the GIL, there is none to wait for",
-}
-
-
 def before_all(context: Context) -> None:
     honour_expected_failures()
     # A shell starts what is in its background with Ctrl-C ignored; what a scenario starts inherits
@@ -55,11 +48,12 @@ def is_chosen(feature: Feature, context: Context) -> bool:
 
 
 def before_scenario(context: Context, scenario: Scenario) -> None:
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        for tag, reason in NEEDS_GIL.items():
-            if tag in scenario.effective_tags:
-                scenario.skip(reason)
-                return
+    if (
+        "counted_references" in scenario.effective_tags
+        and not getattr(sys, "_is_gil_enabled", lambda: True)()
+    ):
+        scenario.skip("without the GIL, functions are freed by the cyclic collector alone")
+        return
     # Behave has its own sys.stderr by now; the stacks must reach the real one.
     faulthandler.dump_traceback_later(DEADLINE, exit=True, file=sys.__stderr__)
     context.add_cleanup(faulthandler.cancel_dump_traceback_later)
