@@ -491,7 +491,7 @@ def step_that_page_is_opened_in_a_browser(context: Context) -> None:
 
 
 @then("it has the 3 messages by worker, the failures by kind, and no part that only bridges have")
-def step_it_has_the_3_messages_by_worker_and_the_failures(context: Context) -> None:
+def step_it_has_the_3_messages_by_worker_the_failures_by_kind(context: Context) -> None:
     tab = context.tab
     tab.wait_for_text("#journal", "5 of 8")
     rows = [row.split() for row in tab.texts("#journal tbody tr")]
