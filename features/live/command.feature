@@ -107,3 +107,11 @@ Feature: The command serves the page of its run, for as long as it lasts
     Given a process of its own that serves a page with uvicorn
     When a client listens there, and the process gets SIGTERM
     Then the client's stream ends, and the process within seconds
+
+  @valkey
+  Scenario: A journal whose server is away keeps its page, which says so until it is back
+    Given a Valkey with the journal of a run
+    When its page is watched, and the server stops
+    Then the page says unreachable, with what it knew
+    When the server is back
+    Then the page ends as the run has

@@ -112,4 +112,6 @@ Feature: The page is for those who have its token, on this machine
       | with a host that is none     | InvalidArgumentError | allowed_hosts must hold   |
       | with a graph without threads | InvalidArgumentError | checkpointer              |
       | with stuck_after=0           | InvalidArgumentError | stuck_after               |
+      | with show_content="no"       | InvalidTypeError     | True or False             |
+      | with a graph as its graphs   | InvalidTypeError     | a list of graphs          |
       | without the extra            | MissingExtraError    | rxlanggraph[live]         |

@@ -20,7 +20,7 @@ Feature: Questions that wait are answered from the page, each once
     When a message asks on the thread "ada"
     And it is answered behind the back of the page
     And the page, which was not told, answers too
-    Then the answer is 409, which says "nothing is asked there"
+    Then the answer is 409, which says "answered or dropped elsewhere"
     And the page has no question
 
   Scenario: An answer that takes long is accepted, and others are refused meanwhile
@@ -45,7 +45,25 @@ Feature: Questions that wait are answered from the page, each once
     When a message asks on the thread "ada"
     And the bridge of the page is closed
     And it is answered with true
-    Then the answer is 503, which says "closed"
+    Then the answer is 503, which says "BridgeClosedError"
+
+  Scenario Outline: Why an answer was refused quotes what is asked only where that is shown
+    Given the page is made anew, with content <shown>
+    When a message asks on the thread "ada"
+    And it is answered behind the back of the page, and something else is asked
+    And the page, which was not told, answers too
+    Then the answer is 409, which quotes <quotes>
+
+    Examples:
+      | shown  | quotes          |
+      | hidden | nothing         |
+      | shown  | what is pending |
+
+  Scenario: A function of the call that fails on an answer refuses it, and it can be answered again
+    When a message asks with a config that fails on answers
+    And it is answered with true
+    Then the answer is 503, which says "ZeroDivisionError"
+    And the page has 1 question
 
   Scenario: Questions of a stream are answered by a run of their own
     When a streamed message asks on the thread "ada"

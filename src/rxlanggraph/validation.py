@@ -19,6 +19,7 @@ __all__ = [
     "LOOPBACK",
     "check_attempts",
     "check_duration",
+    "check_flag",
     "check_function",
     "check_hosts",
     "check_identifier",
@@ -101,6 +102,16 @@ def check_timeout(timeout: object, argument: str = "timeout") -> float:
             f"{argument} must be a number of seconds above 0, not {shortened(timeout)}"
         )
     return seconds
+
+
+def check_flag(argument: str, value: object) -> None:
+    """Check that ``value`` is a bool: not a text such as "no", which is true.
+
+    Raises:
+        InvalidTypeError: It is something else.
+    """
+    if not isinstance(value, bool):
+        raise InvalidTypeError(f"{argument} must be True or False, not {shortened(value)}")
 
 
 def check_function(argument: str, value: object) -> None:

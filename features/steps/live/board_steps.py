@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from concurrent.futures import Future
 from typing import Any
+from unittest import mock
 
 from behave import given, then, when
 from behave.runner import Context
@@ -184,24 +185,13 @@ def step_a_callback_blocks_the_loop_until_it_is_named(context: Context) -> None:
     def held_up(_: object) -> None:
         named.wait()
 
-    with _replaced(world.source._board, "on_blocked", told):
+    with mock.patch.object(world.source._board, "on_blocked", told):
         world.source.close()
         detach = world.source._watched.add_hooks(world.source._board)
         future = world.send("nothing", "ada")
         future.add_done_callback(held_up)
         world.finish()
         detach()
-
-
-class _replaced:
-    def __init__(self, target: object, name: str, value: object) -> None:
-        self._target, self._name, self._value = target, name, value
-
-    def __enter__(self) -> None:
-        setattr(self._target, self._name, self._value)
-
-    def __exit__(self, *_: object) -> None:
-        delattr(self._target, self._name)
 
 
 @then("the snapshot has what blocked the loop, with a stack that names {function:w}")

@@ -26,6 +26,7 @@ from support.cli import command
 from support.concurrency.raising import error_of
 from support.concurrency.waiting import LIMIT
 from support.live.pages import Stream
+from support.servers.valkey_server import LocalValkey
 
 TOKEN = "a-token-of-the-environment"
 
@@ -221,6 +222,72 @@ def step_after_ctrl_c_it_has_ended_with_status(context: Context, status: int) ->
     context.process.send_signal(signal.SIGINT)
     assert context.process.wait(LIMIT) == status
     step_nothing_answers_at_the_address_of_the_page_any_more(context)
+
+
+@given("a Valkey with the journal of a run")
+def step_a_valkey_with_the_journal_of_a_run(context: Context) -> None:
+    context.server = LocalValkey(durable=True)
+    context.server.start()
+    context.add_cleanup(context.server.close)
+    line = (
+        f"rxlanggraph run graphs.py:graph -i three.jsonl -q --no-output --journal {_url(context)}"
+    )
+    (context.folder / "three.jsonl").write_text('{"n": 1}\n{"n": 2}\n{"n": 0}\n')
+    ended = command.run_apart(line, context.folder)
+    assert ended.status == 1, ended
+    context.journal = parse_location(_url(context))
+    asyncio.run(_put_back(context.journal))
+
+
+def _url(context: Context) -> str:
+    url: str = context.server.url
+    return url
+
+
+async def _put_back(location: Any) -> None:
+    """Have the failed line wait again, so that the run is not over."""
+    async with open_state(location.url, namespace=location.namespace) as state:
+        assert await state.requeue(QUEUE) == 1
+
+
+@when("its page is watched, and the server stops")
+def step_its_page_is_watched_and_the_server_stops(context: Context) -> None:
+    line = f"rxlanggraph live {_url(context)}"
+    step_line_is_started_with_a_token_of_the_environment(context, line)
+    context.stream = Stream(context.client)
+    context.add_cleanup(context.stream.leave)
+    _, snapshot = context.stream.next()
+    assert (snapshot["state"], snapshot["journal"]["answered"]) == ("open", 2), snapshot
+    context.server.stop()
+
+
+@then("the page says unreachable, with what it knew")
+def step_the_page_says_unreachable_with_what_it_knew(context: Context) -> None:
+    while (snapshot := context.stream.next()[1])["state"] == "open":
+        pass
+    assert snapshot["state"] == "unreachable", snapshot["state"]
+    assert (snapshot["journal"]["answered"], snapshot["journal"]["waiting"]) == (2, 1)
+
+
+@when("the server is back")
+def step_the_server_is_back(context: Context) -> None:
+    context.server.start()
+    while (snapshot := context.stream.next()[1])["state"] == "unreachable":
+        pass
+    assert snapshot["state"] == "open", snapshot["state"]
+
+
+@then("the page ends as the run has")
+def step_the_page_ends_as_the_run_has(context: Context) -> None:
+    async def cancel() -> None:
+        location = context.journal
+        async with open_state(location.url, namespace=location.namespace) as state:
+            waiting = [task.id async for task in state.iter_tasks(QUEUE, states=["waiting"])]
+            await state.cancel_tasks(QUEUE, waiting)
+
+    asyncio.run(cancel())
+    end, last = context.stream.until("end")
+    assert end == {"reason": "closed"} and last["journal"]["answered"] == 3, last["journal"]
 
 
 # -- a server of one's own -------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from starlette.routing import Mount
 from rxlanggraph import StreamMessage
 from rxlanggraph.live.access import HEADERS
 from support.concurrency.raising import error_of
-from support.concurrency.waiting import LIMIT
+from support.concurrency.waiting import LIMIT, Log
 from support.live.pages import SECRET, Page, make_world, open_page
 from support.web.server import WebServer
 
@@ -198,6 +198,16 @@ def step_a_client_that_listens_later_has_one_snapshot_and_the_end(context: Conte
 
 @when("{count:d} clients listen")
 def step_count_clients_listen(context: Context, count: int) -> None:
+    feeds, context.left = context.app._feeds, Log()
+    leave = feeds.leave
+
+    def told(feed: Any) -> None:
+        leave(feed)
+        context.left.add(feed)
+
+    patcher = mock.patch.object(feeds, "leave", told)
+    patcher.start()
+    context.add_cleanup(patcher.stop)
     for _ in range(count):
         assert context.page.listen().next()[0] == "snapshot"
 
@@ -215,23 +225,9 @@ def step_all_but_one_leave(context: Context) -> None:
         stream.leave()
 
 
-def _listening(context: Context) -> int:
-    feeds = context.app._feeds
-    with feeds._lock:
-        return sum(feeds._listening.values())
-
-
-def _wait_until(condition: Any) -> None:
-    """Wait for what a server does without saying so."""
-    deadline = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @then("a further one has a snapshot")
 def step_a_further_one_has_a_snapshot(context: Context) -> None:
-    _wait_until(lambda: _listening(context) == 1)
+    context.left.wait_for(31)
     assert context.page.listen().next()[0] == "snapshot"
 
 
@@ -240,8 +236,9 @@ def step_when_they_have_left_nothing_takes_snapshots(context: Context) -> None:
     (feed,) = context.app._feeds._feeds.values()
     for stream in context.page.streams:
         stream.leave()
-    _wait_until(lambda: _listening(context) == 0)
-    assert not context.app._feeds._feeds and feed._producer is None
+    context.left.wait_for(33)
+    assert not context.app._feeds._feeds and not context.app._feeds._listening
+    assert feed._producer is None
     assert not feed._listeners
 
 
@@ -461,6 +458,8 @@ def step_a_page_is_made(context: Context, how: str) -> None:
         "with a host that is none": {"allowed_hosts": ["a/b"]},
         "with a graph without threads": {"graphs": [lambda content: content]},
         "with stuck_after=0": {"stuck_after": 0},
+        'with show_content="no"': {"show_content": "no"},
+        "with a graph as its graphs": {"graphs": context.world.graph},
         "without the extra": {},
     }
     if how == "without the extra":

@@ -131,6 +131,35 @@ def step_it_is_answered_behind_the_back_of_the_page(context: Context) -> None:
     asyncio.run(context.world.graph.ainvoke(reply.content, config))
 
 
+@given("the page is made anew, with content {shown}")
+def step_the_page_is_made_anew_with_content(context: Context, shown: str) -> None:
+    open_page(context, context.world, show_content=shown == "shown")
+
+
+@when("it is answered behind the back of the page, and something else is asked")
+def step_it_is_answered_behind_the_back_and_something_else_is_asked(context: Context) -> None:
+    step_it_is_answered_behind_the_back_of_the_page(context)
+    config = {"configurable": {"thread_id": context.thread_id}}
+    asyncio.run(context.world.graph.ainvoke({"do": "ask"}, config))
+
+
+@then("the answer is 409, which quotes {quotes}")
+def step_the_answer_is_409_which_quotes(context: Context, quotes: str) -> None:
+    assert context.answer.status_code == 409, context.answer.text
+    assert (SECRET in context.answer.text) is (quotes == "what is pending"), context.answer.text
+
+
+@when("a message asks with a config that fails on answers")
+def step_a_message_asks_with_a_config_that_fails_on_answers(context: Context) -> None:
+    def config(message: StreamMessage) -> dict[str, Any]:
+        return {"tags": [str(1 // isinstance(message.content, dict))]}
+
+    context.thread_id = "ada"
+    context.world.send("ask", "ada", config=config)
+    context.world.finish()
+    context.question = context.page.snapshot()["interrupts"][0]
+
+
 @when("the page, which was not told, answers too")
 def step_the_page_which_was_not_told_answers_too(context: Context) -> None:
     step_it_is_answered_with_true(context)

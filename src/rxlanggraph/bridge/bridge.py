@@ -70,7 +70,7 @@ from rxlanggraph.limits import Limits, Usage
 from rxlanggraph.limits.rules import model_rules
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
-from rxlanggraph.validation import check_duration, check_seconds, check_whole
+from rxlanggraph.validation import check_duration, check_flag, check_seconds, check_whole
 
 if TYPE_CHECKING:
     from rxlanggraph.bridge.watched import WatchedBridge
@@ -1051,6 +1051,10 @@ class RxPyLangGraphBridge:
         from rxlanggraph.live.bridge_source import BridgeSource  # noqa: PLC0415
 
         check_duration("stuck_after", stuck_after)
+        check_flag("show_content", show_content)
+        check_flag("nodes", nodes)
+        if not isinstance(graphs, Iterable):
+            raise InvalidTypeError(f"graphs must be a list of graphs, not {graphs!r}")
         asking = []
         for graph in graphs:
             PendingInterrupts(graph)  # raises if it keeps no questions

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from rxlanggraph.errors import RxLangGraphError, StaleResumeError, error_text
+from rxlanggraph.errors import StaleResumeError, error_text
 from rxlanggraph.live.board import Board, NodeBoard
 from rxlanggraph.live.questions import PendingQuestion, as_stack, as_text
 from rxlanggraph.live.schema import VERSION, Action, JournalProgress, RunInFlight, Snapshot
@@ -207,14 +207,39 @@ class BridgeSource:
             )
         try:
             run = await self._watched.resume(question.reply(value), question.resume)
-        except RxLangGraphError as error:
+        except Exception as error:  # of the bridge, or of a function that makes the run's config
             self._board.questions.put_back(question)
-            return Answered("refused", None, error_text(error))
+            return Answered("refused", None, self._reason(error))
         except BaseException:
             self._board.questions.put_back(question)
             raise
         run.add_done_callback(lambda done: self._answered(question, done))
-        return await _outcome(run)
+        return await self._outcome(run)
+
+    async def _outcome(self, run: Future[StreamMessage]) -> Answered:
+        """Wait a little for the end of the run of an answer."""
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                result = await asyncio.shield(asyncio.wrap_future(run))
+        except TimeoutError:
+            return Answered("accepted")
+        except asyncio.CancelledError:
+            if run.cancelled():
+                return Answered("ended", "cancelled")
+            raise
+        if result.status != "rejected":
+            return Answered("ended", result.status)
+        is_stale = isinstance(result.error, StaleResumeError)
+        reason = None if result.error is None else self._reason(result.error)
+        return Answered("stale" if is_stale else "refused", result.status, reason)
+
+    def _reason(self, error: BaseException) -> str:
+        """Say why an answer was not accepted: error texts quote what is asked."""
+        if self._show_content:
+            return error_text(error)
+        if isinstance(error, StaleResumeError):
+            return "this question was answered or dropped elsewhere"
+        return f"the bridge did not accept the answer: {type(error).__name__}"
 
     def _answered(self, question: PendingQuestion, run: Future[StreamMessage]) -> None:
         """Note what became of an answer, in the thread that resolves its run."""
@@ -223,21 +248,3 @@ class BridgeSource:
             self._board.questions.drop(question)
         else:  # if it has reached its graph, the board is told of that
             self._board.questions.put_back(question)
-
-
-async def _outcome(run: Future[StreamMessage]) -> Answered:
-    """Wait a little for the end of the run of an answer."""
-    try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            result = await asyncio.shield(asyncio.wrap_future(run))
-    except TimeoutError:
-        return Answered("accepted")
-    except asyncio.CancelledError:
-        if run.cancelled():
-            return Answered("ended", "cancelled")
-        raise
-    if result.status != "rejected":
-        return Answered("ended", result.status)
-    reason = None if result.error is None else error_text(result.error)
-    is_stale = isinstance(result.error, StaleResumeError)
-    return Answered("stale" if is_stale else "refused", result.status, reason)

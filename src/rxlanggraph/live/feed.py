@@ -20,10 +20,12 @@ from rxlanggraph.live.source import Source
 __all__ = ["Feeds", "encoded"]
 
 _log = logging.getLogger("rxlanggraph")
-# Seconds between two snapshots, at least; and how many times as long as the last one took. A bridge
-# with a hundred thousand runs takes long to look at, and has other things to do.
+# Seconds between two snapshots, at least; how many times as long as the last one took; and at most,
+# as the server of a journal may have been waited for. A bridge with a hundred thousand runs takes
+# long to look at, and has other things to do.
 _INTERVAL = 0.5
 _PAUSE_PER_SNAPSHOT = 100
+_LONGEST_PAUSE = 5.0
 # Milliseconds after which a browser connects again.
 _RETRY = 2000
 
@@ -91,7 +93,8 @@ class Feed:
                 last = "error"
             self.over = last
             self._wake()
-            pause = max(_INTERVAL, _PAUSE_PER_SNAPSHOT * (time.monotonic() - began))
+            pause = _PAUSE_PER_SNAPSHOT * (time.monotonic() - began)
+            pause = min(max(_INTERVAL, pause), _LONGEST_PAUSE)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._ending.wait()
