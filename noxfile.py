@@ -54,6 +54,7 @@ LONG_FEATURES = [
     "redis",
     "run_command",
     "graph_threads",
+    "browser",
     "leak_check",
 ]
 LONG_SUITES = [
@@ -217,10 +218,11 @@ def run_behave(session: nox.Session, *runner: str, env: dict[str, str | None]) -
         return
     features = longest_first(ROOT.glob("features/*/*.feature"), LONG_FEATURES)
     # Without the GIL everything is another matter: nothing is left out there but what is explored,
-    # what waits for collections, which are rare there, and what the test server's libpq cannot.
+    # what waits for collections, which are rare there, what the test server's libpq cannot, and the
+    # browser.
     left_out = {
         NEWEST: "(@explored or @unmeasured)",
-        FREE_THREADED: "(@explored or @with_gil or @libpq_tls or @ray)",
+        FREE_THREADED: "(@explored or @with_gil or @libpq_tls or @ray or @browser)",
     }
     tags = f"--tags=not {left_out.get(str(session.python), f'(@explored or {ONCE})')}"
     shared = "--runner=tests.side_by_side:SideBySide"
@@ -233,6 +235,14 @@ def run_behave(session: nox.Session, *runner: str, env: dict[str, str | None]) -
             commands.append(("python", *behave("explored", "--tags=@explored", *features)))
     (results / "scenarios").mkdir()
     side_by_side(session, commands, env)
+
+
+def say_what_is_not_shown(session: nox.Session) -> None:
+    """Say so if there is no browser: its scenarios are skipped."""
+    env = {"PYTHONPATH": "features"}
+    why = str(session.run("python", "-m", "support.live.browser", silent=True, env=env)).strip()
+    if why:
+        session.warn("Not shown: how the live page looks and works in a browser; %s", why)
 
 
 # -- the sessions ----------------------------------------------------------------------------------
@@ -260,6 +270,8 @@ def behave(session: nox.Session) -> None:
         session.error(f"none of Python {', '.join(VERSIONS)} starts here; install one of them")
     install(session, "test", WHOLE_AND_RAY if session.python == NEWEST else WHOLE)
     if session.python == NEWEST:
+        install(session, "browser")
+        say_what_is_not_shown(session)
         run_behave(session, "coverage", "run", env=measured(session))
     else:
         run_behave(session, "python", env=strict())
@@ -368,6 +380,26 @@ def docs(session: nox.Session) -> None:
     doctrees = f"--doctree-dir={session.create_tmp()}"  # no part of the site
     session.run("sphinx-build", *options, doctrees, "docs", str(site))
     session.run("python", "tests/offline_pages.py", str(site))
+
+
+@nox.session(default=False)
+def screenshots(session: nox.Session) -> None:
+    """The pictures of the live page in docs/images, made anew; it takes some minutes."""
+    install(session, "test", WHOLE)
+    install(session, "browser")
+    say_what_is_not_shown(session)
+    pictures = ROOT / "docs" / "images"
+    pictures.mkdir(exist_ok=True)
+    env = {"RXLANGGRAPH_SCREENSHOTS": str(pictures)}
+    behave = (
+        "python",
+        "-m",
+        "behave",
+        "--no-color",
+        "--no-skipped",
+        "features/live/browser.feature",
+    )
+    session.run(*behave, "--name=as in the pictures of the documentation", env=env)
 
 
 @nox.session(default=False)

@@ -21,6 +21,7 @@ from behave.runner import Context
 from rxlanggraph.testing import LeakCheck
 from support import step_types
 from support.controls.expected_failure import honour_expected_failures
+from support.live import browser
 from support.servers import servers
 from support.step_matcher import ByBeginning
 
@@ -59,12 +60,17 @@ def before_scenario(context: Context, scenario: Scenario) -> None:
     context.add_cleanup(faulthandler.cancel_dump_traceback_later)
     # Before the check looks: a server outlives the scenario that was the first to need it.
     servers.start_for(scenario)
+    browser.start_for(scenario)
     # What lives before a scenario is not left by it. Frozen, it is not looked at by the check:
     # above all, modules that scenarios have imported are hundreds of thousands of objects.
     gc.collect()
     gc.freeze()
     # Cleanups run last in, first out, after `after_scenario`: those of the steps come before it.
     context.add_cleanup(LeakCheck(ignore=tolerated(scenario)).start().verify)
+
+
+def after_feature(context: Context, feature: Feature) -> None:
+    browser.stop()
 
 
 def after_all(context: Context) -> None:
