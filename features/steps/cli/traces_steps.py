@@ -46,7 +46,7 @@ def step_line_is_interrupted_twice(context: Context, line: str) -> None:
     with subprocess.Popen(
         [*command.COMMAND, *command.arguments(line)],
         cwd=context.folder,
-        env=command.environment(),
+        env=command.environment(measured=True),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

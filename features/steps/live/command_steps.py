@@ -149,7 +149,7 @@ async def _reclaim(location: Any) -> None:
 
 @when('"{line}" is started with a token of the environment')
 def step_line_is_started_with_a_token_of_the_environment(context: Context, line: str) -> None:
-    environment = {**command.environment(), "RXLANGGRAPH_LIVE_TOKEN": TOKEN}
+    environment = {**command.environment(measured=True), "RXLANGGRAPH_LIVE_TOKEN": TOKEN}
     process = subprocess.Popen(
         [*command.COMMAND, *command.arguments(line)],
         cwd=context.folder,

@@ -145,7 +145,7 @@ class Terminal:
         self._process = subprocess.Popen(
             [*command.COMMAND, *command.arguments(line)],
             cwd=folder,
-            env={**command.environment(), "TERM": "xterm-256color"},
+            env={**command.environment(measured=True), "TERM": "xterm-256color"},
             stdin=terminal,
             stdout=terminal,
             stderr=terminal,
