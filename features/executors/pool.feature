@@ -73,6 +73,49 @@ Feature: What is common to executors, whatever starts their workers
     When 10 messages with a number each go through the bridge
     Then each result is one more than its message
 
+  Scenario: A worker that is lost is replaced after a pause, if the next start fails
+    Given a bridge for the graph "plain" with 2 workers in this process
+    When 10 messages with a number each go through the bridge
+    And a worker is lost while it is idle, and the next start fails
+    And 10 messages with a number each go through the bridge
+    Then each result is one more than its message
+    And after the pause there is a third worker
+
+  Scenario: A bridge is closed while its workers wait for another start
+    Given a bridge for the graph "plain" with 2 workers in this process
+    When 10 messages with a number each go through the bridge
+    And a worker is lost while it is idle, and the next start fails
+    And that bridge is closed
+    Then no other start follows
+
+  Scenario: A worker that leaves runs without an answer is lost
+    Given a bridge for the graph "plain" with 1 workers in this process, which answer nothing
+    When a message is sent
+    Then WorkerLostError is raised, which says "left calls without an answer"
+
+  Scenario: A result that cannot be read here fails its own run
+    Given a bridge for the graph "unreadable" with 1 workers in this process
+    When messages with the numbers 0 and 1 are sent
+    Then the first has its result, and the other fails with RunError, which says "cannot be read here: not in this process"
+
+  Scenario Outline: An error in a worker arrives as what it was: <error>
+    Given a bridge for the graph "failing" with 1 workers in this process
+    When a message with the number <number> is sent
+    Then <error> is raised, which says "<words>"
+
+    Examples:
+      | number | error      | words                          |
+      | 0      | KeyError   | no such key                    |
+      | 1      | ValueError | the second one                 |
+      | 2      | RunError   | OwnError (which cannot be pickled): one and two |
+
+  Scenario: Workers that cannot be ended are logged, and the bridge is closed
+    Given a bridge for the graph "plain" with 1 workers in this process
+    And its workers cannot be ended
+    When 10 messages with a number each go through the bridge
+    And that bridge is closed
+    Then the log says that they could not be ended
+
   Scenario: A run is at most sixteen chunks ahead of its reader
     Given a bridge for the graph "talking" with 1 workers in this process
     When a run that has 200 chunks is streamed, and its reader waits after the first
@@ -88,6 +131,39 @@ Feature: What is common to executors, whatever starts their workers
     Given a host of a sync function that waits
     When a call of it is cancelled
     Then the call has not ended before the function returns
+
+  Scenario: A call that is cancelled before it has arrived does not begin
+    Given a host of a sync function that waits
+    When a call of it is cancelled before it arrives
+    Then the call is cancelled, and the function was not called
+
+  Scenario: A host that is closed cancels its calls
+    Given a host of a graph that meets
+    When it is closed during a call
+    Then the call is cancelled, and nothing is left
+
+  Scenario Outline: A worker that cannot load its graph says why: <what>
+    Given a host of <what>
+    Then it opens with <error>, which says "<words>"
+
+    Examples:
+      | what                            | error            | words               |
+      | a number                        | InvalidTypeError | cannot run messages |
+      | a factory that divides by zero  | ZeroDivisionError | division by zero   |
+      | a factory that has nothing left | RuntimeError     | StopIteration       |
+
+  Scenario Outline: A factory that is <kind> makes the graph of each worker
+    Given a bridge for what a factory makes, <kind>, with 2 workers in this process
+    When 10 messages with a number each go through the bridge
+    Then each result is one more than its message
+
+    Examples:
+      | kind                       |
+      | a function                 |
+      | an async function          |
+      | a context manager          |
+      | an async context manager   |
+      | the name of a function     |
 
   Scenario Outline: Refused where the bridge is made: <what>
     When a bridge for other processes is made with <what>
@@ -109,6 +185,18 @@ Feature: What is common to executors, whatever starts their workers
       | what                 | words                              |
       | another graph        | runs support.executors.graphs:plain, and not |
       | a function           | make a bridge of its own for it    |
+
+  Scenario Outline: Refused where a graph is passed, of an executor with <factory>: <what>
+    Given a bridge for what a factory makes, <factory>, with 2 workers in this process
+    When that bridge is passed <what>
+    Then InvalidArgumentError is raised, which says "<words>"
+
+    Examples:
+      | factory                | what                 | words                                       |
+      | a function             | its factory          | is one that the factory has made            |
+      | a function             | a name               | is one that the factory has made            |
+      | the name of a function | its factory          | is a factory; pass the graph that it makes  |
+      | the name of a function | a sequence of graphs | make one graph of it                        |
 
   Scenario: A graph with a memory of its own is refused where there are several workers
     Given a bridge for the graph "asking" with 2 workers in this process

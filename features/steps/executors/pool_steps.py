@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pickle
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
@@ -10,16 +12,20 @@ from behave.runner import Context
 from langgraph.types import Command
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
-from rxlanggraph.executors import LocalExecutor
+from rxlanggraph.executors import LocalExecutor, pool
 from rxlanggraph.executors.host import GraphHost
-from rxlanggraph.executors.payloads import RemoteCall, dump_call
+from rxlanggraph.executors.payloads import RemoteCall, dump_call, load_error
 from rxlanggraph.limits import Limits, ModelLimit
 from rxlanggraph.state import open_state
+from support.concurrency.listening import listening
+from support.concurrency.patching import patch
+from support.concurrency.pauses import until
 from support.concurrency.raising import check_error, error_of
 from support.concurrency.waiting import LIMIT, Gate
 from support.executors import graphs
 from support.executors.in_process import InProcessExecutor
-from support.executors.world import begin, send
+from support.executors.meeting import Meeting
+from support.executors.world import begin, open_bridge, send
 
 PLAIN = "support.executors.graphs:plain"
 LIMITS = Limits(ModelLimit(concurrency=1))
@@ -180,6 +186,187 @@ def step_a_call_of_it_is_cancelled(context: Context) -> None:
 def step_the_call_has_not_ended_before_the_function_returns(context: Context) -> None:
     assert not context.early
     assert context.events == [(1, "cancelled", b"")]
+
+
+@when("a call of it is cancelled before it arrives")
+def step_a_call_of_it_is_cancelled_before_it_arrives(context: Context) -> None:
+    async def main() -> list[Any]:
+        assert (await context.host.open())[0] == "open"
+        context.host.control([("cancel", 1, 0)])
+        await asyncio.sleep(0)
+        data = dump_call(RemoteCall((), False, (None,), {}, {}), pickle.dumps)
+        happened = [events async for events in context.host.execute([(1, data)])]
+        await context.host.close()
+        return happened
+
+    context.events = asyncio.run(main())
+
+
+@then("the call is cancelled, and the function was not called")
+def step_the_call_is_cancelled_and_the_function_was_not_called(context: Context) -> None:
+    assert context.events == [[(1, "cancelled", b"")]], context.events
+    assert not context.begun.is_open
+
+
+@given("a host of a graph that meets")
+def step_a_host_of_a_graph_that_meets(context: Context) -> None:
+    context.meeting = Meeting()
+    context.add_cleanup(context.meeting.__exit__, None, None, None)
+    context.host = GraphHost(lambda: graphs.meeting, (), 4, pickle.dumps)
+
+
+@when("it is closed during a call")
+def step_it_is_closed_during_a_call(context: Context) -> None:
+    async def main() -> list[Any]:
+        assert (await context.host.open())[0] == "open"
+        content = {"n": 0, "port": context.meeting.port}
+        data = dump_call(RemoteCall(("ainvoke",), False, (content,), {}, {}), pickle.dumps)
+        events = context.host.execute([(1, data)])
+        step = asyncio.ensure_future(anext(events))
+        (guest,) = await asyncio.to_thread(context.meeting.wait_for, 1)
+        async with asyncio.timeout(LIMIT):
+            closing = asyncio.ensure_future(context.host.close())
+            assert await asyncio.to_thread(guest.said) == "cancelled"
+            guest.tell("clean")
+            await closing
+            happened = await step
+        await events.aclose()
+        context.left = [*context.host._calls]
+        return happened
+
+    context.events = asyncio.run(main())
+
+
+@then("the call is cancelled, and nothing is left")
+def step_the_call_is_cancelled_and_nothing_is_left(context: Context) -> None:
+    assert context.events == [(1, "cancelled", b"")], context.events
+    assert context.left == []
+
+
+def nothing_left() -> Any:
+    raise StopIteration("nothing left")
+
+
+HOSTED = {
+    "a number": lambda: 7,
+    "a factory that divides by zero": graphs.failing_factory,
+    "a factory that has nothing left": nothing_left,
+}
+
+
+@given("a host of {what}")
+def step_a_host_of(context: Context, what: str) -> None:
+    context.host = GraphHost(HOSTED[what], (), 4, pickle.dumps)
+
+
+@then('it opens with {error:w}, which says "{words}"')
+def step_it_opens_with_which_says(context: Context, error: str, words: str) -> None:
+    kind, data = asyncio.run(context.host.open())
+    assert kind == "error"
+    check_error(load_error(data), error, words)
+
+
+# -- factories -------------------------------------------------------------------------------------
+
+
+async def make_async() -> Any:
+    return graphs.plain
+
+
+@contextlib.contextmanager
+def enter() -> Iterator[Any]:
+    yield graphs.plain
+
+
+@contextlib.asynccontextmanager
+async def enter_async() -> AsyncIterator[Any]:
+    yield graphs.plain
+
+
+FACTORIES: dict[str, Any] = {
+    "a function": graphs.plain_factory,
+    "an async function": make_async,
+    "a context manager": enter,
+    "an async context manager": enter_async,
+    "the name of a function": "support.executors.graphs:plain_factory",
+}
+
+
+@given("a bridge for what a factory makes, {kind}, with {workers:d} workers in this process")
+def step_a_bridge_for_what_a_factory_makes(context: Context, kind: str, workers: int) -> None:
+    context.factory = FACTORIES[kind]
+    open_bridge(context, InProcessExecutor(context.factory, workers=workers), graphs.plain)
+
+
+@when("that bridge is passed {what}")
+def step_that_bridge_is_passed(context: Context, what: str) -> None:
+    graph = {
+        "its factory": graphs.plain_factory,
+        "a name": PLAIN,
+        "a sequence of graphs": graphs.plain | graphs.plain,
+    }[what]
+    context.error = error_of(lambda: context.bridge.create_future_task(graph, {"n": 1}))
+
+
+# -- pauses ----------------------------------------------------------------------------------------
+
+
+@when("a worker is lost while it is idle, and the next start fails")
+def step_a_worker_is_lost_while_it_is_idle_and_the_next_start_fails(context: Context) -> None:
+    async def lose() -> None:
+        context.executor.failing_starts = 1
+        context.executor.workers[0].lost.set()
+        await until(lambda: context.executor.pool._pause is not None)
+
+    patch(context, pool, "_FIRST_PAUSE", 0.001)
+    loop = context.bridge._engine.inbox.loop
+    asyncio.run_coroutine_threadsafe(lose(), loop).result(LIMIT)
+
+
+@then("after the pause there is a third worker")
+def step_after_the_pause_there_is_a_third_worker(context: Context) -> None:
+    async def third() -> None:
+        await until(lambda: len(context.executor.workers) == 3)
+
+    loop = context.bridge._engine.inbox.loop
+    asyncio.run_coroutine_threadsafe(third(), loop).result(LIMIT)
+
+
+@when("that bridge is closed")
+def step_that_bridge_is_closed(context: Context) -> None:
+    with listening("rxlanggraph") as context.said:
+        context.bridge.close()
+
+
+@then("no other start follows")
+def step_no_other_start_follows(context: Context) -> None:
+    assert context.executor.pool._pause is None
+    assert len(context.executor.workers) == 2
+
+
+@given("its workers cannot be ended")
+def step_its_workers_cannot_be_ended(context: Context) -> None:
+    context.executor.disconnecting = OSError("they do not answer")
+
+
+@then("the log says that they could not be ended")
+def step_the_log_says_that_they_could_not_be_ended(context: Context) -> None:
+    assert any("could not be ended" in said for said in context.said), context.said
+
+
+@when("messages with the numbers 0 and 1 are sent")
+def step_messages_with_the_numbers_0_and_1_are_sent(context: Context) -> None:
+    runs = [context.bridge.create_future_task(context.graph, {"n": n}) for n in range(2)]
+    context.result = runs[0].result(LIMIT)
+    context.error = error_of(lambda: runs[1].result(LIMIT))
+
+
+@then('the first has its result, and the other fails with {error:w}, which says "{words}"')
+def step_the_first_has_its_result_and_the_other_fails(
+    context: Context, error: str, words: str
+) -> None:
+    assert context.result.content["n"] == 0
+    check_error(context.error, error, words)
 
 
 # -- refusals --------------------------------------------------------------------------------------

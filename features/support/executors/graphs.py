@@ -26,6 +26,7 @@ __all__ = [
     "failing_factory",
     "meeting",
     "plain",
+    "plain_factory",
     "plain_noted_in",
     "reporting",
     "returning",
@@ -33,6 +34,7 @@ __all__ = [
     "talking",
     "tenant",
     "threads_in_postgres",
+    "unreadable",
 ]
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
@@ -137,6 +139,28 @@ returning = compiled(return_lock)
 
 def failing_factory() -> Any:
     return 1 / 0
+
+
+def plain_factory() -> Any:
+    return plain
+
+
+class Unreadable:
+    """Pickled in one process, and made again in none."""
+
+    def __reduce__(self) -> Any:
+        return refuse, ()
+
+
+def refuse() -> None:
+    raise ValueError("not in this process")
+
+
+async def answer_unreadably(state: State) -> State:
+    return {"n": state["n"], "seen": Unreadable() if state["n"] else None}
+
+
+unreadable = compiled(answer_unreadably)
 
 
 def ask(state: State) -> State:

@@ -23,8 +23,9 @@ __all__ = ["InProcessExecutor"]
 class InProcessWorker:
     """Confined to the loop of the bridge."""
 
-    def __init__(self, number: int, host: GraphHost) -> None:
+    def __init__(self, number: int, host: GraphHost, *, silent: bool = False) -> None:
         self.number = number
+        self.silent = silent
         self.host = host
         self.batches: list[int] = []
         self.in_progress = self.most = 0
@@ -34,6 +35,8 @@ class InProcessWorker:
         self, batch: Sequence[tuple[int, bytes]], *, streams: bool
     ) -> AsyncIterator[list[Event]]:
         self.batches.append(len(batch))
+        if self.silent:
+            return
         self.in_progress += len(batch)
         self.most = max(self.most, self.in_progress)
         events = self.host.execute(batch)
@@ -76,11 +79,14 @@ class InProcessExecutor:
         retries: int = 0,
         calls_per_worker: int = 64,
         failing_starts: int = 0,
+        silent: bool = False,
         context_vars: Sequence[str] = (),
     ) -> None:
         self.retries = retries
         self.workers: list[InProcessWorker] = []
         self.failing_starts = failing_starts
+        self.silent = silent
+        self.disconnecting: BaseException | None = None
         self._target = target
         self._size = workers
         self._limit = calls_per_worker
@@ -109,8 +115,9 @@ class InProcessExecutor:
         host = GraphHost(self._target, self._variables, self._limit, pickle.dumps)
         kind, *told = await host.open()
         assert kind == "open", told
-        self.workers.append(InProcessWorker(len(self.workers), host))
+        self.workers.append(InProcessWorker(len(self.workers), host, silent=self.silent))
         return self.workers[-1]
 
     def disconnect(self) -> None:
-        pass
+        if self.disconnecting is not None:
+            raise self.disconnecting

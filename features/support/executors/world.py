@@ -21,6 +21,7 @@ _PLACE = re.compile(
     r"(?P<engine>in this process|of Ray)(?:, for (?P<calls>\d+) calls each)?"
     r"(?:, and (?P<retries>\d+) retries)?"
     r"(?:, of which the first (?P<failing>\d+) starts fail)?"
+    r"(?P<silent>, which answer nothing)?"
 )
 
 
@@ -51,7 +52,7 @@ def open_bridge(context: Context, executor: Any, graph: Any) -> None:
 def made(target: Any, workers: int, where: str) -> Any:
     match = _PLACE.fullmatch(where)
     assert match is not None, where
-    options: dict[str, int] = {"workers": workers}
+    options: dict[str, Any] = {"workers": workers}
     for name, group in (
         ("calls_per_worker", "calls"),
         ("retries", "retries"),
@@ -59,6 +60,8 @@ def made(target: Any, workers: int, where: str) -> Any:
     ):
         if match[group] is not None:
             options[name] = int(match[group])
+    if match["silent"] is not None:
+        options["silent"] = True
     return ENGINES[match["engine"]](
         target, context_vars=["support.executors.graphs:tenant"], **options
     )

@@ -150,7 +150,7 @@ class GraphHost:
                 if not callable(getattr(graph, "ainvoke", graph)):
                     raise InvalidTypeError(f"{graph!r} cannot run messages")  # noqa: TRY301 - as others
             except BaseException as error:
-                made.set_exception(RuntimeError(*error.args) if _is_stop(error) else error)
+                made.set_exception(error)
                 return
             made.set_result(graph)
             await asyncio.Event().wait()
@@ -246,7 +246,3 @@ class GraphHost:
                     await call.credited.wait()
                 call.credits -= 1
                 call.outbox.put(call.key, "chunk", self._dump_result(chunk))
-
-
-def _is_stop(error: BaseException) -> bool:
-    return isinstance(error, StopIteration)  # which a future refuses
