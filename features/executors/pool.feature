@@ -213,6 +213,11 @@ Feature: What is common to executors, whatever starts their workers
     When an answer is sent to a thread without a question
     Then StaleResumeError is raised
 
+  Scenario: The graph of a command is loaded by its workers as by the command
+    Given a bridge for the place of the graph "plain", with 2 workers in this process
+    When 10 messages with a number each go through the bridge
+    Then each result is one more than its message
+
   Scenario: A local executor changes nothing
     Given a bridge with a local executor
     Then its graphs are called as without one

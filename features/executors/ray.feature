@@ -110,6 +110,10 @@ Feature: Graphs in worker processes, as actors of Ray
       | a name in __main__        | InvalidArgumentError | cannot be imported by worker         |
       | no workers                | InvalidArgumentError | workers must be                      |
       | an address of Ray Client  | InvalidArgumentError | Ray Client, which does not carry     |
+      | an address of no text     | InvalidTypeError     | address must be 'host:port'          |
+      | fewer CPUs than none      | InvalidArgumentError | num_cpus must be a number from 0     |
+      | one variable as a text    | InvalidTypeError     | context_vars must be a list          |
+      | an environment as a text  | InvalidTypeError     | runtime_env must be a mapping        |
 
   Scenario: What a factory raises in a worker is the error of the runs
     Given a bridge with 1 workers of Ray, for a factory that fails

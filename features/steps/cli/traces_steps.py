@@ -38,7 +38,7 @@ def step_the_exporter_for_otlp_is_not_installed(context: Context) -> None:
 
 @when('"{line}" runs in a process of its own')
 def step_line_runs_in_a_process_of_its_own(context: Context, line: str) -> None:
-    context.ended = command.run_apart(line, context.folder)
+    context.ended = command.run_apart(line, context.folder, measured=True)
 
 
 @when('"{line}" is interrupted twice')

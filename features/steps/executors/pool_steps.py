@@ -5,6 +5,7 @@ import contextlib
 import pickle
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from behave import given, then, when
@@ -12,6 +13,7 @@ from behave.runner import Context
 from langgraph.types import Command
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph.cli.loading import find_target, graph_of_worker
 from rxlanggraph.executors import LocalExecutor, pool
 from rxlanggraph.executors.host import GraphHost
 from rxlanggraph.executors.payloads import RemoteCall, dump_call, load_error
@@ -296,6 +298,13 @@ FACTORIES: dict[str, Any] = {
 def step_a_bridge_for_what_a_factory_makes(context: Context, kind: str, workers: int) -> None:
     context.factory = FACTORIES[kind]
     open_bridge(context, InProcessExecutor(context.factory, workers=workers), graphs.plain)
+
+
+@given('a bridge for the place of the graph "{name}", with {workers:d} workers in this process')
+def step_a_bridge_for_the_place_of_the_graph(context: Context, name: str, workers: int) -> None:
+    target = find_target(f"support.executors.graphs:{name}")
+    factory = partial(graph_of_worker, target, None, str(Path.cwd()))
+    open_bridge(context, InProcessExecutor(factory, workers=workers), getattr(graphs, name))
 
 
 @when("that bridge is passed {what}")

@@ -237,6 +237,10 @@ ARGUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "a name in __main__": ("__main__:graph", {}),
     "no workers": ("a.b:c", {"workers": 0}),
     "an address of Ray Client": ("a.b:c", {"address": "ray://somewhere:10001"}),
+    "an address of no text": ("a.b:c", {"address": 6379}),
+    "fewer CPUs than none": ("a.b:c", {"num_cpus": -1}),
+    "one variable as a text": ("a.b:c", {"context_vars": "support.executors.graphs:tenant"}),
+    "an environment as a text": ("a.b:c", {"runtime_env": "pip"}),
 }
 
 

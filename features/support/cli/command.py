@@ -129,13 +129,18 @@ def run_python(*arguments: str, measured: bool = False) -> subprocess.CompletedP
 
 
 def run_apart(
-    line: str, folder: Path, stdout: Any = subprocess.PIPE, stderr: Any = subprocess.PIPE
+    line: str,
+    folder: Path,
+    stdout: Any = subprocess.PIPE,
+    stderr: Any = subprocess.PIPE,
+    *,
+    measured: bool = False,
 ) -> Ended:
     """Run the command line in a process of its own, with an empty standard input."""
     done = subprocess.run(
         [*COMMAND, *arguments(line)],
         cwd=folder,
-        env=environment(),
+        env=environment(measured=measured),
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
