@@ -228,6 +228,8 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
         | a port without a server | does not answer           | 127.0.0.1        |
         | a port too high         | is not an address         | http://          |
         | no host                 | is not an address         | http://          |
+        | a bracket too few       | is not an address         | http://          |
+        | a token with a space    | has no such token         | 127.0.0.1        |
         | a server that fails     | status 500                | 127.0.0.1        |
         | a later release         | another release           | browser          |
 

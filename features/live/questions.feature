@@ -41,6 +41,10 @@ Feature: Questions that wait are answered from the page, each once
     When it is answered with true
     Then the answer is 200, ended ok
 
+  Scenario: Of more questions than are kept, the oldest are forgotten, and counted
+    When 1005 threads have asked one question each
+    Then the latest 1000 are kept, and 5 are counted as left out
+
   Scenario: A closed bridge takes no answer
     When a message asks on the thread "ada"
     And the bridge of the page is closed

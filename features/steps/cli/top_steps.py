@@ -345,6 +345,8 @@ def step_top_is_run_once_for_what(context: Context, what: str) -> None:
             "a path without a page": f"{url}/elsewhere/?token={token}",
             "a port too high": f"http://127.0.0.1:99999/?token={token}",
             "no host": "http://?token=x",
+            "a bracket too few": f"http://[::1:80/?token={token}",
+            "a token with a space": f"{url}/?token=a%20b",
         }
         target = targets.get(what, f"{url}/?token={token}")
         context.ended = command.run_here(

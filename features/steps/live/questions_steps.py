@@ -7,9 +7,10 @@ from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
-from langgraph.types import interrupt
+from langgraph.types import Interrupt, interrupt
 
 from rxlanggraph import StreamMessage
+from rxlanggraph.live.questions import Questions
 from support.concurrency.waiting import LIMIT, in_threads
 from support.live.pages import SECRET, make_world, open_page
 
@@ -212,3 +213,20 @@ def step_the_page_has_1_question(context: Context) -> None:
 @when("the bridge of the page is closed")
 def step_the_bridge_of_the_page_is_closed(context: Context) -> None:
     context.world.bridge.close()
+
+
+@when("{count:d} threads have asked one question each")
+def step_threads_have_asked_one_question_each(context: Context, count: int) -> None:
+    context.questions = Questions()
+    for number in range(count):
+        asked = [Interrupt("how many?", id=f"{number:032x}")]
+        context.questions.asked("graph", f"t{number}", asked, 0.0, metadata={}, resume=None)
+
+
+@then("the latest {count:d} are kept, and {forgotten:d} are counted as left out")
+def step_the_latest_are_kept_and_are_counted_as_left_out(
+    context: Context, count: int, forgotten: int
+) -> None:
+    pending, left_out = context.questions.pending(count)
+    assert (len(pending), left_out) == (count, forgotten), (len(pending), left_out)
+    assert pending[0].thread_id == f"t{forgotten}"
