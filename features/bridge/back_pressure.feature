@@ -52,20 +52,20 @@ Feature: max_pending bounds the waiting messages of all threads, and never block
 
   @with_gil
   Scenario: A submitter that gets room is awake before a busy loop continues
-    Given room for 64 runs, which is taken, and a thread that waits for it
+    Given 20 times room for 64 runs, which is taken, and a thread that waits for it
     When half of them start, and nothing else gives up the GIL
-    Then the thread has got room and runs
+    Then each thread has got room and runs
 
   @with_gil @tdd_expected_fail
   Scenario: A submitter that gets room does not run while a busy loop continues without waiting
-    Given room for 64 runs, which is taken, and a thread that waits for it
+    Given 20 times room for 64 runs, which is taken, and a thread that waits for it
     When the room of half of them is freed, and nothing else gives up the GIL
-    Then the thread has got room and runs
+    Then each thread has got room and runs
 
   @with_gil
   Scenario: A submitter that gets room and does not wake up holds up nothing
-    Given room for 64 runs, which is taken, and a thread that waits for it
-    And the thread will not wake up
+    Given 20 times room for 64 runs, which is taken, and a thread that waits for it
+    And the threads will not wake up
     When half of them start, and nothing else gives up the GIL
     Then they have started
 

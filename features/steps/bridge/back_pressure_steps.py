@@ -274,60 +274,68 @@ def room_for_one_again(context: Context) -> None:
     assert not context.admission._turned_away, "an error is kept without need"
 
 
-@given("room for {count:d} runs, which is taken, and a thread that waits for it")
-def step_room_for_runs_which_is_taken_and_a_thread_that_waits_for_it(
-    context: Context, count: int
+class Crowd:
+    """Room that is taken, and a thread that waits for it."""
+
+    def __init__(self, context: Context, count: int) -> None:
+        self.limiter = AdmissionLimiter(count, threading.RLock())
+        self.holders = [a_run() for _ in range(count)]
+        for holder in self.holders:
+            assert self.limiter.acquire(holder, may_block=False)
+        self.awake = threading.Event()
+        context.add_cleanup(start(self._submit))
+        while not self.limiter._gates:  # bounded by the scenario's own deadline
+            threading.Event().wait(0.001)  # there is no notice when a thread begins to wait
+
+    def _submit(self) -> None:
+        self.limiter.acquire(a_run(), may_block=True)
+        self.awake.set()
+
+    def free_half(self, free: Callable[[Any], bool]) -> bool:
+        """Free half of the room; return whether the thread runs by then."""
+        assert all(free(holder) for holder in self.holders[::2])
+        return self.awake.is_set()
+
+
+@given("{times:d} times room for {count:d} runs, which is taken, and a thread that waits for it")
+def step_times_room_for_runs_which_is_taken_and_a_thread_that_waits(
+    context: Context, times: int, count: int
 ) -> None:
-    limiter = context.admission = AdmissionLimiter(count, threading.RLock())
-    context.holders = [a_run() for _ in range(count)]
-    for holder in context.holders:
-        assert limiter.acquire(holder, may_block=False)
-    context.awake = threading.Event()
-
-    def submit() -> None:
-        limiter.acquire(a_run(), may_block=True)
-        context.awake.set()
-
-    context.join = start(submit)
-    context.add_cleanup(context.join)
-    while not limiter._gates:  # bounded by the scenario's own deadline
-        threading.Event().wait(0.001)  # there is no notice when a thread begins to wait
-    # It is to wake up if it gets the GIL, however busy the machine is.
+    # Several: now and then a thread that is about to wait has not lost the GIL yet.
+    context.crowds = [Crowd(context, count) for _ in range(times)]
+    # The threads are to wake up if they get the GIL, however busy the machine is.
     patch(context, admission, "_WAKING", LIMIT)
 
 
-@given("the thread will not wake up")
-def step_the_thread_will_not_wake_up(context: Context) -> None:
-    context.admission._gates[0][0]._awake = closed_gate()
+@given("the threads will not wake up")
+def step_the_threads_will_not_wake_up(context: Context) -> None:
+    for crowd in context.crowds:
+        crowd.limiter._gates[0][0]._awake = closed_gate()
     patch(context, admission, "_WAKING", 0.001)
 
 
 @when("half of them start, and nothing else gives up the GIL")
 def step_half_of_them_start_and_nothing_else_gives_up_the_gil(context: Context) -> None:
-    free_half(context, context.admission.start)
+    with switching_never():
+        context.awake = [crowd.free_half(crowd.limiter.start) for crowd in context.crowds]
 
 
 @when("the room of half of them is freed, and nothing else gives up the GIL")
 def step_the_room_of_half_of_them_is_freed_and_nothing_else_gives_up_the_gil(
     context: Context,
 ) -> None:
-    free_half(context, context.admission.release)
-
-
-def free_half(context: Context, free: Callable[[Any], bool]) -> None:
     with switching_never():
-        context.freed = [free(holder) for holder in context.holders[::2]]
-        context.was_awake = context.awake.is_set()
+        context.awake = [crowd.free_half(crowd.limiter.release) for crowd in context.crowds]
 
 
-@then("the thread has got room and runs")
-def step_the_thread_has_got_room_and_runs(context: Context) -> None:
-    assert context.was_awake
+@then("each thread has got room and runs")
+def step_each_thread_has_got_room_and_runs(context: Context) -> None:
+    assert all(context.awake), context.awake
 
 
 @then("they have started")
 def step_they_have_started(context: Context) -> None:
-    assert context.freed == [True] * (len(context.holders) // 2)
+    assert len(context.awake) == len(context.crowds)
 
 
 @then("two more are let through at once")
