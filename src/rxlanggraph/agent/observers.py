@@ -28,7 +28,7 @@ __all__ = ["AgentListeners", "ObservedRun"]
 
 
 class _Observers:
-    """Those who listen to the runs of an agent, by event. Immutable; replaced as a whole."""
+    """The listeners to the runs of an agent, by event. Immutable; replaced as a whole."""
 
     __slots__ = ("ended", "listeners", "started")
 
@@ -42,7 +42,7 @@ class ObservedRun:
     """A run of an agent whose hooks are told of it. Confined to the run, but for `ended`.
 
     Args:
-        observers: Those who listen.
+        observers: Its listeners.
         agent: The name of the agent.
         thread_id: The conversation; None if it has no name.
     """

@@ -1,4 +1,4 @@
-"""WatchedBridge: what a bridge has to offer to those who look at it, such as the live page.
+"""WatchedBridge: what a bridge offers to what looks at it, such as the live page.
 
 It reads what is there, when it is asked for, and only then. It holds the bridge weakly: hooks that
 refer to it do not keep a bridge that is dropped unclosed.

@@ -13,7 +13,7 @@ A map; each imports only from those above it.
     history        how many ended in each second
     board          hooks: what has ended, and how
     bridge_source  the data of one bridge
-    feed           one producer of snapshots for all who watch
+    feed           one producer of snapshots for all clients
     app            the page and its data over HTTP
     server         that, served in a thread of its own
 """

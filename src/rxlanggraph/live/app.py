@@ -93,7 +93,7 @@ class LiveApp:
         await self._app(scope, receive, send)
 
     def close(self) -> None:
-        """End the streams of all who watch, and observe nothing more; idempotent.
+        """End the streams of all clients, and observe nothing more; idempotent.
 
         Any thread; never blocks. Requests are still answered.
         """
@@ -109,7 +109,7 @@ class _Endpoints:
 
     Args:
         source: What it is asked of.
-        feeds: Its snapshots, for those who watch.
+        feeds: Its snapshots, for its clients.
     """
 
     def __init__(self, source: Source, feeds: Feeds) -> None:

@@ -1,7 +1,7 @@
-"""Feed: one producer of snapshots for all who watch, and their event streams.
+"""Feed: one producer of snapshots for all clients, and their event streams.
 
 What breaks without it: each open page would have its own snapshots taken, and one that does not
-read would have them pile up. Here a snapshot is taken once for all, and who is slow skips some.
+read would have them pile up. Here a snapshot is taken once for all, and a slow client skips some.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RETRY = 2000
 
 
 class Feed:
-    """The snapshots of one source, for those who listen on one loop. Confined to that loop.
+    """The snapshots of one source, for the clients on one loop. Confined to that loop.
 
     Args:
         source: What the snapshots are of.

@@ -19,7 +19,7 @@ from rxlanggraph.live.http import uvicorn
 
 __all__ = ["served"]
 
-# Seconds for those who watch to read the end, and for the thread to end after that. Guesses.
+# Seconds for clients to read the end, and for the thread to end after that. Guesses.
 _FLUSH_SECONDS = 1
 _END_SECONDS = 5.0
 
@@ -32,7 +32,7 @@ class _Server(uvicorn.Server):  # type: ignore[misc,unused-ignore] # where uvico
         return nullcontext()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Cut off those who do not read, too: their connections would outlive the loop."""
+        """Cut off clients that do not read, too: their connections would outlive the loop."""
         await super().shutdown(sockets)
         for connection in tuple(self.server_state.connections):
             connection.transport.abort()  # type: ignore[union-attr,unused-ignore] # it is made
@@ -43,7 +43,7 @@ def served(app: LiveApp, listener: socket.socket) -> Iterator[None]:
     """Serve ``app`` on ``listener`` for the length of a block. Any thread; its end blocks.
 
     Args:
-        app: The page; it is closed at the end, and those who watch are told so.
+        app: The page; it is closed at the end, and its clients are told so.
         listener: A socket that listens, which is closed at the end.
     """
     server = _Server(

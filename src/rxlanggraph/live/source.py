@@ -69,7 +69,7 @@ class Earlier(NamedTuple):
 
 
 class Watched(Protocol):
-    """A bridge, for those who look at it. Any thread; nothing blocks."""
+    """A bridge, for what looks at it. Any thread; nothing blocks."""
 
     @property
     def name(self) -> str:
