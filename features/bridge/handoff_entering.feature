@@ -29,6 +29,11 @@ Feature: A signal handler or a finalizer may use the bridge while its own thread
       | finalizer      | closes         | handing over              | is yet unused  |
       | signal handler | hands over     | closing                   | is yet unused  |
 
+  Scenario: A signal handler that closes in the middle of closing, of a bridge on an adopted loop
+    Given a bridge that is in use on a loop that another thread runs
+    When a signal handler comes in at each place of closing, and closes
+    Then each time all was as it should be, at more than 20 places
+
   Scenario Outline: A handler's <exception> in the middle of <inside>, of a bridge that <is used>
     Given a bridge that <is used>
     When a signal handler raises <exception> at each place of <inside>

@@ -127,6 +127,12 @@ Feature: What is common to executors, whatever starts their workers
     When 4 messages are sent and begin, and the bridge is closed
     Then their futures are cancelled, and each has cleaned up
 
+  Scenario: A bridge whose aclose is cancelled ends its workers all the same
+    Given a bridge for the graph "meeting" with 2 workers in this process
+    When 4 messages are sent and begin, and the bridge's aclose is cancelled
+    Then their futures are cancelled, and each has cleaned up
+    And its workers were told to end
+
   Scenario: A sync function keeps its slot until its thread has ended
     Given a host of a sync function that waits
     When a call of it is cancelled

@@ -4,7 +4,7 @@ from behave import given, register_type, when
 from behave.runner import Context
 from parse_type import TypeBuilder
 
-from support.bridge.bridge_inside import ENTERABLES
+from support.bridge.bridge_inside import ADOPTED, ENTERABLES
 from support.cli.command import run_python
 
 register_type(Used=TypeBuilder.make_enum({"in use": True, "yet unused": False}))
@@ -14,6 +14,11 @@ register_type(Used=TypeBuilder.make_enum({"in use": True, "yet unused": False}))
 def step_a_bridge_that_is_used(context: Context, used: bool) -> None:
     context.used = used
     context.enterable = ENTERABLES[used]
+
+
+@given("a bridge that is in use on a loop that another thread runs")
+def step_a_bridge_that_is_in_use_on_a_loop_that_another_thread_runs(context: Context) -> None:
+    context.enterable = ADOPTED
 
 
 @when("a signal handler raises {exception} at each place of {inside}")

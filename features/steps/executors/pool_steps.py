@@ -143,6 +143,31 @@ def step_messages_are_sent_and_begin_and_the_bridge_is_closed(context: Context, 
     context.bridge.close(0)
 
 
+@when("{count:d} messages are sent and begin, and the bridge's aclose is cancelled")
+def step_messages_are_sent_and_begin_and_the_bridges_aclose_is_cancelled(
+    context: Context, count: int
+) -> None:
+    send(context, count)
+    begin(context, count)
+    for guest in context.guests.values():
+        guest.tell("clean")
+
+    async def close_and_cancel() -> None:
+        closing = asyncio.create_task(context.bridge.aclose(None))
+        await until(lambda: context.bridge.registry.state != "open")
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+
+    asyncio.run(close_and_cancel())
+    assert context.bridge.registry.wait_idle(LIMIT)
+
+
+@then("its workers were told to end")
+def step_its_workers_were_told_to_end(context: Context) -> None:
+    assert context.executor.disconnected.wait(LIMIT)
+
+
 @then("their futures are cancelled, and each has cleaned up")
 def step_their_futures_are_cancelled_and_each_has_cleaned_up(context: Context) -> None:
     assert all(run.done() for run in context.runs)

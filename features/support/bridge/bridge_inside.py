@@ -23,9 +23,10 @@ from rxlanggraph.rx import serialized_observer
 from rxlanggraph.testing import LeakCheck
 from support.bridge import work
 from support.concurrency.entering import Enterable, one_by_one, raise_everywhere
+from support.concurrency.leftovers import LoopThread
 from support.concurrency.tasks import PATIENCE
 
-__all__ = ["ENTERABLES", "raise_in_bridge"]
+__all__ = ["ADOPTED", "ENTERABLES", "raise_in_bridge"]
 
 _T = TypeVar("_T", bound="Used | Interrupted")
 
@@ -93,6 +94,24 @@ class Used:
         return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
 
 
+class UsedElsewhere(Used):
+    """The same on an adopted loop, of another thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elsewhere = LoopThread()
+        self.bridge = RxPyLangGraphBridge(self.elsewhere.loop)
+
+    def close_at_once(self) -> None:
+        self.bridge.close(0, cancel_timeout=0)
+
+    def check(self) -> None:
+        self.bridge.close()
+        for thread in self.threads():
+            thread.join(PATIENCE)
+        super().check()
+
+
 ACTIONS: dict[str, Callable[[Used], None]] = {
     "hands over": Used.hand_over,
     "cancels": Used.cancel,
@@ -114,6 +133,8 @@ def _make_used(make: Callable[[], _T], used: bool) -> _T:
 
 def _discard(made: Used | Interrupted) -> None:
     made.bridge.close(0, cancel_timeout=1)
+    if isinstance(made, UsedElsewhere):
+        made.elsewhere.stop()
 
 
 ENTERABLES = {
@@ -126,6 +147,14 @@ ENTERABLES = {
     )
     for used in (True, False)
 }
+# With the standard library's own: its locks are not all reentrant.
+ADOPTED = Enterable(
+    files={str(module.__file__) for module in (loops, threading)},
+    make=lambda _: _make_used(UsedElsewhere, used=True),
+    discard=_discard,
+    operations={"closing": UsedElsewhere.close_at_once},
+    entries={"closes": (UsedElsewhere.close_at_once, UsedElsewhere.check)},
+)
 
 
 class Interrupted:

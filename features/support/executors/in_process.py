@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -87,6 +88,7 @@ class InProcessExecutor:
         self.failing_starts = failing_starts
         self.silent = silent
         self.disconnecting: BaseException | None = None
+        self.disconnected = threading.Event()
         self._target = target
         self._size = workers
         self._limit = calls_per_worker
@@ -119,5 +121,6 @@ class InProcessExecutor:
         return self.workers[-1]
 
     def disconnect(self) -> None:
+        self.disconnected.set()
         if self.disconnecting is not None:
             raise self.disconnecting

@@ -1177,14 +1177,16 @@ class RxPyLangGraphBridge:
         )
         engine = self._engine
         steps = close_steps(engine, timeout, cancel_timeout, drain_after)
-        report = run_steps(steps, engine.registry)
-        if not self._engine.on_own_loop():
-            engine.wait_stopped(cancel_timeout)
-        engine.threads.shutdown(wait=not report.stuck)
-        if self._workers is not None:
-            ended = self._workers.disconnect()
-            if not self._engine.on_own_loop():
-                wait([ended], _WORKERS_END)
+        idle = False
+        try:
+            report = run_steps(steps, engine.registry)
+            idle = not report.stuck
+            if not engine.on_own_loop():
+                engine.wait_stopped(cancel_timeout)
+        finally:
+            ended = engine.end_workers(wait=idle)
+        if not engine.on_own_loop():
+            wait([ended], _WORKERS_END)
         return report
 
     async def aclose(
@@ -1196,7 +1198,7 @@ class RxPyLangGraphBridge:
     ) -> CleanupReport:
         """Async form of `close`. Any loop but one that the bridge owns.
 
-        Cancelling it ends the loop, or gives it back, without further waiting.
+        Cancelling it ends the loop, or gives it back, and ends workers, without further waiting.
 
         Args:
             timeout: As in `close`.
@@ -1213,18 +1215,20 @@ class RxPyLangGraphBridge:
         if drain_after is not None:
             check_seconds("drain_after", drain_after)
         engine = self._engine
-        if self._engine.on_own_loop() and engine.host.owned:
+        if engine.on_own_loop() and engine.host.owned:
             raise BlockingCallError(
                 f"aclose() on the loop that {self.name} owns would wait for the end of that very "
                 "loop; close the bridge from the thread or loop that made it"
             )
         steps = close_steps(engine, timeout, cancel_timeout, drain_after)
-        report = await run_steps_async(steps, engine.registry)
-        await asyncio.wait(map(asyncio.wrap_future, engine.stopped()), timeout=cancel_timeout)
-        engine.threads.shutdown(wait=not report.stuck)
-        if self._workers is not None:
-            ended = asyncio.wrap_future(self._workers.disconnect())
-            await asyncio.wait([ended], timeout=_WORKERS_END)
+        idle = False
+        try:
+            report = await run_steps_async(steps, engine.registry)
+            idle = not report.stuck
+            await asyncio.wait(map(asyncio.wrap_future, engine.stopped()), timeout=cancel_timeout)
+        finally:
+            ended = engine.end_workers(wait=idle)
+        await asyncio.wait([asyncio.wrap_future(ended)], timeout=_WORKERS_END)
         return report
 
     def __enter__(self) -> Self:

@@ -911,9 +911,23 @@ class Engine:
         self.close_admission()
         self.registry.cancel_all()
         self.stop_loop()
-        self.threads.shutdown(wait=False)
+        self.end_workers(wait=False)
+
+    def end_workers(self, *, wait: bool) -> Future[None]:
+        """Let the worker threads end, and end the worker processes, if there are any. Any thread.
+
+        Args:
+            wait: Wait for the threads that are idle.
+
+        Returns:
+            Done when the processes have ended.
+        """
+        self.threads.shutdown(wait=wait)
         if self._workers is not None:
-            self._workers.disconnect()
+            return self._workers.disconnect()
+        ended: Future[None] = Future()
+        ended.set_result(None)
+        return ended
 
     def exit(self) -> None:
         """At interpreter exit: cancel what is in flight, and give it a moment."""

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.run_threads import RunRouting, RunThreads, check_routable, route_runs
+from rxlanggraph.concurrency.clock import closed_gate
 from rxlanggraph.concurrency.loop_probe import LoopProbe
 from rxlanggraph.concurrency.tasks import close_left_behind, silence_pending_warning
 from rxlanggraph.concurrency.threads import start_detached
@@ -81,8 +82,9 @@ class LoopHost(Protocol):
     stopped: Future[None]
     """Done when that has happened, or is left for a paused loop to do when it resumes."""
 
-    look_every: float | None
-    """How often to ask whether it is `paused`, in seconds; None if it never is."""
+    @property
+    def look_every(self) -> float | None:
+        """How often to ask whether it is `paused`, in seconds; None if it never is."""
 
     paused: bool
     """Whether the loop has stopped for so long that the runs in flight were given up."""
@@ -215,7 +217,7 @@ class AdoptedLoop:
     """
 
     owned = False
-    look_every: float | None = _LOOK_EVERY
+    look_every: float = _LOOK_EVERY
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, hooks: EngineHooks) -> None:
         check_routable(loop)
@@ -231,7 +233,9 @@ class AdoptedLoop:
         self._claim: dict[str, Coroutine[Any, Any, None]] = {}
         self._guarding: Future[None] = Future()  # written by start(); until then, not done
         self._leaving = False  # only ever set, by any thread
-        self._wake = threading.Event()  # has the watcher check whether it is over
+        # Opened to have the watcher check whether it is over, closed by the watcher. Not an Event: a
+        # signal handler that opened it while its own thread does the same would wait for itself.
+        self._wake = closed_gate()
 
     @property
     def begun(self) -> bool:
@@ -301,7 +305,7 @@ class AdoptedLoop:
             _set_done(self.stopped)
         with contextlib.suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(self._release.set)
-        self._wake.set()
+        self._wake_watcher()
 
     def _absent_text(self) -> str:
         loop = f"the event loop that {self._name} adopted"
@@ -341,14 +345,18 @@ class AdoptedLoop:
 
     def _guard_ended(self, _: Future[None]) -> None:
         _set_done(self.stopped)
-        self._wake.set()
+        self._wake_watcher()
+
+    def _wake_watcher(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it is open
+            self._wake.release()
 
     def _watch(self) -> None:
         probe = LoopProbe(self._loop, self._note_thread)
         while not self._is_over():
-            if self._wake.wait(self.look_every):
-                self._wake.clear()
-            elif probe.has_run():
+            if self._wake.acquire(timeout=self.look_every):
+                continue
+            if probe.has_run():
                 self.paused = False
             elif self._loop.is_closed():
                 self._hooks.loop_stopped(LoopUnavailableError(self._absent_text()))
