@@ -233,8 +233,8 @@ class AdoptedLoop:
         self._claim: dict[str, Coroutine[Any, Any, None]] = {}
         self._guarding: Future[None] = Future()  # written by start(); until then, not done
         self._leaving = False  # only ever set, by any thread
-        # Opened to have the watcher check whether it is over, closed by the watcher. Not an Event: a
-        # signal handler that opened it while its own thread does the same would wait for itself.
+        # Opened to have the watcher check whether it is over, closed by the watcher. Not an Event:
+        # a signal handler that opened it while its own thread does the same would wait for itself.
         self._wake = closed_gate()
 
     @property
