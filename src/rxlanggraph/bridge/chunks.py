@@ -14,13 +14,18 @@ import asyncio
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import aclosing
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
-from rxlanggraph.bridge.graphs.adapters import Arguments, GraphAdapter, attempt_at, attempts_at
+from rxlanggraph.bridge.graphs.adapters import (
+    Arguments,
+    GraphAdapter,
+    WrappedAdapter,
+    attempt_at,
+    attempts_at,
+)
 from rxlanggraph.bridge.graphs.configs import Config, layers_of
 from rxlanggraph.bridge.graphs.interrupts import INTERRUPT
 from rxlanggraph.bridge.reports import report_chunk
@@ -380,33 +385,22 @@ def _is_within(output: Any, streamed: Any) -> bool:
     return {output} <= set(streamed) if isinstance(output, str) else set(output) <= set(streamed)
 
 
-class _Streamed:
+class _Streamed(WrappedAdapter):
     """An adapter whose runs pass their chunks on. Wraps the one that executes without streaming."""
 
     def __init__(self, graph: Any, adapter: GraphAdapter) -> None:
-        self.name = adapter.name
-        self.gate = adapter.gate
-        self.takes_answers = adapter.takes_answers
-        self.check = adapter.check
+        super().__init__(adapter)
         self._graph = graph
 
     def call(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Awaitable[Any]:
         chunks = _Chunks(message)
         ainvoke = chunks.limited(self._ainvoke(chunks))
         return attempt_at(self.gate, ainvoke, message, config, arguments)
 
     def attempts(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Callable[[], Awaitable[Any]]:
         chunks = _Chunks(message)
         ainvoke = chunks.limited(self._ainvoke(chunks))
@@ -426,31 +420,20 @@ class _StreamedGraph(_Streamed):
         return partial(_stoppable, self._stream, chunks)
 
 
-class _StoppableGraph:
+class _StoppableGraph(WrappedAdapter):
     """A graph with breakpoints, executed as a stream without chunks."""
 
     def __init__(self, graph: Any, adapter: GraphAdapter) -> None:
-        self.name = adapter.name
-        self.gate = adapter.gate
-        self.takes_answers = adapter.takes_answers
-        self.check = adapter.check
+        super().__init__(adapter)
         self._ainvoke = partial(_stoppable, GraphStream(graph, (), False), None)
 
     def call(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Awaitable[Any]:
         return attempt_at(self.gate, self._ainvoke, message, config, arguments)
 
     def attempts(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Callable[[], Awaitable[Any]]:
         return attempts_at(self.gate, self._ainvoke, message, config, arguments)
 

@@ -229,15 +229,15 @@ class Execution:
             run.control = new_control(run)
             arguments = {**arguments, "control": run.control}
         if options.retry is not None:
-            attempt = options.adapter.attempts(message, config, arguments, self._threads)
+            attempt = options.adapter.attempts(message, config, arguments)
             return retried(
                 options.retry,
                 partial(self._timed_attempt, run, attempt),
                 partial(self._may_retry, run),
             )
         if options.limits.attempt is None and not options.timed:
-            return options.adapter.call(message, config, arguments, self._threads)
-        attempt = partial(options.adapter.call, message, config, arguments, self._threads)
+            return options.adapter.call(message, config, arguments)
+        attempt = partial(options.adapter.call, message, config, arguments)
         return self._timed_attempt(run, attempt)
 
     def may_drain(self, run: Run) -> bool:

@@ -8,11 +8,10 @@ the message is added to its thread a second time.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
-from rxlanggraph.bridge.graphs.adapters import Arguments, GraphAdapter
+from rxlanggraph.bridge.graphs.adapters import Arguments, GraphAdapter, WrappedAdapter
 from rxlanggraph.bridge.graphs.configs import Config
 from rxlanggraph.errors import WorkerLostError
 from rxlanggraph.messages import StreamMessage
@@ -32,34 +31,23 @@ def resending(adapter: GraphAdapter, retries: int) -> GraphAdapter:
     return _Resending(adapter, retries)
 
 
-class _Resending:
+class _Resending(WrappedAdapter):
     """An adapter whose attempts end with `WorkerLostError` only after so many retries."""
 
     def __init__(self, adapter: GraphAdapter, retries: int) -> None:
-        self.name = adapter.name
-        self.gate = adapter.gate
-        self.takes_answers = adapter.takes_answers
-        self.check = adapter.check
+        super().__init__(adapter)
         self._attempts = adapter.attempts
         self._retries = retries
 
     def call(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Awaitable[Any]:
-        return self._insist(self._attempts(message, config, arguments, executor))
+        return self._insist(self._attempts(message, config, arguments))
 
     def attempts(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Callable[[], Awaitable[Any]]:
-        return partial(self._insist, self._attempts(message, config, arguments, executor))
+        return partial(self._insist, self._attempts(message, config, arguments))
 
     async def _insist(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
         for left in range(self._retries, -1, -1):

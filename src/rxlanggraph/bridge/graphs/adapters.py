@@ -9,7 +9,6 @@ import asyncio
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Executor
 from contextvars import copy_context
 from functools import partial
 from types import FunctionType
@@ -39,7 +38,15 @@ from rxlanggraph.errors import (
 )
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Arguments", "Graph", "GraphAdapter", "adapt_graph", "attempt_at", "attempts_at"]
+__all__ = [
+    "Arguments",
+    "Graph",
+    "GraphAdapter",
+    "WrappedAdapter",
+    "adapt_graph",
+    "attempt_at",
+    "attempts_at",
+]
 
 Graph: TypeAlias = Any
 """A compiled LangGraph graph, a LangChain Runnable, or a function of the content."""
@@ -65,20 +72,12 @@ class GraphAdapter(Protocol):
         """Check LangGraph's arguments, those that are given. Any thread; never blocks."""
 
     def call(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Awaitable[Any]:
         """Start one attempt. On the loop."""
 
     def attempts(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Callable[[], Awaitable[Any]]:
         """Return a callable that starts one attempt per call, also after a failed one."""
 
@@ -238,6 +237,16 @@ def attempts_at(
     return ThreadAttempts(gate, message, config, arguments, ainvoke)
 
 
+class WrappedAdapter:
+    """What an adapter that changes how runs are executed has in common with the one it wraps."""
+
+    def __init__(self, adapter: GraphAdapter) -> None:
+        self.name = adapter.name
+        self.gate = adapter.gate
+        self.takes_answers = adapter.takes_answers
+        self.check = adapter.check
+
+
 class _Callable:
     """A function of the content. Its attempts are independent of each other."""
 
@@ -260,14 +269,10 @@ class _Callable:
         check_arguments(self._function, arguments)
 
     def attempts(
-        self: GraphAdapter,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self: GraphAdapter, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Callable[[], Awaitable[Any]]:
         configs = configs_of_attempts(config)
-        return lambda: self.call(message, next(configs), arguments, executor)
+        return lambda: self.call(message, next(configs), arguments)
 
 
 class _Runnable:
@@ -284,20 +289,12 @@ class _Runnable:
         check_arguments(self._runnable, arguments)
 
     def call(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Awaitable[Any]:
         return attempt_at(self.gate, self._ainvoke, message, config, arguments)
 
     def attempts(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Callable[[], Awaitable[Any]]:
         return attempts_at(self.gate, self._ainvoke, message, config, arguments)
 
@@ -310,23 +307,15 @@ class _Agent(_Runnable):
         self.takes_answers = True
 
     def call(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Awaitable[Any]:
         return self._ask(named_by_source(message), config_for(message, config), **arguments)
 
     def attempts(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Callable[[], Awaitable[Any]]:
         configs = configs_of_attempts(config)
-        return lambda: self.call(message, next(configs), arguments, executor)
+        return lambda: self.call(message, next(configs), arguments)
 
     async def _ask(self, content: Any, config: Config | None, **arguments: Any) -> Any:
         try:
@@ -341,11 +330,7 @@ class _AsyncFunction(_Callable):
     """A coroutine function, or an object with an async ``__call__``."""
 
     def call(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Awaitable[Any]:
         if not self._asked:
             result: Awaitable[Any] = self._function(message.content)
@@ -359,16 +344,13 @@ class _Function(_Callable):
     """A plain function: executed in a worker thread."""
 
     async def call(
-        self,
-        message: StreamMessage,
-        config: Config | None,
-        arguments: Arguments,
-        executor: Executor,
+        self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Any:
         loop = asyncio.get_running_loop()
         given = _given(self._asked, message, config, arguments)
         call = partial(copy_context().run, self._in_thread, message.content, given)
-        value = await loop.run_in_executor(executor, call)
+        # Routed to the threads of this run's bridge, as sync nodes of graphs are.
+        value = await loop.run_in_executor(None, call)
         # A plain function may still return an awaitable: a lambda around a coroutine.
         return await value if inspect.isawaitable(value) else value
 
