@@ -36,14 +36,14 @@ from typing import (
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
-from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
+from tenacity import AsyncRetrying
 
 from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow, joinable_run
 from rxlanggraph.bridge.chunks import StreamMode, streaming, with_breakpoints
 from rxlanggraph.bridge.draining import can_drain
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.graphs.adapters import Graph, adapt_graph
-from rxlanggraph.bridge.graphs.attempts import saver_of
+from rxlanggraph.bridge.graphs.attempts import retry_policy, saver_of
 from rxlanggraph.bridge.graphs.call_arguments import Durability, Nodes, PerMessage, given
 from rxlanggraph.bridge.graphs.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.graphs.expiry import ExpiringThreads
@@ -554,7 +554,7 @@ class RxPyLangGraphBridge:
             adapter,
             limits,
             deadline,
-            _retrying(retry),
+            retry_policy(retry),
             errors,
             config,
             name or adapter.name,
@@ -1450,17 +1450,3 @@ def _spare_threads(max_threads: object, max_concurrency: int) -> int:
             f"has a thread when it needs one, not {max_threads!r}"
         )
     return max_threads - max_concurrency
-
-
-def _retrying(retry: object) -> AsyncRetrying | None:
-    if retry is None or isinstance(retry, AsyncRetrying):
-        return retry
-    if not isinstance(retry, int) or isinstance(retry, bool) or retry < 0:
-        raise InvalidArgumentError(
-            f"retry must be a number of retries or a tenacity.AsyncRetrying, not {retry!r}"
-        )
-    return AsyncRetrying(
-        stop=stop_after_attempt(retry + 1),
-        wait=wait_random_exponential(multiplier=0.1, max=10),
-        reraise=True,
-    )

@@ -15,7 +15,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-from tenacity import AsyncRetrying, DoAttempt, DoSleep, RetryCallState
+from tenacity import (
+    AsyncRetrying,
+    DoAttempt,
+    DoSleep,
+    RetryCallState,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
 from rxlanggraph.bridge.graphs.configs import Config, layers_of, without_run_id
 from rxlanggraph.bridge.graphs.interrupts import (
@@ -26,12 +33,32 @@ from rxlanggraph.bridge.graphs.interrupts import (
     resume_of,
 )
 from rxlanggraph.bridge.graphs.tracebacks import without_machinery
+from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["ThreadAttempts", "retried", "saver_of"]
+__all__ = ["ThreadAttempts", "retried", "retry_policy", "saver_of"]
 
 # Channels of pending writes that belong to no channel of the graph.
 _ERROR, _RESUME = "__error__", "__resume__"
+
+
+def retry_policy(retry: object) -> AsyncRetrying | None:
+    """Return the policy that ``retry``, a number of retries or a policy, stands for. Any thread.
+
+    Raises:
+        InvalidArgumentError: It is neither, and not None.
+    """
+    if retry is None or isinstance(retry, AsyncRetrying):
+        return retry
+    if not isinstance(retry, int) or isinstance(retry, bool) or retry < 0:
+        raise InvalidArgumentError(
+            f"retry must be a number of retries or a tenacity.AsyncRetrying, not {retry!r}"
+        )
+    return AsyncRetrying(
+        stop=stop_after_attempt(retry + 1),
+        wait=wait_random_exponential(multiplier=0.1, max=10),
+        reraise=True,
+    )
 
 
 async def retried(

@@ -10,9 +10,10 @@ import threading
 from contextvars import ContextVar
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState
 
 from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.bridge.graphs.attempts import retry_policy
 from rxlanggraph.cli.formats.failures import failure_of
 from rxlanggraph.hooks import Hooks, RunEnded, RunStarted
 from rxlanggraph.limits import Limits
@@ -48,17 +49,10 @@ class RunLog(Hooks):
         # By the id of the message; only of those that have failed at least once.
         self._failed: dict[str, list[_Failure]] = {}
         self.retry: AsyncRetrying | None = None
-        if retries and limits is not None:
-            retry = limits.retrying(retries + 1)
+        if retries:
+            retry = retry_policy(retries) if limits is None else limits.retrying(retries + 1)
+            assert retry is not None
             self.retry = retry.copy(before_sleep=self._attempt_failed)
-        elif retries:
-            # As the bridge makes it of a number, and it tells of the attempts that failed.
-            self.retry = AsyncRetrying(
-                stop=stop_after_attempt(retries + 1),
-                wait=wait_random_exponential(multiplier=0.1, max=10),
-                before_sleep=self._attempt_failed,
-                reraise=True,
-            )
         if retries or _log.isEnabledFor(logging.INFO):
             bridge.add_hooks(self)
 
