@@ -62,6 +62,11 @@ Feature: max_pending bounds the waiting messages of all threads, and never block
     When the room of half of them is freed, and nothing else gives up the GIL
     Then each thread has got room and runs
 
+  Scenario: A thread that is faster than the graph blocks and is woken many times over
+    Given an open bridge on its own loop with max_concurrency=4, max_pending=64
+    When a thread sends 2000 messages through a stage
+    Then each of the 2000 is answered
+
   @with_gil
   Scenario: A submitter that gets room and does not wake up holds up nothing
     Given 20 times room for 64 runs, which is taken, and a thread that waits for it

@@ -232,3 +232,13 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
     When the hot source "-a--------" goes through invoke of a waiting graph and timeout(30), in virtual time
     Then the results are "---#" in the same time
     And the registry becomes idle, and all that began have ended
+
+  Scenario Outline: A <entering> that emits in the middle of emitting loses nothing, and doubles nothing
+    Given a serialized observer that its own thread may enter
+    When a <entering> comes in at each place of emitting, and emits
+    Then each time all was as it should be, at more than 10 places
+
+    Examples:
+      | entering       |
+      | signal handler |
+      | finalizer      |

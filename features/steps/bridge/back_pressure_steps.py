@@ -422,3 +422,15 @@ def step_no_run_had_more_than_nodes_on_at_once(context: Context, nodes: int, run
         assert sorted(result.content["done"]) == list(range(context.times))
     assert context.on.most_of_one_run <= nodes, context.on.most_of_one_run
     assert context.on.most_runs <= runs, context.on.most_runs
+
+
+@when("a thread sends {count:d} messages through a stage")
+def step_a_thread_sends_messages_through_a_stage(context: Context, count: int) -> None:
+    stage = context.bridge.invoke(echo, ordered=True, timeout=LIMIT)
+    sent = reactivex.range(count).pipe(stage, ops.to_list(), ops.to_future(Future))
+    context.answers = [result.content for result in sent.result(LIMIT)]
+
+
+@then("each of the {count:d} is answered")
+def step_each_of_the_messages_is_answered(context: Context, count: int) -> None:
+    assert context.answers == list(range(count)), context.answers

@@ -8,7 +8,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from support.agent import agent_memories, agent_states, output_inside
-from support.bridge import registry_inside
+from support.bridge import observer_inside, registry_inside
 from support.concurrency.entering import Enterable, Way
 from support.controls import plain_locks
 from support.live import board_inside
@@ -19,6 +19,7 @@ ENTERABLES: dict[str, Enterable[Any]] = {
     "a state machine": agent_states.ENTERABLE,
     "an output queue": output_inside.ENTERABLE,
     "a TaskRegistry": registry_inside.ENTERABLE,
+    "a serialized observer": observer_inside.ENTERABLE,
     "an actor": actors.ENTERABLE,
     "a live board": board_inside.ENTERABLE,
     "a live board that counts on": board_inside.NAIVE,
