@@ -78,22 +78,25 @@ class _Spans:
     Args:
         future: The future of the run. Held weakly, as its context refers to this.
         message: That of the message.
+        attributes: What it has in common with that of the run.
         linked: Whether it has its link already.
         likely: Otherwise, what to link it to at its end if nothing better is known by then.
     """
 
-    __slots__ = ("_future", "begun", "likely", "linked", "message", "run")
+    __slots__ = ("_future", "attributes", "begun", "likely", "linked", "message", "run")
 
     def __init__(
         self,
         future: Future[StreamMessage],
         message: Span,
+        attributes: dict[str, str],
         *,
         linked: bool,
         likely: SpanContext | None,
     ) -> None:
         self._future = weakref.ref(future)
         self.message = message
+        self.attributes = attributes  # never changed
         self.linked = linked
         self.likely = likely
         # Written at the start of the run, on the loop's thread; read by any after that.
@@ -246,7 +249,7 @@ class RunTraces(Hooks):
             for link in links:
                 span.add_link(link.context)
         self._open[event.future] = _Spans(
-            event.future, span, linked=source is not None, likely=likely
+            event.future, span, attributes, linked=source is not None, likely=likely
         )
         self._sources.note_message(message, span.get_span_context())
         if self._content and span.is_recording():
@@ -262,7 +265,7 @@ class RunTraces(Hooks):
         span = self._tracer.start_span(
             clean(f"invoke_workflow {event.name}"),
             set_span_in_context(spans.message),
-            attributes={"gen_ai.operation.name": "invoke_workflow", **_attributes(event)},
+            attributes={"gen_ai.operation.name": "invoke_workflow", **spans.attributes},
             start_time=spans.begun,
         )
         spans.run = span
@@ -355,8 +358,8 @@ class RunTraces(Hooks):
             source = self._sources.of(event.message) or spans.likely
             if source is not None:
                 message.add_link(source)
-        _tell_status(message, event.status, event.error)
         if run is not None:
+            _tell_status(message, event.status, event.error)
             run.set_attribute("rxlanggraph.attempts", event.attempt)
         self._tell(message if run is None else run, event.status, event.error, event.time)
         if self._content and run is not None and run.is_recording():
@@ -381,7 +384,7 @@ def _end(spans: _Spans, time: int | None) -> None:
         spans.message.end(time)
 
 
-def _attributes(event: RunQueued | RunStarted) -> dict[str, str]:
+def _attributes(event: RunQueued) -> dict[str, str]:
     message = event.message
     attributes = {
         "gen_ai.workflow.name": clean(event.name),
