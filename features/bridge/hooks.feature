@@ -123,6 +123,10 @@ Feature: Hooks receive the events of runs, and cannot harm them
       | A class                | a class                | instance      |
       | A function             | a function             | instance      |
       | An async hook          | an async hook          | called, not awaited |
+      | An async generator     | an async generator     | called, not awaited |
+      | A generator            | a generator            | called, not awaited |
+      | An async callable      | an async callable      | called, not awaited |
+      | A hook that is None    | a hook that is None    | must be a method    |
       | A hook of another name | a hook of another name | on_end is not a hook |
 
   Scenario: Without hooks a bridge makes no events, and without on_node it adds no callbacks

@@ -7,9 +7,9 @@ Feature: The command serves the metrics of its run, for as long as it lasts
       import asyncio, os, re, sys
       from urllib.request import urlopen
 
-      def read():
+      def read(query=""):
           url = re.search(r"http://\S+", sys.stderr.buffer.getvalue().decode())[0]
-          return url, urlopen(url, timeout=30).read().decode()
+          return url, urlopen(url + query, timeout=30).read().decode()
 
       async def graph(content):
           if content["n"] == 2:
@@ -49,6 +49,48 @@ Feature: The command serves the metrics of its run, for as long as it lasts
     When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl -j 1 --metrics 0 --journal run.sqlite"
     Then the exit status is 0
     And the metrics that line 3 has read are 3 claims
+
+  Scenario: A scrape that asks for one metric by its name gets that one
+    Given the file "asking.py"
+      """
+      import asyncio
+      from graphs import read
+
+      async def asking(content):
+          return (await asyncio.to_thread(read, "?name[]=rxlanggraph_in_flight"))[1]
+      """
+    And the file "in.jsonl"
+      """
+      {"n": 1}
+      """
+    When I run "rxlanggraph run asking.py:asking -i in.jsonl -o out.jsonl --metrics 0"
+    Then the exit status is 0
+    And line 1 has read the value 1.0 of "rxlanggraph_in_flight", and no other metric
+
+  Scenario: Clients that leave in the middle of their request write nothing to standard error
+    Given the file "leaving.py"
+      """
+      import asyncio, socket, struct, threading
+      from urllib.parse import urlsplit
+      from graphs import read
+
+      def leave():
+          address = urlsplit(read()[0])
+          for _ in range(50):
+              with socket.create_connection((address.hostname, address.port)) as client:
+                  client.sendall(b"not HTTP\r\n\r\n")
+                  client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+          read()
+          for thread in threading.enumerate():
+              if "process_request" in thread.name:
+                  thread.join(30)
+
+      async def leaving(content):
+          await asyncio.to_thread(leave)
+      """
+    When I run "rxlanggraph run leaving.py:leaving -i in.jsonl -o out.jsonl -j 1 --metrics 0"
+    Then the exit status is 0
+    And standard error has no traceback
 
   Scenario: Where OpenTelemetry's SDK is disabled, the metrics are served all the same
     Given the environment variable "OTEL_SDK_DISABLED" is "true"

@@ -138,6 +138,61 @@ Feature: The command exports the traces of its run, and those of attempts at a l
     Then the exit status is 0
     And "out.jsonl" has 1 line
 
+  Scenario: A collector that never answers holds up the end of the command once, not for each batch
+    Given 1000 lines of 10 threads in "many.jsonl"
+    And a collector that never answers, which OTEL_EXPORTER_OTLP_ENDPOINT names
+    And the environment variable "OTEL_EXPORTER_OTLP_TIMEOUT" is "2"
+    When "rxlanggraph run graphs.py:graph -i many.jsonl -o out.jsonl --traces" runs in a process of its own
+    Then the exit status is 0
+    And the collector was asked at most twice
+
+  Scenario Outline: A span processor of the graph's own that raises in <method> costs no line
+    Given the file "raising.py"
+      """
+      from opentelemetry import trace
+      from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+
+      async def graph(content):
+          return content
+
+      def fail(*args, **options):
+          raise RuntimeError("the processor's own")
+
+      processor, provider = SpanProcessor(), TracerProvider()
+      processor.<method> = fail
+      provider.add_span_processor(processor)
+      trace.set_tracer_provider(provider)
+      """
+    When "rxlanggraph run raising.py:graph -i in.jsonl -o out.jsonl --traces --journal j" runs in a process of its own
+    Then the exit status is 0
+    And "out.jsonl" has 1 line
+    And standard error says "the processor's own"
+
+    Examples:
+      | method      |
+      | on_start    |
+      | on_end      |
+      | force_flush |
+
+  Scenario Outline: A value that the SDK refuses is one error at the start: <variable>
+    Given the environment variable "<variable>" is "<value>"
+    When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl --traces"
+    Then the exit status is 2
+    And standard error is one line that says "--traces cannot be set up", "<says>" and "OTEL_"
+    And there is no file "out.jsonl"
+
+    Examples:
+      | variable                        | value | says                            |
+      | OTEL_BSP_MAX_QUEUE_SIZE         | 1     | max_queue_size                  |
+      | OTEL_BSP_SCHEDULE_DELAY         | -1    | schedule_delay_millis           |
+      | OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT | many  | OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT |
+
+  Scenario: A tracer provider that does not exist is an error at the start, too
+    Given the environment variable "OTEL_PYTHON_TRACER_PROVIDER" is "other"
+    When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl --traces"
+    Then the exit status is 2
+    And standard error says "--traces cannot be set up, because of StopIteration()"
+
   Scenario: Where OpenTelemetry is disabled the command says that nothing is exported
     Given the environment variable "OTEL_SDK_DISABLED" is "true"
     When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl --traces"

@@ -62,6 +62,11 @@ Feature: A message that does not end well is logged, with fields that programs c
       | event      | status |
       | run_failed | error  |
 
+  Scenario: Lone surrogates in names, ids and errors do not lose the record in a file
+    Given a handler of the logs that writes a file in UTF-8, with all fields
+    When a message with lone surrogates in its name, ids and error fails
+    Then the file has the record, with the traceback, and what could be encoded
+
   Scenario: A stuck run of a report is logged with its stack
     When a message on thread "t" does not end, and the report of the cleanup is logged
     Then one record is logged, with the level ERROR and these fields

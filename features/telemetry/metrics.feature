@@ -114,6 +114,16 @@ Feature: Metrics count runs and time them, with labels that are bounded
     When messages and claims are counted under names that are not Unicode, or have quotes and lines
     Then Prometheus reads each of these names, with what could be encoded
 
+  Scenario: Names that look alike in the labels have one sum
+    When messages are counted under two names that have one label
+    Then Prometheus reads this label once, with 2 runs
+
+  @once
+  Scenario: A registry refuses a second object, and no registry asks for the values to know that
+    Given metrics for Prometheus in a registry of their own
+    When others are registered there
+    Then that is an error, which says that they are duplicates
+
   Scenario: Two objects with one meter provider have one sum
     When 3 messages are answered here, and 4 on another bridge with other metrics of the same provider
     Then the metrics are

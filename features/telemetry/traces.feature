@@ -182,6 +182,26 @@ Feature: Traces show the way of each message, and nothing of what it says
     When the traces are disposed of while a run is at work, and closed
     Then no span is open
 
+  Scenario: Traces that are closed end all spans, though a span processor raises for each
+    Given a span processor that raises at the end of each span
+    When the traces are closed while 3 messages wait
+    Then no span is open
+
+  Scenario Outline: Spans that are begun for messages cost none of them, where <what>
+    Given <what>
+    When spans are begun for 4 messages, the last 2 of which are not sent after all
+    Then the others are answered, and what was raised is logged once
+
+    Examples:
+      | what                                               |
+      | a sampler that raises                              |
+      | a span processor that raises at the end of each span |
+
+  Scenario: Traces of two providers on one bridge link to their own spans
+    Given traces of another provider, too
+    When a message goes through two stages, where a message is made of the result
+    Then in both providers the message of the second stage is linked to their own of the first
+
   Scenario: A child process that is forked in the middle of a message leaves no lock held
     When a process is forked while other threads send messages, and sends one on a bridge of its own
     Then the child has ended the spans of its message

@@ -529,12 +529,37 @@ class _Misnamed(hooks.Hooks):
         """Be misnamed."""
 
 
+class _AsyncGenerator(hooks.Hooks):
+    async def on_ended(self, event: hooks.RunEnded) -> Any:
+        yield event
+
+
+class _Generator(hooks.Hooks):
+    def on_ended(self, event: hooks.RunEnded) -> Any:
+        yield event
+
+
+class _AsyncCallable:
+    async def __call__(self, event: hooks.RunEnded) -> None:
+        raise AssertionError(event)
+
+
+def _with_on_ended(value: Any) -> hooks.Hooks:
+    added = hooks.Hooks()
+    added.on_ended = value
+    return added
+
+
 @then('adding {what} raises InvalidTypeError, which says "{says}"')
 def step_adding_what_raises_invalidtypeerror(context: Context, what: str, says: str) -> None:
     wrong: dict[str, Any] = {
         "a class": Recorder,
         "a function": print,
         "an async hook": _Async(),
+        "an async generator": _AsyncGenerator(),
+        "a generator": _Generator(),
+        "an async callable": _with_on_ended(_AsyncCallable()),
+        "a hook that is None": _with_on_ended(None),
         "a hook of another name": _Misnamed(),
     }
     try:

@@ -55,6 +55,16 @@ def step_the_metrics_that_line_3_has_read_are_claims(context: Context, count: in
     assert _read_by_line_3(context) == [count]
 
 
+@then('line 1 has read the value {value} of "{name}", and no other metric')
+def step_line_1_has_read_the_value_of_name_and_no_other_metric(
+    context: Context, value: str, name: str
+) -> None:
+    (record,) = map(json.loads, (context.folder / "out.jsonl").read_text().splitlines())
+    (sample,) = [line for line in record["content"].splitlines() if line[0] != "#"]
+    assert sample.startswith(f"{name}{{"), sample
+    assert sample.endswith(f" {value}"), sample
+
+
 @then("nothing answers at their address any more")
 def step_nothing_answers_at_their_address_any_more(context: Context) -> None:
     error = error_of(lambda: urlopen(context.url, timeout=30))

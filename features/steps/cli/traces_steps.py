@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from unittest import mock
@@ -28,11 +30,34 @@ def step_a_receiver_of_otlp_which_otel_exporter_otlp_endpoint_names(context: Con
     context.add_cleanup(patcher.stop)
 
 
+@given("a collector that never answers, which OTEL_EXPORTER_OTLP_ENDPOINT names")
+def step_a_collector_that_never_answers(context: Context) -> None:
+    context.collector = socket.create_server(("127.0.0.1", 0))
+    context.add_cleanup(context.collector.close)
+    url = f"http://127.0.0.1:{context.collector.getsockname()[1]}"
+    patcher = mock.patch.dict(os.environ, {"OTEL_EXPORTER_OTLP_ENDPOINT": url})
+    patcher.start()
+    context.add_cleanup(patcher.stop)
+
+
+@then("the collector was asked at most twice")
+def step_the_collector_was_asked_at_most_twice(context: Context) -> None:
+    context.collector.setblocking(False)
+    asked = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            context.collector.accept()[0].close()
+            asked += 1
+    # By the export that was under way at the end of the run, and by another one.
+    assert 1 <= asked <= 2, asked
+
+
 @given("the exporter for OTLP is not installed")
 def step_the_exporter_for_otlp_is_not_installed(context: Context) -> None:
     missing = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
     patcher = mock.patch.dict(sys.modules, {missing: None})
     patcher.start()
+    sys.modules.pop("rxlanggraph.cli.otlp", None)  # until then, if it was imported
     context.add_cleanup(patcher.stop)
 
 
@@ -93,6 +118,11 @@ def step_text_is_in_the_spans_that_have_been_received_and_other_is_not(
 @then('"{name}" has the lines "{lines}"')
 def step_name_has_the_lines(context: Context, name: str, lines: str) -> None:
     assert (context.folder / name).read_text().splitlines() == lines.split(", ")
+
+
+@then('there is no file "{name}"')
+def step_there_is_no_file(context: Context, name: str) -> None:
+    assert not (context.folder / name).exists()
 
 
 @then('"{name}" has 1 line')

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import reactivex as rx
@@ -17,6 +20,7 @@ from support.bridge.streams import Subscriber
 from support.concurrency.raising import error_of
 from support.concurrency.waiting import LIMIT
 
+_NAME = "rxlanggraph.runs"
 _SECRET = "swordfish"
 
 
@@ -29,7 +33,7 @@ class _UntoldError(Exception):
 
 @given("logs of the bridge, with its traces")
 def step_logs_of_the_bridge_with_its_traces(context: Context) -> None:
-    context.records = listen(context, "rxlanggraph.runs")
+    context.records = listen(context, _NAME)
     context.logs = RunLogs(traces=context.traces)
     context.bridge.add_hooks(context.logs)
 
@@ -67,6 +71,36 @@ def step_logs_of_the_bridge_with_its_traces_that_were_added(context: Context, mo
     logs = RunLogs(traces=context.traces)
     for hooks in (logs, context.traces) if moment == "before" else (context.traces, logs):
         context.bridge.add_hooks(hooks)
+
+
+@given("a handler of the logs that writes a file in UTF-8, with all fields")
+def step_a_handler_of_the_logs_that_writes_a_file_in_utf_8(context: Context) -> None:
+    context.file = Path(tempfile.mkdtemp()) / "log"
+    context.add_cleanup(shutil.rmtree, context.file.parent)
+    handler, logger = logging.FileHandler(context.file, encoding="utf-8"), logging.getLogger(_NAME)
+    handler.setFormatter(logging.Formatter("%(graph)s, %(message_id)s, %(thread_id)s: %(message)s"))
+    logger.addHandler(handler)
+    context.add_cleanup(handler.close)
+    context.add_cleanup(logger.removeHandler, handler)
+
+
+@when("a message with lone surrogates in its name, ids and error fails")
+def step_a_message_with_lone_surrogates_in_its_name_ids_and_error_fails(context: Context) -> None:
+    async def fail(_: Any) -> None:
+        raise ValueError("reason \ud801")
+
+    message = StreamMessage(0, "thread \ud802", id="id \ud803")
+    send = context.bridge.create_future_task
+    send(fail, message, name="name \ud804", errors="emit").result(LIMIT)
+    _ended(context)
+
+
+@then("the file has the record, with the traceback, and what could be encoded")
+def step_the_file_has_the_record_with_the_traceback(context: Context) -> None:
+    first, *others = context.file.read_text(encoding="utf-8").splitlines()
+    assert first.startswith("name \\ud804, id \\ud803, thread \\ud802: run_failed"), first
+    assert others[0].startswith("Traceback"), others
+    assert others[-1] == "ValueError: reason \\ud801", others
 
 
 @given("a record factory that sets trace_id and status")

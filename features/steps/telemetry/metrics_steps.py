@@ -432,6 +432,42 @@ def step_messages_and_claims_are_counted_under_names_that_are_not_unicode(contex
     context.read = generate_latest(registry).decode()
 
 
+@when("messages are counted under two names that have one label")
+def step_messages_are_counted_under_two_names_that_have_one_label(context: Context) -> None:
+    metrics, registry = _read_by_client()
+    context.bridge.add_hooks(metrics)
+    for name in ("odd \ud800", "odd \\ud800"):
+        _send(context, "answer", name=name)
+        context.futures[-1].result(LIMIT)
+    _idle(context)
+    context.read = generate_latest(registry).decode()
+
+
+@then("Prometheus reads this label once, with {count:d} runs")
+def step_prometheus_reads_this_label_once_with_runs(context: Context, count: int) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(context.read)}
+    (sample,) = families["rxlanggraph_runs"].samples
+    assert (sample.labels["graph"], sample.value) == ("odd \\ud800", count), sample
+
+
+@given("metrics for Prometheus in a registry of their own")
+def step_metrics_for_prometheus_in_a_registry_of_their_own(context: Context) -> None:
+    _, context.registry = _read_by_client()
+
+
+@when("others are registered there")
+def step_others_are_registered_there(context: Context) -> None:
+    others = PrometheusMetrics()
+    others.collect = mock.Mock(side_effect=AssertionError("asked"))
+    context.error = error_of(lambda: context.registry.register(others))
+
+
+@then("that is an error, which says that they are duplicates")
+def step_that_is_an_error_which_says_that_they_are_duplicates(context: Context) -> None:
+    assert isinstance(context.error, ValueError), context.error  # of a subclass in some versions
+    assert "Duplicated timeseries" in str(context.error), context.error
+
+
 @then("Prometheus reads each of these names, with what could be encoded")
 def step_prometheus_reads_each_of_these_names(context: Context) -> None:
     families = {family.name: family for family in text_string_to_metric_families(context.read)}

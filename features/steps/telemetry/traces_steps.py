@@ -16,8 +16,9 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import StatusCode
 from reactivex import operators as ops
 
@@ -437,6 +438,76 @@ def step_the_traces_are_disposed_of_while_a_run_is_at_work(context: Context) -> 
     context.work.release()
     run.result(LIMIT)
     _idle(context)
+
+
+def _raising(*_: Any) -> None:
+    raise RuntimeError("the application's own")
+
+
+@given("a span processor that raises at the end of each span")
+def step_a_span_processor_that_raises_at_the_end_of_each_span(context: Context) -> None:
+    processor = SpanProcessor()
+    processor.on_end = _raising
+    context.spans.provider.add_span_processor(processor)
+
+
+@given("a sampler that raises")
+def step_a_sampler_that_raises(context: Context) -> None:
+    sampler = mock.Mock(Sampler, should_sample=_raising)
+    context.traces = RunTraces(TracerProvider(sampler, shutdown_on_exit=False))
+    context.tracing.dispose()
+    context.tracing = context.bridge.add_hooks(context.traces)
+
+
+@when("the traces are closed while {count:d} messages wait")
+def step_the_traces_are_closed_while_messages_wait(context: Context, count: int) -> None:
+    context.tracing.dispose()
+    with RxPyLangGraphBridge(max_concurrency=1) as bridge:
+        hooks = bridge.add_hooks(context.traces)
+        runs = [bridge.create_future_task(context.work.wait, {"value": 0}) for _ in range(count)]
+        context.work.began.wait_for(1)
+        hooks.dispose()
+        error = error_of(context.traces.close)
+        context.work.release()
+        for run in runs:
+            run.result(LIMIT)
+    assert isinstance(error, RuntimeError), error
+
+
+@when("spans are begun for {count:d} messages, the last {unsent:d} of which are not sent after all")
+def step_spans_are_begun_for_messages_the_last_of_which_are_not_sent(
+    context: Context, count: int, unsent: int
+) -> None:
+    context.log = listen(context, "")
+    messages = [StreamMessage({"value": 0}) for _ in range(count)]
+    for message in messages:
+        context.traces.begin(message)
+    for message in messages[:-unsent]:
+        run = context.bridge.create_future_task(context.work.answer, message)
+        context.futures.append(run)
+        run.result(LIMIT)
+    for message in messages[-unsent:]:
+        context.traces.abandon(message)
+    _idle(context)
+
+
+@then("the others are answered, and what was raised is logged once")
+def step_the_others_are_answered_and_what_was_raised_is_logged_once(context: Context) -> None:
+    assert [future.result(0).status for future in context.futures] == ["ok", "ok"]
+    said = [record.getMessage() for record in context.log]
+    assert len([each for each in said if "could not be begun or ended" in each]) == 1, said
+
+
+@given("traces of another provider, too")
+def step_traces_of_another_provider_too(context: Context) -> None:
+    context.others = Spans()
+    context.bridge.add_hooks(RunTraces(context.others.provider))
+
+
+@then("in both providers the message of the second stage is linked to their own of the first")
+def step_in_both_providers_the_message_of_the_second_stage_is_linked(context: Context) -> None:
+    for spans in (context.spans, context.others):
+        assert spans.linked(spans.one("message second")) == ["message first"]
 
 
 # -- content -----------------------------------------------------------------------------------

@@ -338,7 +338,8 @@ class BaseAgent:
             A disposable; disposing it ends the calls.
 
         Raises:
-            InvalidTypeError: It is not one, has an async hook, or one with an unknown name.
+            InvalidTypeError: It is not one, or has a hook that is async, a generator, not callable,
+                or of an unknown name.
         """
         return self._listeners.add(hooks)
 

@@ -1039,7 +1039,8 @@ class RxPyLangGraphBridge:
             A disposable; disposing it ends the calls.
 
         Raises:
-            InvalidTypeError: It is not one, has an async hook, or one with an unknown name.
+            InvalidTypeError: It is not one, or has a hook that is async, a generator, not callable,
+                or of an unknown name.
         """
         return Disposable(partial(self._engine.stop_listening, self._engine.listen(hooks)))
 

@@ -22,6 +22,8 @@ __all__ = ["Event", "Listener", "Observed", "Observers"]
 _log = logging.getLogger("rxlanggraph")
 _Event: TypeAlias = "RunEvent | LoopBlocked | AgentStarted | AgentEnded"
 _OF_AGENTS = ("on_agent_started", "on_agent_ended")
+# Functions that do nothing when they are called.
+_LAZY = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
 _METHODS = ("on_queued", "on_started", "on_chunk", "on_node", "on_ended", "on_blocked")
 
 
@@ -32,7 +34,8 @@ class Listener:
         hooks: The object.
 
     Raises:
-        InvalidTypeError: It is not a `Hooks`, has an async hook, or one with an unknown name.
+        InvalidTypeError: It is not a `Hooks`, or has a hook that is async, a generator, not
+            callable, or of an unknown name.
     """
 
     def __init__(self, hooks: Hooks) -> None:
@@ -51,10 +54,16 @@ class Listener:
                 raise InvalidTypeError(
                     f"{type(hooks).__name__}.{name} is not a hook, which are {', '.join(known)}"
                 )
-            if inspect.iscoroutinefunction(getattr(hooks, name)):
+            hook = getattr(hooks, name)
+            if not callable(hook):
                 raise InvalidTypeError(
-                    f"{type(hooks).__name__}.{name} is async, and hooks are called, not awaited; "
-                    "have it start a task, or put the event into a queue"
+                    f"{type(hooks).__name__}.{name} must be a method, not {hook!r}"
+                )
+            # Of an object that is called, its class has the function.
+            if any(is_such(each) for is_such in _LAZY for each in (hook, type(hook).__call__)):
+                raise InvalidTypeError(
+                    f"{type(hooks).__name__}.{name} is async or a generator, and hooks are called, "
+                    "not awaited; have it start a task, or put the event into a queue"
                 )
 
     def hears(self, method: str) -> bool:

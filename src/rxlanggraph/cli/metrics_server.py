@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from rxlanggraph.telemetry.prometheus import PrometheusMetrics
 
 __all__ = ["served_metrics"]
+
+
+_log = logging.getLogger("rxlanggraph")
 
 
 @contextlib.contextmanager
@@ -47,9 +52,19 @@ def served_metrics(
             f"cannot serve metrics on {address}: {error.strerror or error}; give a free address of "
             "this machine to --metrics"
         ) from error
+    server.handle_error = _ignore_lost_client  # type: ignore[method-assign]
     try:
         yield metrics, Address(address.host, server.server_port)
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _ignore_lost_client(request: object, client_address: object) -> None:
+    """Take the place of a method that writes a traceback to standard error, in its ``except``.
+
+    What breaks without it: each scrape that is given up, and each port scan, does that.
+    """
+    if not isinstance(sys.exception(), OSError):
+        _log.exception("a request for the metrics has failed")

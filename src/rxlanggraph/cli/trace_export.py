@@ -16,17 +16,12 @@ from rxlanggraph.cli.errors import TracesError
 from rxlanggraph.cli.stdio import print_stderr
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import TracerProvider
 
     from rxlanggraph.telemetry import RunTraces
 
 __all__ = ["exported_traces"]
 
-# What the variables of OpenTelemetry may say, where they are set: the first that is set counts.
-_SUPPORTED = (
-    (("OTEL_TRACES_EXPORTER",), "otlp"),
-    (("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"),
-)
 _CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
@@ -38,56 +33,55 @@ def exported_traces() -> Iterator[RunTraces | None]:
         The hooks whose traces are exported; None if OpenTelemetry is disabled.
 
     Raises:
-        TracesError: The extra ``traces`` is not installed, or another exporter is named.
+        TracesError: The extra ``traces`` is not installed, another exporter is named, or a variable
+            of OpenTelemetry has a value that its SDK refuses.
     """
     if _is_true("OTEL_SDK_DISABLED"):
         print_stderr("--traces exports nothing, because OTEL_SDK_DISABLED is true")
         yield None
         return
+    provider, is_own = _provider()
+    # Imported here, as in `_provider`.
+    from rxlanggraph.telemetry import RunTraces  # noqa: PLC0415
+
+    try:
+        yield RunTraces(provider, content=_is_true(_CONTENT))
+    finally:
+        # That of the graph's code may also be one of the API alone, which has neither.
+        end = getattr(provider, "shutdown" if is_own else "force_flush", None)
+        try:
+            if callable(end):
+                end()
+        except Exception as error:  # a processor of the graph's own: its run is none the worse
+            print_stderr(f"--traces: the traces that were left may be lost: {error!r}")
+
+
+def _provider() -> tuple[TracerProvider, bool]:
+    """Return the provider of the process, and whether it was set up here."""
     try:
         # Imported here: of an extra, and slow to import.
         from opentelemetry import trace  # noqa: PLC0415
 
-        from rxlanggraph.telemetry import RunTraces  # noqa: PLC0415
-
         provider = trace.get_tracer_provider()
-        own = _new_provider() if isinstance(provider, trace.ProxyTracerProvider) else None
+        if not isinstance(provider, trace.ProxyTracerProvider):
+            return provider, False
+        from rxlanggraph.cli.otlp import new_provider  # noqa: PLC0415
+
+        own = new_provider()
+    except TracesError:
+        raise
     except ImportError as error:
         raise TracesError(
             "--traces needs OpenTelemetry's SDK and its exporter for OTLP over HTTP, which are not "
             "installed; install the extra 'traces': pip install 'rxlanggraph[traces]'"
         ) from error
-    if own is not None:
-        trace.set_tracer_provider(own)
-    try:
-        yield RunTraces(own or provider, content=_is_true(_CONTENT))
-    finally:
-        if own is not None:
-            own.shutdown()
-        elif callable(flush := getattr(provider, "force_flush", None)):
-            flush()
-
-
-def _new_provider() -> TracerProvider:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-        OTLPSpanExporter,
-    )
-    from opentelemetry.sdk.resources import OTELResourceDetector, Resource  # noqa: PLC0415
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
-
-    for names, supported in _SUPPORTED:
-        name = next((name for name in names if os.environ.get(name)), None)
-        if name is not None and os.environ[name] != supported:
-            raise TracesError(
-                f"--traces exports by {supported}, and {name} is {os.environ[name]!r}; unset that, "
-                "or run the command under opentelemetry-instrument, which knows other exporters"
-            )
-    named = "service.name" in OTELResourceDetector().detect().attributes
-    resource = Resource.create({} if named else {"service.name": "rxlanggraph"})
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return provider
+    except Exception as error:
+        raise TracesError(
+            f"--traces cannot be set up, because of {error!r}; correct or unset the variable of "
+            "OpenTelemetry, OTEL_..., that asks for it"
+        ) from error
+    trace.set_tracer_provider(own)
+    return own, True
 
 
 def _is_true(variable: str) -> bool:

@@ -89,7 +89,7 @@ def clean(text: str) -> str:
 
     Any thread; never blocks.
     """
-    return text.encode(errors="backslashreplace").decode()
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def nanoseconds(seconds: float) -> int:

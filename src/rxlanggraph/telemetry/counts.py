@@ -121,10 +121,11 @@ class _Graph:
         self.ended: dict[str, _Ended] = {}
 
     def copy(self) -> GraphCounts:
-        durations = {status: ended.durations.copy() for status, ended in self.ended.items()}
+        by_status = dict(self.ended)  # a signal handler may send a message meanwhile
+        durations = {status: ended.durations.copy() for status, ended in by_status.items()}
         begun = {status: sum(times.counts) for status, times in durations.items()}
-        runs = {status: ended.unbegun + begun[status] for status, ended in self.ended.items()}
-        unbegun = sum(ended.unbegun for ended in self.ended.values())
+        runs = {status: ended.unbegun + begun[status] for status, ended in by_status.items()}
+        unbegun = sum(ended.unbegun for ended in by_status.values())
         waits = self.waits.copy()
         return GraphCounts(
             self.label,
@@ -143,7 +144,7 @@ class Counts:
     def __init__(self) -> None:
         # A leaf; an RLock like all locks that a bridge may call into. Guards all that is below.
         self._lock = fork_safe_rlock()
-        self._graphs: dict[str, _Graph] = {}
+        self._graphs: dict[str, _Graph] = {}  # by name
         self._claims: dict[str, int] = {}
         self._bridges: tuple[weakref.ref[RxPyLangGraphBridge], ...] = ()
 
@@ -186,7 +187,7 @@ class Counts:
     def snapshot(self) -> Snapshot:
         """Return all counts. Any thread; for the time that copying them takes, all others wait."""
         with self._lock:
-            graphs = [graph.copy() for graph in self._graphs.values()]
+            graphs = [graph.copy() for graph in dict.fromkeys(self._graphs.values())]
             claims, references = dict(self._claims), self._bridges
         bridges = [bridge for each in references if (bridge := each()) is not None]
         lags = [lag for bridge in bridges if (lag := bridge.loop_lag) is not None]
@@ -200,8 +201,11 @@ class Counts:
     def _graph(self, name: str) -> _Graph:
         """Return the counts of a graph that is new, or has no name of its own."""
         if len(self._graphs) >= _NAMES:
-            name = _OTHER
-        return self._graphs.setdefault(name, _Graph(clean(name)))
+            return self._graphs.get(_OTHER) or self._graphs.setdefault(_OTHER, _Graph(_OTHER))
+        label = clean(name)
+        # Several names may have one label, whose counts Prometheus takes once.
+        same = (graph for graph in self._graphs.values() if graph.label == label)
+        return self._graphs.setdefault(name, next(same, None) or _Graph(label))
 
 
 class RunCounts(Hooks):

@@ -8,11 +8,12 @@ not in metrics, whose labels are bounded.
 from __future__ import annotations
 
 import logging
+import traceback
 from typing import TYPE_CHECKING, Final
 
 from rxlanggraph.errors import InvalidTypeError, RunDroppedError, RunTimeoutError
 from rxlanggraph.hooks import Hooks, RunEnded
-from rxlanggraph.telemetry.api import text_of, type_name
+from rxlanggraph.telemetry.api import clean, text_of, type_name
 from rxlanggraph.telemetry.traces import RunTraces
 
 if TYPE_CHECKING:
@@ -124,10 +125,17 @@ class RunLogs(Hooks):
         if not logger.isEnabledFor(level):
             return
         exception = None if error is None else (type(error), error, error.__traceback__)
-        record = logger.makeRecord(logger.name, level, __file__, 0, "%s", (text,), exception)
+        # A lone surrogate loses the record in a file, and all records of a batch that is exported.
+        args = (clean(text),)
+        record = logger.makeRecord(logger.name, level, __file__, 0, "%s", args, exception)
+        if error is not None and args[0] != text:
+            # Formatters take this where it is set, instead of formatting the exception.
+            record.exc_text = clean("".join(traceback.format_exception(error))).rstrip()
         # Not by extra=, which refuses names that the application's record factory has set.
         for name in _FIELDS:
             value = fields.get(name)
+            if isinstance(value, str):
+                value = clean(value)
             if value is not None or not hasattr(record, name):
                 setattr(record, name, value)
         logger.handle(record)

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rxlanggraph.errors import MissingExtraError
-from rxlanggraph.telemetry.counts import BOUNDS, Counts, RunCounts, Times
+from rxlanggraph.telemetry.counts import BOUNDS, Counts, RunCounts, Snapshot, Times
 from rxlanggraph.telemetry.families import NUMBERS, TIMES
 
 try:
@@ -45,20 +45,31 @@ class PrometheusMetrics(RunCounts):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics, all of one moment. Any thread."""
-        counts = self._counts.snapshot()
-        for number in NUMBERS:
-            kind = CounterMetricFamily if number.kind == "counter" else GaugeMetricFamily
-            name = f"rxlanggraph_{number.name}{'_seconds' * (number.unit == 's')}"
-            family = kind(name, number.description, labels=number.labels)
-            for labels, value in number.values(counts):
-                family.add_metric(labels, value)
-            yield family
-        for times in TIMES:
-            name = f"rxlanggraph_{times.name}_seconds"
-            histograms = HistogramMetricFamily(name, times.description, labels=times.labels)
-            for labels, durations in times.values(counts):
-                histograms.add_metric(labels, _buckets(durations), durations.seconds)
-            yield histograms
+        return _families(self._counts.snapshot())
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the metrics without values. Any thread; never blocks.
+
+        By their names, a registry refuses others with the same ones, and finds those that a scrape
+        asks for (``name[]``).
+        """
+        return _families(Snapshot([], {}, None))
+
+
+def _families(counts: Snapshot) -> Iterator[Metric]:
+    for number in NUMBERS:
+        kind = CounterMetricFamily if number.kind == "counter" else GaugeMetricFamily
+        name = f"rxlanggraph_{number.name}{'_seconds' * (number.unit == 's')}"
+        family = kind(name, number.description, labels=number.labels)
+        for labels, value in number.values(counts):
+            family.add_metric(labels, value)
+        yield family
+    for times in TIMES:
+        name = f"rxlanggraph_{times.name}_seconds"
+        histograms = HistogramMetricFamily(name, times.description, labels=times.labels)
+        for labels, durations in times.values(counts):
+            histograms.add_metric(labels, _buckets(durations), durations.seconds)
+        yield histograms
 
 
 def _buckets(times: Times) -> list[tuple[str, float]]:

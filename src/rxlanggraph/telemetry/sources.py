@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock
@@ -22,14 +23,15 @@ class _Recent:
         # A leaf, held for a few steps of a dict. An RLock, because signal handlers send messages
         # too. Guards the dict, whose order is that of the notes.
         self._lock = fork_safe_rlock()
-        self._spans: dict[str, SpanContext] = {}
+        # An OrderedDict: of a dict, the first key is found behind all those that were removed.
+        self._spans: OrderedDict[str, SpanContext] = OrderedDict()
 
     def note(self, key: str, span: SpanContext) -> None:
         with self._lock:
             self._spans.pop(key, None)  # it comes last now
             self._spans[key] = span
             if len(self._spans) > _REMEMBERED:
-                del self._spans[next(iter(self._spans))]
+                self._spans.popitem(last=False)
 
     def find(self, keys: Iterable[str]) -> SpanContext | None:
         """Return the span of the first of ``keys`` that is known."""

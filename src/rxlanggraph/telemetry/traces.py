@@ -20,12 +20,15 @@ Two rules.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import weakref
 from concurrent.futures import Future
+from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any
 
+from rxlanggraph.concurrency.user_code import contain
 from rxlanggraph.hooks import (
     AgentEnded,
     AgentStarted,
@@ -63,6 +66,7 @@ from rxlanggraph.telemetry.sources import Sources
 
 __all__ = ["RunTraces"]
 
+_log = logging.getLogger("rxlanggraph")
 # The others are neither failures nor the end of the matter: a run that was cancelled on purpose, or
 # one that asks.
 _FAILURES = frozenset({"error", "timed_out", "rejected"})
@@ -74,22 +78,25 @@ class _Spans:
     Args:
         future: The future of the run. Held weakly, as its context refers to this.
         message: That of the message.
+        attributes: What it has in common with that of the run.
         linked: Whether it has its link already.
         likely: Otherwise, what to link it to at its end if nothing better is known by then.
     """
 
-    __slots__ = ("_future", "begun", "likely", "linked", "message", "run")
+    __slots__ = ("_future", "attributes", "begun", "likely", "linked", "message", "run")
 
     def __init__(
         self,
         future: Future[StreamMessage],
         message: Span,
+        attributes: dict[str, str],
         *,
         linked: bool,
         likely: SpanContext | None,
     ) -> None:
         self._future = weakref.ref(future)
         self.message = message
+        self.attributes = attributes  # never changed
         self.linked = linked
         self.likely = likely
         # Written at the start of the run, on the loop's thread; read by any after that.
@@ -104,10 +111,6 @@ class _Spans:
         if future.exception() is not None:
             return False
         return future.result().id in {message.id, message.source.id}
-
-
-# The run that code is part of, and its observers: those are told of its result before the hooks.
-_within: ContextVar[_Spans | None] = ContextVar("rxlanggraph_traced_run", default=None)
 
 
 class RunTraces(Hooks):
@@ -140,6 +143,9 @@ class RunTraces(Hooks):
         self._tracer: Tracer = get_tracer(SCOPE, VERSION, tracer_provider, SCHEMA_URL)
         self._content = content
         self._sources = Sources()
+        # The run that code is part of, and its observers: those are told of its result before the
+        # hooks. Of this object alone: others may have other providers.
+        self._within: ContextVar[_Spans | None] = ContextVar("rxlanggraph_run", default=None)
         # By the future of the run. Single calls of a dict, by any thread.
         self._open: dict[Future[StreamMessage], _Spans] = {}
         # By the id of a message that is to be sent. Likewise.
@@ -148,6 +154,8 @@ class RunTraces(Hooks):
         self._agents: dict[object, Span] = {}
         # By thread: the future that has ended last there, and its span.
         self._last = threading.local()
+        # Whether what `begin` or `abandon` contained was logged. Only ever set, by any thread.
+        self._was_logged = False
         if not nodes:
             # A hook that is not overridden costs nothing, and this one costs callbacks.
             self.on_node = super().on_node  # type: ignore[method-assign]
@@ -156,18 +164,20 @@ class RunTraces(Hooks):
         """End the spans that are open. Any thread; never blocks; idempotent.
 
         Only needed if the hooks were disposed of while runs were in flight, of whose end they are
-        not told then. A bridge that is closed leaves no span open.
+        not told then. A bridge that is closed leaves no span open. If a span processor raises, the
+        others are ended all the same, and one of the exceptions is raised.
         """
-        for future in list(self._open):
-            spans = self._open.pop(future, None)
-            if spans is not None:
-                _end(spans, None)
         begun: tuple[dict[Any, Span], ...] = (self._begun, self._agents)
-        for spans_by_key in begun:
-            for key in list(spans_by_key):
-                span = spans_by_key.pop(key, None)
-                if span is not None:
-                    span.end()
+        with ExitStack() as stack:
+            for future in list(self._open):
+                spans = self._open.pop(future, None)
+                if spans is not None:
+                    stack.callback(_end, spans, None)
+            for spans_by_key in begun:
+                for key in list(spans_by_key):
+                    span = spans_by_key.pop(key, None)
+                    if span is not None:
+                        stack.callback(span.end)
 
     def span_of(self, event: RunEnded) -> SpanContext | None:
         """Return the ids of the span of a message, for a hook that is told of its end.
@@ -190,9 +200,14 @@ class RunTraces(Hooks):
         message is not sent after all, call `abandon`.
 
         Returns:
-            The ids in the form of W3C's header; None if nothing records traces.
+            The ids in the form of W3C's header; None if nothing records traces, or what should
+            raises, which is logged once.
         """
-        span = self._tracer.start_span("message")
+        try:
+            span = self._tracer.start_span("message")
+        except Exception as error:
+            self._contain(error)
+            return None
         ids = span.get_span_context()
         if not ids.is_valid:
             return None
@@ -201,10 +216,17 @@ class RunTraces(Hooks):
         return f"00-{ids.trace_id:032x}-{ids.span_id:016x}-{ids.trace_flags:02x}"
 
     def abandon(self, message: StreamMessage) -> None:
-        """End the span that `begin` has started, unless the message was sent. Any thread."""
+        """End the span that `begin` has started, unless the message was sent. Any thread.
+
+        What a span processor raises is logged once, and changes nothing.
+        """
         span = self._begun.pop(message.id, None)
-        if span is not None:
+        if span is None:
+            return
+        try:
             span.end()
+        except Exception as error:
+            self._contain(error)
 
     def on_queued(self, event: RunQueued) -> None:
         """Start the span of the message."""
@@ -227,7 +249,7 @@ class RunTraces(Hooks):
             for link in links:
                 span.add_link(link.context)
         self._open[event.future] = _Spans(
-            event.future, span, linked=source is not None, likely=likely
+            event.future, span, attributes, linked=source is not None, likely=likely
         )
         self._sources.note_message(message, span.get_span_context())
         if self._content and span.is_recording():
@@ -243,12 +265,12 @@ class RunTraces(Hooks):
         span = self._tracer.start_span(
             clean(f"invoke_workflow {event.name}"),
             set_span_in_context(spans.message),
-            attributes={"gen_ai.operation.name": "invoke_workflow", **_attributes(event)},
+            attributes={"gen_ai.operation.name": "invoke_workflow", **spans.attributes},
             start_time=spans.begun,
         )
         spans.run = span
         attach(set_span_in_context(span))
-        _within.set(spans)
+        self._within.set(spans)
         if event.future not in self._open:  # closed meanwhile, maybe before it had this span
             span.end()
 
@@ -311,13 +333,19 @@ class RunTraces(Hooks):
         finally:
             _end(spans, nanoseconds(event.time))
 
+    def _contain(self, error: Exception) -> None:
+        """Log what the SDK, or what the application has added to it, raises. Any thread."""
+        if not self._was_logged:
+            self._was_logged = True
+            contain(error, _log, "a span of a message could not be begun or ended; logged once")
+
     def _source_of(self, message: StreamMessage) -> SpanContext | None:
         """Return the span of the message whose run has led to ``message``, if that is known.
 
         A result is known once its hooks were told of the end, which is after its observers were. In
         the context of the run, its observers know it before.
         """
-        known, within = self._sources.of(message), _within.get()
+        known, within = self._sources.of(message), self._within.get()
         if known is None and within is not None and within.have_led_to(message):
             return within.message.get_span_context()
         return known
@@ -330,8 +358,8 @@ class RunTraces(Hooks):
             source = self._sources.of(event.message) or spans.likely
             if source is not None:
                 message.add_link(source)
-        _tell_status(message, event.status, event.error)
         if run is not None:
+            _tell_status(message, event.status, event.error)
             run.set_attribute("rxlanggraph.attempts", event.attempt)
         self._tell(message if run is None else run, event.status, event.error, event.time)
         if self._content and run is not None and run.is_recording():
@@ -356,7 +384,7 @@ def _end(spans: _Spans, time: int | None) -> None:
         spans.message.end(time)
 
 
-def _attributes(event: RunQueued | RunStarted) -> dict[str, str]:
+def _attributes(event: RunQueued) -> dict[str, str]:
     message = event.message
     attributes = {
         "gen_ai.workflow.name": clean(event.name),
