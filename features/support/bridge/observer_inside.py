@@ -1,4 +1,4 @@
-"""What a signal handler or a finalizer emits while its own thread is inside a SerializedObserver."""
+"""What a signal handler or a finalizer emits while its thread is inside a SerializedObserver."""
 
 from __future__ import annotations
 
