@@ -202,7 +202,7 @@ def step_every_method_of_it_raises_stateclosederror(context: Context) -> None:
         assert isinstance(error, StateClosedError), (number, error)
 
 
-@then("closing it again is no harm")
+@then("closing it again does no harm")
 def step_closing_it_again_is_no_harm(context: Context) -> None:
     world(context).run(context.state.aclose())
 
