@@ -261,7 +261,7 @@ def step_send_and_ask_raise_stateclosederror_states_is_complete_and(context: Con
 
 
 @then("it has no thread, and closing it does no harm")
-def step_it_has_no_thread_and_closing_it_is_no_harm(context: Context) -> None:
+def step_it_has_no_thread_and_closing_it_does_no_harm(context: Context) -> None:
     assert context.actor._actor_thread.thread is None and "open" in repr(context.actor)
     context.actor.close()
     run(context.actor.aclose())

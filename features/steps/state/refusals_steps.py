@@ -203,7 +203,7 @@ def step_every_method_of_it_raises_stateclosederror(context: Context) -> None:
 
 
 @then("closing it again does no harm")
-def step_closing_it_again_is_no_harm(context: Context) -> None:
+def step_closing_it_again_does_no_harm(context: Context) -> None:
     world(context).run(context.state.aclose())
 
 

@@ -80,7 +80,7 @@ def step_tables_there_and_a_user_who_may_only_read_them(context: Context) -> Non
 
 
 @given("a file that is not a database")
-def step_a_file_that_is_no_database(context: Context) -> None:
+def step_a_file_that_is_not_a_database(context: Context) -> None:
     folder = tempfile.TemporaryDirectory()
     context.add_cleanup(folder.cleanup)
     path = Path(folder.name, "letter.txt")
