@@ -24,7 +24,7 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 VERSIONS = ["3.11", "3.12", "3.13", "3.14"]
 FREE_THREADED = "3.14t"
 ASV_CONFIG = "benchmarks/asv.conf.json"
-# The only warnings that are no errors. Behave 1.3.3 leaves its JUnit files to the garbage
+# The only warnings that are not errors. Behave 1.3.3 leaves its JUnit files to the garbage
 # collector; what 3.14 deprecates is called by Behave (codecs.open) and by LangSmith (asyncio's own
 # iscoroutinefunction).
 TOLERATED = [

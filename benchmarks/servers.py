@@ -49,7 +49,7 @@ def _one_core() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _postgresql() -> Iterator[str]:
-    # What starts it for the scenarios; their folder is no package of the benchmarks'.
+    # What starts it for the scenarios; their folder is not a package of the benchmarks'.
     path = Path(__file__).parents[1] / "features/support/servers/postgres_server.py"
     spec = importlib.util.spec_from_file_location("postgres_server", path)
     assert spec is not None and spec.loader is not None

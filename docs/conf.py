@@ -35,7 +35,7 @@ myst_heading_anchors = 4  # by the rule of GitHub, where the pages are read, too
 
 autodoc_default_options = {
     "members": True,
-    # Not the methods of these and of their bases, which are no part of this package.
+    # Not the methods of these and of their bases, which are not part of this package.
     "inherited-members": "BaseException, Enum, Future, object, tuple",
 }
 autodoc_member_order = "bysource"

@@ -96,7 +96,7 @@ Feature: An agent answers with a model, a function or a graph, and remembers who
       | an unknown busy policy   | InvalidArgumentError | 'enqueue'              |
 
 
-  # -- what is no text ---------------------------------------------------------------------------
+  # -- what is not text ---------------------------------------------------------------------------
 
   Scenario Outline: A chain that ends in <a value> answers with it, and the memory has only the request
     Given a runnable agent whose chain ends in <a value>

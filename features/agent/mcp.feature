@@ -48,7 +48,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
       | audio                       | it holds only a block of type 'audio'           |
       | an image and audio          | of type 'image', a block of type 'audio'        |
       | a blob                      | it holds only a binary resource                 |
-      | bytes that are no UTF-8     | the bytes of the message are not UTF-8          |
+      | bytes that are not UTF-8    | the bytes of the message are not UTF-8          |
       | half of a surrogate pair    | cannot be encoded in UTF-8                      |
       | a number                    | an object of type int is not the content        |
       | an empty mapping            | an empty mapping is not the content             |
@@ -186,7 +186,7 @@ Feature: An MCP client gets an answer in time, and affects no other client
       | half of a surrogate pair as a key  | 2025 | failed with       |
       | a list that holds itself           | 2025 | failed with       |
       | an object that cannot be shown     | 2025 | failed with       |
-      | bytes that are no UTF-8            | 2025 | failed with       |
+      | bytes that are not UTF-8           | 2025 | failed with       |
       | an error with half of such a pair  | 2026 | half of           |
 
   Scenario: An agent's exception is logged on the server

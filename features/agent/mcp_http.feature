@@ -106,10 +106,10 @@ Feature: An HTTP server of agents answers allowed requests, and no others
       | a token that is empty       | token           | ""                  | InvalidArgumentError |
       | a token with a blank        | token           | "s3 cret"           | InvalidArgumentError |
       | a token with a line's end   | token           | "s3cret\n"          | InvalidArgumentError |
-      | a token that is no ASCII    | token           | "s3crét"            | InvalidArgumentError |
+      | a token that is not ASCII   | token           | "s3crét"            | InvalidArgumentError |
       | a token that is bytes       | token           | b"s3cret"           | InvalidTypeError     |
       | settings without a token    | auth            | {}                  | InvalidArgumentError |
-      | a host that is no list      | allowed_hosts   | "localhost"         | InvalidTypeError     |
+      | a host that is not a list   | allowed_hosts   | "localhost"         | InvalidTypeError     |
       | a host that is a URL        | allowed_hosts   | ["http://a"]        | InvalidArgumentError |
       | a host that is all          | allowed_hosts   | ["*"]               | InvalidArgumentError |
       | a host that is empty        | allowed_hosts   | [""]                | InvalidArgumentError |

@@ -60,7 +60,7 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
   Scenario Outline: A loop that reads streams is not blocked for room that only they can make: <call>
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
     When a loop has a stream that holds up its run, and the room is taken, and <call> is called there
-    Then BlockingCallError is raised, which says "on which the stream of another run is read"
+    Then BlockingCallError is raised, which says "which is reading another run's stream"
     And the stream is read to its end
 
     Examples:
@@ -179,4 +179,4 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
       | what                      |
       | a run that has ended      |
       | a run that keeps no chunk |
-      | a run that is no stream   |
+      | a run that is not a stream |

@@ -331,7 +331,7 @@ Feature: A graph that asks waits for an answer to that question, and nothing els
     Given an open bridge on its own loop
     And threads that wait, that have ended, and that stopped at a breakpoint, saved in memory
     Then the list of one thread has its questions alone
-    And a list is refused for a graph without a checkpointer, a thread that is no string, and a closed bridge
+    And a list is refused for a graph without a checkpointer, a thread that is not a string, and a closed bridge
 
   Scenario: Questions are listed while every place for waiting messages is taken
     Given an open bridge on its own loop with max_concurrency=2, max_pending=1

@@ -32,7 +32,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
       | An empty backlog           | Bridge(max_pending=0)                         | InvalidArgumentError | max_pending must be a whole number from 1 |
       | An empty thread queue      | Bridge(max_pending_per_thread=0)              | InvalidArgumentError | max_pending_per_thread must be a whole    |
       | A timeout in the past      | Bridge(timeout=-1)                            | InvalidArgumentError | timeout must be a positive number of seconds or None, not -1 |
-      | A timeout that is no number | Bridge(timeout=nan)                          | InvalidArgumentError | not nan                                 |
+      | A timeout that is not a number | Bridge(timeout=nan)                          | InvalidArgumentError | not nan                                 |
       | An unknown overflow        | Bridge(overflow='drop')                       | InvalidArgumentError | overflow must be one of 'block', 'error', 'drop_newest', 'drop_oldest', 'latest', not 'drop' |
       | A loop that is none        | Bridge('loop')                                | InvalidTypeError     | must be an asyncio event loop or None, not 'loop' |
 
@@ -124,7 +124,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
   Scenario: close on the loop's own thread is refused with the remedy, and closes nothing
     Given an open bridge on its own loop
     When one of its runs calls "bridge.close()"
-    Then BlockingCallError is raised, which says "use 'await bridge.aclose(), or close(0, cancel_timeout=0),' there"
+    Then BlockingCallError is raised, which says "use 'await bridge.aclose()' there, or 'bridge.close(0, cancel_timeout=0)' to close without waiting"
     And the bridge answers the next message
 
   Scenario: close without anything to wait for may be called on the loop's own thread

@@ -3,7 +3,7 @@ Feature: A run may wait for other runs; a wait that could never end is refused a
   Scenario Outline: A node that waits by <way> for a run on its own thread is refused with the remedy
     Given an open bridge on <home> loop
     When a run sends to its own thread, and waits by <way>
-    Then DeadlockError is raised, which says "send it without waiting for it, or with another thread_id or none"
+    Then DeadlockError is raised, which says "do not wait for it, or send it with another thread_id or none"
     And the bridge goes on as if nothing had been
 
     Examples:

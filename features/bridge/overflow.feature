@@ -82,7 +82,7 @@ Feature: What happens to a message when max_pending others wait is what overflow
   Scenario: overflow="error" raises BacklogFullError, which names the bridge, the bound and the remedy
     Given an open bridge on its own loop with max_concurrency=1, max_pending=2, overflow="error", name="web"
     When a run holds the slot, and the messages 1 2 arrive one after another
-    Then the next call of create_future_task raises BacklogFullError: "2 messages wait for their start in the bridge web, its max_pending; send this one again later"
+    Then the next call of create_future_task raises BacklogFullError: "the bridge web is full: max_pending=2 messages are waiting to start; send this one again later"
     And the next call of astream raises BacklogFullError: "send this one again later"
     And the bridge counts 3 submitted, 0 dropped
 

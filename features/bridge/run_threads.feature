@@ -75,7 +75,7 @@ Feature: A run has one thread, however it was named: the key of its lane, and th
       | an integer, short form        | task(graph, 1, config={'thread_id': 7})         | convert it with str()             |
       | an operator's integer         | invoke(graph, thread_id=7)                      | convert it with str()             |
       | an operator's config          | invoke(graph, config=on(7))                     | convert it with str()             |
-      | a config that is no mapping   | task(graph, 1, config=[1])                      | config must be a mapping          |
+      | a config that is not a mapping | task(graph, 1, config=[1])                      | config must be a mapping          |
       | an operator's config as such  | invoke(graph, config='t')                       | config must be a mapping          |
       | metadata that are none        | task(graph, 1, config={'metadata': ['t']})      | 'metadata' of the config must be a mapping |
       | a configurable that is none   | task(graph, 1, config={'configurable': 't'})    | configurable                      |

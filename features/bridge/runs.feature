@@ -36,7 +36,7 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | A thread_id that is a number | bridge.create_future_task(print, 1, thread_id=7)            | InvalidTypeError     | convert it with str()              |
       | A timeout of nothing         | bridge.create_future_task(print, 1, timeout=0)              | InvalidArgumentError | timeout must be a positive number  |
       | A timeout in words           | bridge.create_future_task(print, 1, timeout='1')            | InvalidArgumentError | or None, not '1'                   |
-      | A timeout that is no number  | bridge.create_future_task(print, 1, timeout=nan)            | InvalidArgumentError | timeout must be a positive number  |
+      | A timeout that is not a number | bridge.create_future_task(print, 1, timeout=nan)            | InvalidArgumentError | timeout must be a positive number  |
       | A negative number of retries | bridge.create_future_task(print, 1, retry=-1)               | InvalidArgumentError | tenacity.AsyncRetrying, not -1     |
       | A sync Retrying              | bridge.create_future_task(print, 1, retry=Retrying())       | InvalidArgumentError | tenacity.AsyncRetrying             |
       | An unknown error policy      | bridge.create_future_task(print, 1, errors='skip')          | InvalidArgumentError | 'raise' or 'emit', not 'skip'      |

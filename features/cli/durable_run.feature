@@ -330,7 +330,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | a record of another run  | -j 1      |
       | an invalid line          | -j 1      |
       | a number                 | -j 1      |
-      | bytes that are no UTF-8  | -j 1      |
+      | bytes that are not UTF-8 | -j 1      |
       | a line of no number      | -j 1      |
       | a gap before             | --ordered |
 
@@ -571,7 +571,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
   Scenario Outline: A mistake is named with its remedy: <arguments>
     Given the file "text"
       """
-      this is no database, and longer than the header of one, which has a hundred bytes: so much for that
+      this is not a database, and longer than the header of one, which has a hundred bytes: so much for that
       """
     When I run "rxlanggraph <arguments>"
     Then the exit status is <status>

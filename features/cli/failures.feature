@@ -185,7 +185,7 @@ Feature: The failures of a run can be diagnosed
     Examples:
       | what                          | name    | content          | problem           | remedy                |
       | A file that is not there      | nowhere | x                | cannot read       | give a readable file  |
-      | A line that is no record      | file    | {"n": 1}         | file, line 1      | rxlanggraph run       |
+      | A line that is not a record   | file    | {"n": 1}         | file, line 1      | rxlanggraph run       |
       | A line that is not JSON       | file    | nonsense         | file, line 1      | rxlanggraph run       |
       | An error that is not a record | file    | {"line": 1, "status": "error", "error": "x"} | file, line 1 | rxlanggraph run |
 

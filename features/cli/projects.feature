@@ -191,7 +191,7 @@ Feature: The command knows LangGraph projects: langgraph.json, .env, and what ma
       | 1    | ok     | somebody     |
       | 2    | ok     | somebody     |
 
-  Scenario: --env-file has precedence over the project's .env, and serves a graph that is no project's
+  Scenario: --env-file has precedence over the project's .env, and serves a graph outside of any project
     Given the file "other.env"
       """
       WHOM=others

@@ -75,7 +75,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       waiting_graph = builder.compile(checkpointer=InMemorySaver())
 
       def chatty(content):
-          print("this is no record")
+          print("this is not a record")
           return content["n"]
 
       number = 7
@@ -175,7 +175,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       """
     When I run "rxlanggraph run graphs.py:chatty --input in.jsonl"
     Then the output's records have the lines "1"
-    And standard error says "this is no record"
+    And standard error says "this is not a record"
 
   Scenario: --quiet prints only errors
     Given the file "in.jsonl"
@@ -312,7 +312,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | line | status | content |
       | 2    | ok     | "55"    |
 
-  Scenario Outline: An empty input is no failure
+  Scenario Outline: An empty input is not a failure
     Given the file "<file>" with the bytes
       """
       <bytes>

@@ -89,7 +89,7 @@ Feature: rxlanggraph run can be stopped at any time without losing results
       | 1    | cancelled |
     And it printed no traceback
 
-  Scenario: Ctrl-C while the graph is still being imported is no traceback either
+  Scenario: Ctrl-C while the graph is still being imported prints no traceback either
     Given the file "slow.py"
       """
       import sys

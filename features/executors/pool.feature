@@ -178,8 +178,8 @@ Feature: What is common to executors, whatever starts their workers
     Examples:
       | what                                           | error                | words                           |
       | an executor that is not one                    | InvalidTypeError     | executor must be a RayExecutor  |
-      | an executor and lanes                          | InvalidArgumentError | lanes applies to graphs in this |
-      | an executor and limits                         | InvalidArgumentError | limits applies to graphs in     |
+      | an executor and lanes                          | InvalidArgumentError | lanes= works only for graphs    |
+      | an executor and limits                         | InvalidArgumentError | limits= works only for graphs   |
       | two loops                                      | InvalidArgumentError | loops                           |
 
   Scenario Outline: Refused where a graph is passed: <what>

@@ -269,7 +269,7 @@ Feature: Calls of models keep to the limits of their providers
       | an interval of 0 s         | InvalidArgumentError |
       | a number instead of limits | InvalidTypeError     |
       | an empty mapping           | InvalidArgumentError |
-      | a key that is no function  | InvalidTypeError     |
+      | a key that is not a function | InvalidTypeError     |
       | a file name as a state     | InvalidTypeError     |
       | no attempts                | InvalidArgumentError |
       | a limit for the bridge     | InvalidTypeError     |
@@ -279,7 +279,7 @@ Feature: Calls of models keep to the limits of their providers
     When calls of 10001 keys ask for their limits
     Then there are figures of 10000 keys, and none of the first key
 
-  Scenario: A key that is no string fails the call, in coroutines and in threads
+  Scenario: A key that is not a string fails the call, in coroutines and in threads
     Given a provider that allows 1000 requests a minute, counted by a sliding window
     And a bridge in virtual time whose function of the key returns 7
     Then in an async node and in a sync node, a message fails with an InvalidTypeError, uncalled

@@ -46,7 +46,7 @@ Feature: The page shows an operator what happens, in a real browser
     Given a page that is open in a browser
     When a message asks on the thread "ada"
     And the page is opened a second time, where nothing new arrives
-    And what is no JSON, and then an object, is answered in the first
+    And what is not JSON, and then an object, is answered in the first
     Then the run that asked has ended as ok, and its question is gone
     When text is answered in the second
     Then the second says that it is too late

@@ -77,6 +77,12 @@ Feature: The package keeps to its map
   Scenario: The paths that the design document names exist
     Then every path on its page of changes is a file or folder, 30 or more of them
 
+  Scenario: The names that the page of threads gives exist
+    Then every name on the page of threads is one in the code, 100 or more of them
+
+  Scenario: A name that no longer exists is missed on the page of threads
+    Then "SerializedObserver.put_nowhere" would be missed there
+
   Scenario: Every module has a docstring, and __all__
     Then every module has a docstring, and an __all__ of names that exist
 

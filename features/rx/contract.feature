@@ -15,14 +15,14 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
     And it was busy while the first was inside, and not before or afterwards
 
   Scenario: After an end, or after a stop, the SerializedObserver passes nothing on
-    Then an SerializedObserver passes on no item and no second end after completed, error or stop
+    Then a SerializedObserver passes on no item and no second end after completed, error or stop
 
   Scenario: Notifications queued when the SerializedObserver is stopped are dropped
-    When an SerializedObserver is stopped by the first of three items that are lined up
+    When a SerializedObserver is stopped by the first of three items that are lined up
     Then the subscriber has got the first alone, and the others are freed
 
   Scenario: If on_next raises a BaseException, and on_error raises too, the first propagates and the second is logged
-    When an SerializedObserver's on_next raises a GeneratorExit, and its on_error a LookupError
+    When a SerializedObserver's on_next raises a GeneratorExit, and its on_error a LookupError
     Then the GeneratorExit comes out of the SerializedObserver, and "on_error of Observer" is logged
 
   Scenario: Results that complete on several threads at once reach the subscriber one at a time

@@ -172,7 +172,7 @@ Feature: A StateActor has one writer: nothing is shared, and nothing is changed 
     Given an actor that keeps a list
     When 50 commands are sent, and <it is closed>
     Then all 50 were applied, and its thread has ended
-    And send and ask raise StateClosedError, states is complete, and closing again is no harm
+    And send and ask raise StateClosedError, states is complete, and closing again does no harm
 
     Examples:
       | Closing              | it is closed                  |
@@ -184,7 +184,7 @@ Feature: A StateActor has one writer: nothing is shared, and nothing is changed 
 
   Scenario: An actor that was never used has no thread, and can be closed
     Given an actor that keeps a list
-    Then it has no thread, and closing it is no harm
+    Then it has no thread, and closing it does no harm
 
   Scenario: Cancelling aclose ends the waiting only
     Given an actor that keeps a list, and is busy

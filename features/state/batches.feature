@@ -99,7 +99,7 @@ Feature: Concurrent calls on a database are batched, and no call suffers from th
 
   Scenario: One call that cannot be done does not undo those beside it
     Given an empty store in SQLite
-    When 9 increments are made at the same time, and one of a key that is no text
+    When 9 increments are made at the same time, and one of a key that is not text
     Then UnicodeEncodeError is raised
     And the counter is 9
 

@@ -131,9 +131,9 @@ Feature: A lock has one holder, which learns when it is lost, and can then do no
     Examples:
       | argument | cannot be    | call                       | error                |
       | key      | is empty     | lock("")                   | InvalidArgumentError |
-      | key      | is no text   | lock(None)                 | InvalidTypeError     |
+      | key      | is not text  | lock(None)                 | InvalidTypeError     |
       | ttl      | is 0         | lock("l", 0)               | InvalidArgumentError |
       | ttl      | is endless   | lock("l", float("inf"))    | InvalidArgumentError |
       | wait     | is negative  | lock("l", wait=-1)         | InvalidArgumentError |
-      | wait     | is no number | lock("l", wait=float("nan")) | InvalidArgumentError |
+      | wait     | is not a number | lock("l", wait=float("nan")) | InvalidArgumentError |
       | wait     | is a text    | lock("l", wait="1")        | InvalidTypeError     |

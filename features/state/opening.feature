@@ -23,7 +23,7 @@ Feature: A state is opened by its URL, on the loop that uses it
 
     Examples:
       | what                     | arguments                         | error                | reason         |
-      | what is no address       | "state.db"                        | InvalidArgumentError | postgresql:    |
+      | what is not an address   | "state.db"                        | InvalidArgumentError | postgresql:    |
       | an unknown store         | "mongodb://host/db"               | InvalidArgumentError | 'mongodb'      |
       | a number                 | 7                                 | InvalidTypeError     | url must be    |
       | a namespace with a brace | "memory:", namespace="{a}"        | InvalidArgumentError | namespace      |

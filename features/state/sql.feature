@@ -82,8 +82,8 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     When a state writes to it that may only read it
     Then InvalidArgumentError is raised, which says "readonly"
 
-  Scenario: A file that is no database is refused
-    Given a file that is no database
+  Scenario: A file that is not a database is refused
+    Given a file that is not a database
     When a state is opened at {url}
     Then InvalidArgumentError is raised, which says "cannot be opened"
 

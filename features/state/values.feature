@@ -317,7 +317,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
     When a value is changed after it was set, and after it was got
     Then what is stored is as it was set
 
-  Scenario Outline: <the argument> <cannot be>, and is refused before it is sent
+  Scenario Outline: <the argument> cannot <cannot be>: it is refused before it is sent
     Given a shared state
     Then state.<call> raises <error>, and the server is not asked
 
@@ -330,7 +330,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
       | a key        | be a number          | get(1)                             | InvalidTypeError     |
       | ttl          | be 0                 | set("k", 1, ttl=0)                 | InvalidArgumentError |
       | ttl          | be negative          | set_if_not_exists("k", 1, -1)      | InvalidArgumentError |
-      | ttl          | be no number         | set("k", 1, ttl=float("nan"))      | InvalidArgumentError |
+      | ttl          | be nan               | set("k", 1, ttl=float("nan"))      | InvalidArgumentError |
       | ttl          | be endless           | set("k", 1, ttl=float("inf"))      | InvalidArgumentError |
       | ttl          | be that large        | set("k", 1, ttl=10**400)           | InvalidArgumentError |
       | ttl          | be a text            | set("k", 1, ttl="60")              | InvalidTypeError     |
@@ -377,7 +377,7 @@ Feature: Values that agents share are never lost, never stale, and always JSON
   Scenario: Every call on a closed state raises StateClosedError
     Given a shared state that was closed
     Then every method of it raises StateClosedError
-    And closing it again is no harm
+    And closing it again does no harm
 
   Scenario: Closing waits for calls in flight, and refuses new ones
     Given a shared state with a call on its way

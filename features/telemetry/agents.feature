@@ -76,6 +76,6 @@ Feature: The runs of agents are in traces, and hooks are told of each once
     When 8 threads run 50 agents with hooks 1000 times, a third of which fail or are cancelled
     Then each run was told to have begun, then to have ended, once
 
-  Scenario: What is no hook is refused by an agent as by a bridge
+  Scenario: What is not a hook is refused by an agent as by a bridge
     When a string is added to an agent as hooks
     Then InvalidTypeError is raised, which says "must be an instance of a subclass of"

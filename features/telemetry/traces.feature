@@ -225,7 +225,7 @@ Feature: Traces show the way of each message, and nothing of what it says
     And a span that is begun has no ids
 
   Scenario Outline: <What> is refused as a provider
-    When <call> is called with an argument that is no provider
+    When <call> is called with an argument that is not a provider
     Then InvalidTypeError is raised, which says "<says>"
 
     Examples:

@@ -76,7 +76,7 @@ async def paced(content: Any) -> Any:
 
 
 async def picky(content: Any) -> Any:
-    """Twelve divided by the number; fails on 0, and on all that is no number."""
+    """Twelve divided by the number; fails on 0, and on all that is not a number."""
     return 12 // content["n"]
 
 

@@ -262,8 +262,8 @@ class RunDrainedError(RunError):
             with None as content continues it on its thread, in another process too. If not, nothing
             of its message has reached the graph: send that again.
         thread_id: The thread of the run.
-        checkpoint_id: The id of the checkpoint that None continues from, the latest one of the
-            thread. None if the run had not begun, or the checkpoint could not be read.
+        checkpoint_id: The id of the checkpoint that such a message continues from: the latest one
+            of the thread. None if the run had not begun, or the checkpoint could not be read.
     """
 
     def __init__(

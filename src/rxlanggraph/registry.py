@@ -465,8 +465,8 @@ class TaskRegistry:
         task = self._inside()
         if task is not None and task in self:
             raise DeadlockError(
-                f"{method} in a task that it waits for would wait for its own end; call it "
-                "from outside, or after that"
+                f"{method} was called inside a task that it would wait for; call it from outside "
+                "that task"
             )
 
     async def wait_idle_async(self, timeout: float | None = None) -> bool:

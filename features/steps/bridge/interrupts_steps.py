@@ -810,7 +810,7 @@ def step_the_list_of_one_thread_has_its_questions_alone(context: Context) -> Non
 
 
 @then(
-    "a list is refused for a graph without a checkpointer, a thread that is no string, "
+    "a list is refused for a graph without a checkpointer, a thread that is not a string, "
     "and a closed bridge"
 )
 def step_a_list_is_refused_for_a_graph_without_a_checkpointer_a_thread(

@@ -306,7 +306,7 @@ def step_the_future_of_the_which_is_done_with_outcome(
         assert result.status == "rejected", result
         error = result.error
     assert isinstance(error, RunDroppedError), error
-    assert "its max_pending=1 would have waited" in str(error), error
+    assert "already had max_pending=1 messages" in str(error), error
 
 
 def operator_of(context: Context, words: str, node: Any, **options: Any) -> Any:

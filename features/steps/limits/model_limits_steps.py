@@ -716,7 +716,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "an interval of 0 s": lambda: ModelLimit(requests=1, per=0),
     "a number instead of limits": lambda: Limits(5),  # type: ignore[arg-type]
     "an empty mapping": lambda: Limits({}),
-    "a key that is no function": lambda: Limits(ModelLimit(), key="x"),  # type: ignore[arg-type]
+    "a key that is not a function": lambda: Limits(ModelLimit(), key="x"),  # type: ignore[arg-type]
     "a file name as a state": lambda: Limits(ModelLimit(), state="a.sqlite"),  # type: ignore[arg-type]
     "no attempts": lambda: Limits(ModelLimit()).retrying(0),
     "a limit for the bridge": lambda: RxPyLangGraphBridge(limits=ModelLimit()),  # type: ignore[arg-type]

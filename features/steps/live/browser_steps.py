@@ -250,8 +250,8 @@ def step_the_page_is_opened_a_second_time_where_nothing_new_arrives(context: Con
     context.second.open(context.page.url + context.app.path)
 
 
-@when("what is no JSON, and then an object, is answered in the first")
-def step_what_is_no_json_and_then_an_object_is_answered(context: Context) -> None:
+@when("what is not JSON, and then an object, is answered in the first")
+def step_what_is_not_json_and_then_an_object_is_answered(context: Context) -> None:
     tab = context.tab
     tab.click("#questions input[value=json]")
     tab.fill("#questions textarea", "{nothing")

@@ -9,6 +9,7 @@ import inspect
 import pickle
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -199,6 +200,37 @@ def step_every_path_on_its_page_of_changes_is_a_file_or_folder(
     assert len(paths) >= count, paths
     missing = [path for path in paths if not any((top / path).exists() for top in (ROOT, SOURCE))]
     assert not missing, missing
+
+
+def names_in_code() -> set[str]:
+    """The identifiers in the package's code: none that only a comment or a text has."""
+    found: set[str] = set()
+    for path in SOURCE.rglob("*.py"):
+        with tokenize.open(path) as file:
+            tokens = tokenize.generate_tokens(file.readline)
+            found.update(token.string for token in tokens if token.type == tokenize.NAME)
+    return found
+
+
+def unknown_names(text: str, known: set[str]) -> tuple[set[str], set[str]]:
+    """The identifiers that ``text`` has in backticks, and those that are not ``known``."""
+    spans = re.findall(r"`([A-Za-z_][\w.]*)(?:\(\))?`", text)
+    names = {name for span in spans for name in span.split(".")}
+    return names, names - known
+
+
+@then("every name on the page of threads is one in the code, {count:d} or more of them")
+def step_every_name_on_the_page_of_threads_is_one_in_the_code(context: Context, count: int) -> None:
+    page = Path(ROOT, "docs/threads.md").read_text()
+    names, unknown = unknown_names(page, names_in_code())
+    assert len(names) >= count, len(names)
+    assert not unknown, sorted(unknown)
+
+
+@then('"{name}" would be missed there')
+def step_name_would_be_missed_there(context: Context, name: str) -> None:
+    _, unknown = unknown_names(f"| `{name}` | locked |", names_in_code())
+    assert unknown == {name.rpartition(".")[2]}, unknown
 
 
 @then("every module has a docstring, and an __all__ of names that exist")

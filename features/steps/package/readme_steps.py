@@ -55,13 +55,6 @@ def succeeds(context: Context) -> None:
     assert (finished.returncode, finished.stderr) == (0, ""), finished
 
 
-@then("its line is the one that the README promises")
-def step_its_line_is_the_one_that_the_readme_promises(context: Context) -> None:
-    promised = re.search(r"It prints `(.*)`\.", README.read_text(encoding="utf-8"))
-    assert promised is not None
-    assert context.finished.stdout.strip() == promised[1], context.finished.stdout
-
-
 @then("the README's example has at most {most:d} lines")
 def step_the_readmes_example_has_at_most_most_lines(context: Context, most: int) -> None:
     assert len(block("example").splitlines()) <= most

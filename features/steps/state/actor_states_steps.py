@@ -244,7 +244,7 @@ def step_all_50_were_applied_and_its_thread_has_ended(context: Context) -> None:
     assert "closed" in repr(context.actor)
 
 
-@then("send and ask raise StateClosedError, states is complete, and closing again is no harm")
+@then("send and ask raise StateClosedError, states is complete, and closing again does no harm")
 def step_send_and_ask_raise_stateclosederror_states_is_complete_and(context: Context) -> None:
     for method in (context.actor.send, context.actor.ask):
         try:
@@ -260,8 +260,8 @@ def step_send_and_ask_raise_stateclosederror_states_is_complete_and(context: Con
     run(context.actor.aclose())
 
 
-@then("it has no thread, and closing it is no harm")
-def step_it_has_no_thread_and_closing_it_is_no_harm(context: Context) -> None:
+@then("it has no thread, and closing it does no harm")
+def step_it_has_no_thread_and_closing_it_does_no_harm(context: Context) -> None:
     assert context.actor._actor_thread.thread is None and "open" in repr(context.actor)
     context.actor.close()
     run(context.actor.aclose())

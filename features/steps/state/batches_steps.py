@@ -180,7 +180,7 @@ def step_times_increments_are_made_at_the_same_time(context: Context, times: int
     context.held = len(held)
 
 
-@when("{times:d} increments are made at the same time, and one of a key that is no text")
+@when("{times:d} increments are made at the same time, and one of a key that is not text")
 def step_times_increments_are_made_at_the_same_time_and_one_of_a(
     context: Context, times: int
 ) -> None:

@@ -202,8 +202,8 @@ def step_every_method_of_it_raises_stateclosederror(context: Context) -> None:
         assert isinstance(error, StateClosedError), (number, error)
 
 
-@then("closing it again is no harm")
-def step_closing_it_again_is_no_harm(context: Context) -> None:
+@then("closing it again does no harm")
+def step_closing_it_again_does_no_harm(context: Context) -> None:
     world(context).run(context.state.aclose())
 
 

@@ -79,8 +79,8 @@ def step_tables_there_and_a_user_who_may_only_read_them(context: Context) -> Non
     context.url = context.url.replace("postgres@", "reader@")
 
 
-@given("a file that is no database")
-def step_a_file_that_is_no_database(context: Context) -> None:
+@given("a file that is not a database")
+def step_a_file_that_is_not_a_database(context: Context) -> None:
     folder = tempfile.TemporaryDirectory()
     context.add_cleanup(folder.cleanup)
     path = Path(folder.name, "letter.txt")

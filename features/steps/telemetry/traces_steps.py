@@ -773,8 +773,10 @@ def step_no_warning_was_logged(context: Context) -> None:
     assert context.log == [], context.log
 
 
-@when("{call} is called with an argument that is no provider")
-def step_call_is_called_with_an_argument_that_is_no_provider(context: Context, call: str) -> None:
+@when("{call} is called with an argument that is not a provider")
+def step_call_is_called_with_an_argument_that_is_not_a_provider(
+    context: Context, call: str
+) -> None:
     make = {"RunMetrics": RunMetrics, "RunTraces": RunTraces}[call]
     context.error = error_of(lambda: make("a name"))
 

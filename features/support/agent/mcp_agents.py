@@ -105,7 +105,7 @@ ANSWERS: dict[str, Any] = {
     "half of a surrogate pair as a key": {HALF: 1},
     "a list that holds itself": holding_itself(),
     "an object that cannot be shown": Unshown(),
-    "bytes that are no UTF-8": b"\xff",
+    "bytes that are not UTF-8": b"\xff",
 }
 
 

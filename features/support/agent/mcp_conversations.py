@@ -75,7 +75,7 @@ class Reading(BaseAgent):
 
 
 class Resetting(Reading):
-    """Begins a new memory with whatever is no question."""
+    """Begins a new memory with whatever is not a question."""
 
     async def step(self) -> Any:
         if self.request != QUESTION:

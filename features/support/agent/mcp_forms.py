@@ -111,7 +111,7 @@ FORMS: dict[str, Callable[[], Any]] = {
     "an image and audio": lambda: [image(), audio(), image()],
     "a blob": lambda: wire(blob()),
     "half of a surrogate pair": lambda: "half of \ud83d",
-    "bytes that are no UTF-8": lambda: b"\xff\xfe",
+    "bytes that are not UTF-8": lambda: b"\xff\xfe",
     "a number": lambda: 5,
     "an empty mapping": dict,
     "a mapping of something else": lambda: {"temperature": 12},

@@ -66,7 +66,7 @@ class Source:
 
 
 class AsyncNumbers:
-    """An async iterator that is no generator."""
+    """An async iterator that is not a generator."""
 
     def __init__(self, count: int) -> None:
         self._numbers = iter(range(count))

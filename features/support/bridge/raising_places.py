@@ -19,7 +19,7 @@ __all__ = ["EXCEPTIONS", "NoException", "echo", "fail", "once_for_a_run", "raise
 
 
 class NoException(BaseException):
-    """An exception of a user's own that is no Exception."""
+    """An exception of a user's own that is not an Exception."""
 
 
 EXCEPTIONS: dict[str, type[BaseException]] = {

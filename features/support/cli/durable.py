@@ -96,7 +96,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "a record of another run": _changed(_of_another_run),
     "an invalid line": _append(b"nonsense\n"),
     "a number": _append(b"4\n"),
-    "bytes that are no UTF-8": _append(b"\xff\xfe\n"),
+    "bytes that are not UTF-8": _append(b"\xff\xfe\n"),
     "a line of no number": _append(b'{"line": "4", "status": "ok"}\n'),
     "a gap before": _changed(lambda records: [records[0], *records[2:]]),
 }

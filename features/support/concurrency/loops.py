@@ -30,7 +30,7 @@ def factory_of(context: Context, kind: str) -> Callable[[], asyncio.AbstractEven
 def calling_before_callback(number: int, fn: Callable[[], object]) -> Iterator[list[object]]:
     """Have the running loop call ``fn`` before one of the callbacks that it is given from now on.
 
-    What is yielded will have what it returned. Turns of a loop are no measure where it waits for a
+    What is yielded will have what it returned. Turns of a loop measure nothing where it waits for a
     thread: how many of them pass meanwhile depends on the machine, and on whether there is a GIL.
     """
     loop, returned, given = asyncio.get_running_loop(), list[object](), itertools.count()

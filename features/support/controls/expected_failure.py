@@ -26,7 +26,7 @@ HARMLESS = {Status.passed, Status.failed, Status.skipped}
 
 
 def honour_expected_failures() -> None:
-    """Make the tag work, for the rest of the process. Call it in `before_all`; again is no harm."""
+    """Make the tag work, for the rest of the process. Call it in `before_all`."""
     original = Scenario.run
     if hasattr(original, "__wrapped__"):
         return

@@ -115,7 +115,7 @@ class LocalValkey:
             os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """End it and remove what it has; again is no harm."""
+        """End it and remove what it has. Calling it again does no harm."""
         self._end(ValkeyServer.terminate)
         if self.folder is not None:
             shutil.rmtree(self.folder)

@@ -43,7 +43,7 @@ class _PoolPersistence(RunPersistence):
     ) -> None:
         self._store = store
         self._thread_id = thread_id
-        self._seat = entry
+        self._entry = entry
         self._agent = agent
         # The messages that `save` has written, and the stored ones before; both set by `save`.
         self._messages: tuple[Message, ...] = ()
@@ -53,7 +53,7 @@ class _PoolPersistence(RunPersistence):
         self.over = False
 
     async def load(self) -> None:
-        entry = self._seat
+        entry = self._entry
         if entry.agent is None:
             saved = await self._store.load(self._thread_id)
             if saved:
@@ -63,18 +63,18 @@ class _PoolPersistence(RunPersistence):
 
     async def save(self) -> None:
         self._messages = self._agent.memory.get_messages()
-        self._before, self._seat.saved = self._seat.saved, None
+        self._before, self._entry.saved = self._entry.saved, None
         await self._store.save(self._thread_id, self._messages, self._before)
 
     async def roll_back(self) -> None:
-        if self._seat.saved is None:
+        if self._entry.saved is None:
             before = self._agent.memory.get_messages() if self._before is None else self._before
             await self._store.save(self._thread_id, before, None)
             if not self.over:
-                self._seat.saved = before
+                self._entry.saved = before
 
     def committed(self) -> None:
-        self._seat.saved = self._messages
+        self._entry.saved = self._messages
 
 
 class AgentPool:

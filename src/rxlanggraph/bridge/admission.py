@@ -300,16 +300,16 @@ class AdmissionLimiter:
         """Make the error of a run that gets no room. Any thread; never blocks."""
         if self.overflow == "error":
             return BacklogFullError(
-                f"{self._limit} messages wait for their start in the bridge {self._name}, its "
-                "max_pending; send this one again later, or make the bridge with a larger "
+                f"the bridge {self._name} is full: max_pending={self._limit} messages are waiting "
+                "to start; send this one again later, or make the bridge with a larger "
                 "max_pending, or with overflow='block' to wait for room"
             )
         return self._dropped()
 
     def _dropped(self) -> RunDroppedError:
         return RunDroppedError(
-            f"the bridge {self._name} dropped the message, as its overflow={self.overflow!r} "
-            f"says: more than its max_pending={self._limit} would have waited for their start"
+            f"dropped by overflow={self.overflow!r}: the bridge {self._name} already had "
+            f"max_pending={self._limit} messages waiting to start"
         )
 
     def _forget(self, run: _Holder) -> None:
@@ -483,9 +483,9 @@ class _RoomFor:
     """The room that one submitter waits for."""
 
     remedy = (
-        "for room among those that wait for their start (max_pending), which there is only when "
-        "runs begin that this one, or others that wait, hold up; make the bridge with a larger "
-        "max_pending, or send from outside of runs, and not in the thread of an event loop"
+        "for room (max_pending): there is none until runs begin that this one, or others that "
+        "wait, hold up; make the bridge with a larger max_pending, or send from outside of runs, "
+        "and not in the thread of an event loop"
     )
 
     def __init__(self, admission: AdmissionLimiter, gate: _Gate, run: _Holder) -> None:

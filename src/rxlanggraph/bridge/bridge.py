@@ -1120,7 +1120,9 @@ class RxPyLangGraphBridge:
             BlockingCallError: Called on the loop's own thread; nothing was cancelled.
             DeadlockError: Called in a run of the bridge; nothing was cancelled.
         """
-        self._refuse_own_loop("cleanup_tasks", "await bridge.cleanup_tasks_async()", timeout)
+        self._refuse_own_loop(
+            "cleanup_tasks", "use 'await bridge.cleanup_tasks_async()' there", timeout
+        )
         return run_steps(cleanup_steps(self._engine, timeout), self._engine.registry)
 
     async def cleanup_tasks_async(self, timeout: float | None = 5.0) -> CleanupReport:
@@ -1174,7 +1176,10 @@ class RxPyLangGraphBridge:
             check_seconds("drain_after", drain_after)
         waits = None if timeout is None or cancel_timeout is None else timeout + cancel_timeout
         self._refuse_own_loop(
-            "close", "await bridge.aclose(), or close(0, cancel_timeout=0),", waits
+            "close",
+            "use 'await bridge.aclose()' there, or 'bridge.close(0, cancel_timeout=0)' to close "
+            "without waiting",
+            waits,
         )
         engine = self._engine
         steps = close_steps(engine, timeout, cancel_timeout, drain_after)
@@ -1269,8 +1274,8 @@ class RxPyLangGraphBridge:
             return
         if self._engine.on_own_loop():
             raise BlockingCallError(
-                f"{method}() would block the event loop of {self.name}, and wait for what only "
-                f"that loop can end; use '{remedy}' there"
+                f"{method}() would block the event loop of {self.name}, which alone can end what "
+                f"it waits for; {remedy}"
             )
         self._engine.registry.check_outside(f"{method}()")
 
@@ -1394,8 +1399,8 @@ def _opened(executor: Executor | None, name: str, **local_only: object) -> Worke
     for argument, value in () if workers is None else local_only.items():
         if value is not None:
             raise InvalidArgumentError(
-                f"{argument} applies to graphs in this process, and those of the executor are "
-                "called in others; leave one of the two out"
+                f"{argument}= works only for graphs that run in this process; it cannot be "
+                "combined with executor="
             )
     return workers
 

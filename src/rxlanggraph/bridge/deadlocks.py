@@ -92,10 +92,10 @@ class Waiter(Protocol):
 
 
 class _Refusable(Protocol):
-    """What is waited for when it is no single run."""
+    """What is waited for when it is not a single run."""
 
     remedy: str
-    """What is waited for, and what to do, in messages for people: after "would wait forever: "."""
+    """What is waited for, and what to do, in messages for people: after "would wait forever "."""
 
     def refuse(self, error: DeadlockError) -> None:
         """Make the wait for it raise ``error``, unless it has succeeded. Never blocks."""
@@ -322,25 +322,25 @@ def _slots_are_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
 def _reason(run: Waiter, target: Target, stuck: set[Waiter]) -> str:
     would, what = f"{run.label} would wait forever", getattr(target, "label", "")
     if hasattr(target, "remedy"):
-        return f"{would}: {target.remedy}"
+        return f"{would} {target.remedy}"
     if _loop_is_stuck(target, stuck) or isinstance(run, _StandingLoop):
         return (
-            f"{would}: for {what}, which ends only when an event loop continues whose thread is "
-            "blocked by result() or exception(); use 'await' there instead"
+            f"{would} for {what}, which cannot end while result() or exception() blocks the thread "
+            "of an event loop; use 'await' there instead"
         )
     if target.running():
         return (
-            f"{would}: for {what}, which waits for it, itself or through others; let one of "
-            "them go on without the other's result"
+            f"{would} for {what}, which is itself waiting for {run.label}, directly or through "
+            "other runs; let one of them go on without the other's result"
         )
     if _lane_is_stuck(target, stuck):
         return (
-            f"{would}: for {what}, which begins when the one before it on "
-            f"{target.lane_label} has ended, which waits; send it without waiting for it, or with "
-            "another thread_id or none"
+            f"{would} for {what}, which cannot begin until the run ahead of it on "
+            f"{target.lane_label} ends, and that run is waiting too; do not wait for it, or send "
+            "it with another thread_id or none"
         )
     return (
-        f"{would}: for {what}, which has not begun, while all runs that hold a slot wait as "
-        "well; raise max_concurrency above the number of runs that wait, have runs of this kind "
-        "on a bridge of their own, or send them without waiting for them"
+        f"{would} for {what}, which has not begun, and every run that holds a slot is waiting too; "
+        "raise max_concurrency above the number of runs that wait, have runs of this kind on a "
+        "bridge of their own, or do not wait for them"
     )

@@ -287,14 +287,14 @@ class Engine:
                 return False
             if not on_loop:
                 raise BlockingCallError(
-                    f"max_pending runs of the bridge {self.name} wait for their start, and waiting "
-                    "for room in this thread would stop its event loop, on which the stream of "
-                    "another run is read; read that first, use 'await bridge.submit(...)', submit "
+                    f"the bridge {self.name} is full (max_pending runs are waiting to start), and "
+                    "blocking here would stop this thread's event loop, which is reading another "
+                    "run's stream; read that stream first, use 'await bridge.submit(...)', submit "
                     "from another thread, or make the bridge with max_pending=None"
                 )
             raise BlockingCallError(
-                f"max_pending runs of the bridge {self.name} wait for their start, and waiting "
-                "for room on the loop's own thread would stop them; use 'await "
+                f"the bridge {self.name} is full (max_pending runs are waiting to start), and "
+                "blocking here would stop the event loop that has to start them; use 'await "
                 "bridge.submit(...)' or bridge.from_iterable(...) there, submit from another "
                 "thread, or make the bridge with max_pending=None"
             )

@@ -275,10 +275,11 @@ class Run(SharedLockFuture[StreamMessage]):
     withheld_by: Callable[[Run], Iterable[Run]] | None = None
     # Whether a run made in its context was cancelled. Any thread; never reset.
     child_cancelled = False
-    # Confined to the loop: the timer of its attempt; the limit that it has exceeded; its own
-    # time-out, not that of a child run.
-    timer: asyncio.TimerHandle | None = None
+    # The limit that it has exceeded. Until the hand-over its submitter's, which may have waited too
+    # long for room; then confined to the loop.
     expired: TimeLimit | None = None
+    # Confined to the loop: the timer of its attempt; its own time-out, not that of a child run.
+    timer: asyncio.TimerHandle | None = None
     timeout_error: BaseException | None = None
     # Whether its loop ended it, by ending itself; whether it ever used a worker thread.
     cut_off = False

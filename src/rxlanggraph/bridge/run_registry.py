@@ -52,8 +52,8 @@ class RunReport:
             graph has stopped between two supersteps, and a message with None as content continues
             it on its thread.
         begun: Whether it had begun. If not, nothing of its message has reached the graph.
-        checkpoint_id: Of a drained run, the checkpoint that None continues from; None if it could
-            not be read.
+        checkpoint_id: Of a drained run, the checkpoint that such a message continues from; None if
+            it could not be read.
     """
 
     name: str

@@ -147,7 +147,7 @@ class _Seconds(click.FloatRange):
     show_default=True,
     is_eager=True,  # before the names of its graphs are completed
     shell_complete=complete_file,
-    help="The project that has a graph given by its name.",
+    help="Project file in which GRAPH is looked up by name.",
 )
 @click.option(
     "--env-file",
@@ -212,8 +212,9 @@ class _Seconds(click.FloatRange):
     "--halt",
     callback=_parsed(FailureLimit.parse),
     metavar="N|P%",
-    help="Stop after N failures, or when P percent of the messages have failed, from the "
-    f"{MINIMUM_FOR_PERCENT}th on. Invalid lines count. Runs in flight are still completed.",
+    help="Stop after N failures, or once P percent of the messages have failed (checked only "
+    f"after the first {MINIMUM_FOR_PERCENT}). Invalid lines count. Runs in flight are still "
+    "completed.",
 )
 @click.option(
     "--rate",
@@ -245,8 +246,8 @@ class _Seconds(click.FloatRange):
     "--metrics",
     callback=_parsed(parse_address),
     metavar="[HOST:]PORT",
-    help="Serve metrics for Prometheus while the run lasts; without HOST, to this machine alone. "
-    "Port 0 chooses a free port.",
+    help="Serve metrics for Prometheus while the run lasts. Binds to localhost unless HOST is "
+    "given. Port 0 chooses a free port.",
 )
 @click.option(
     "--live",
@@ -255,8 +256,8 @@ class _Seconds(click.FloatRange):
     is_flag=False,
     flag_value="0",
     help="Serve a page that shows the runs while they last; the address, with a token, is printed "
-    "to standard error. Without HOST for this machine alone; without PORT, or with 0, at any port "
-    "that is free. The token may be set in RXLANGGRAPH_LIVE_TOKEN.",
+    "to standard error. Binds to localhost unless HOST is given, and to a free port without "
+    "PORT or with 0. The token may be set in RXLANGGRAPH_LIVE_TOKEN.",
 )
 @click.option(
     "--live-content",
@@ -266,7 +267,7 @@ class _Seconds(click.FloatRange):
 @click.option(
     "--traces",
     is_flag=True,
-    help="Export traces by OTLP, as OpenTelemetry's environment variables say, such as "
+    help="Export traces by OTLP, configured by OpenTelemetry's environment variables, such as "
     "OTEL_EXPORTER_OTLP_ENDPOINT.",
 )
 @click.option(

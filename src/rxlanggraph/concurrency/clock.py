@@ -17,7 +17,7 @@ class Gate(Protocol):
     """What one thread waits at, until another thread opens it, once. As ``threading.Lock``."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Wait until it is open; False after ``timeout`` seconds. A timeout of -1 is no limit."""
+        """Wait until it is open; False after ``timeout`` seconds, of which -1 means no limit."""
 
     def release(self) -> object:
         """Open it. Any thread; never blocks."""

@@ -52,7 +52,7 @@ class SerializedSubject(Generic[_T]):
     def __init__(self, what: str, lock: threading.RLock) -> None:
         self._what = what
         self._lock = lock
-        self._emitters: list[SerializedObserver[_T]] = []
+        self._observers: list[SerializedObserver[_T]] = []
         # Written under the lock. Read without it by a thread that has put an item: what it has put
         # into an observer keeps that one there.
         self.observed = False
@@ -66,8 +66,8 @@ class SerializedSubject(Generic[_T]):
     def put(self, item: _T) -> None:
         """Queue ``item`` for all observers. Any thread; never blocks; calls no user code."""
         with self._lock:
-            for emitter in self._emitters.copy():
-                emitter.put_next(item)
+            for observer in self._observers.copy():
+                observer.put_next(item)
 
     def flush(self) -> None:
         """Call the observers with what is queued. Any thread, not under the lock.
@@ -80,17 +80,17 @@ class SerializedSubject(Generic[_T]):
                 after all observers have been called.
         """
         with self._lock:
-            emitters = self._emitters.copy()
-        if emitters:
-            contextvars.Context().run(self._emit, emitters)
+            observers = self._observers.copy()
+        if observers:
+            contextvars.Context().run(self._emit, observers)
 
-    def _emit(self, emitters: list[SerializedObserver[_T]]) -> None:
+    def _emit(self, observers: list[SerializedObserver[_T]]) -> None:
         interrupt = None
-        for emitter in emitters:
+        for observer in observers:
             try:
-                emitter.flush()
+                observer.flush()
             except BaseException as error:
-                self._unsubscribe(emitter)
+                self._unsubscribe(observer)
                 message = "an observer of %s raised; it is unsubscribed"
                 interrupt = contain(error, _log, message, self._what) or interrupt
         if interrupt is not None:
@@ -99,14 +99,14 @@ class SerializedSubject(Generic[_T]):
     def _subscribe(
         self, observer: abc.ObserverBase[_T], _scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        emitter = SerializedObserver(observer, self._lock)
+        serialized = SerializedObserver(observer, self._lock)
         with self._lock:
-            self._emitters.append(emitter)
+            self._observers.append(serialized)
             self.observed = True
-        return Disposable(lambda: self._unsubscribe(emitter))
+        return Disposable(lambda: self._unsubscribe(serialized))
 
-    def _unsubscribe(self, emitter: SerializedObserver[_T]) -> None:
-        emitter.stop()
+    def _unsubscribe(self, observer: SerializedObserver[_T]) -> None:
+        observer.stop()
         with self._lock, contextlib.suppress(ValueError):  # removed already
-            self._emitters.remove(emitter)
-            self.observed = bool(self._emitters)
+            self._observers.remove(observer)
+            self.observed = bool(self._observers)

@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["OPT_NON_STR_KEYS", "OPT_SERIALIZE_NUMPY", "JSONDecodeError", "dumps", "loads"]
 
-# The json module takes keys that are no strings as it is; arrays of numpy go to `default`.
+# The json module takes keys that are not strings as it is; arrays of numpy go to `default`.
 OPT_SERIALIZE_NUMPY, OPT_NON_STR_KEYS = 1 << 4, 1 << 2
 
 

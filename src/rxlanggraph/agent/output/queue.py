@@ -120,7 +120,7 @@ class OutputQueue(Generic[_T]):
         """Every item put from the moment of subscribing, in that order; never completes.
 
         Observers are called by a thread that puts, with one item at a time, in an empty context:
-        what they start is no part of the run that put the item. An observer that raises is
+        what they start is not part of the run that put the item. An observer that raises is
         unsubscribed, and the error logged.
         """
         return self._publisher.observable

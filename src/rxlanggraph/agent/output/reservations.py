@@ -326,7 +326,7 @@ class Capacity:
         self._items = items
         self._lock = lock
         self._wakes = wakes
-        self._lines: dict[asyncio.AbstractEventLoop, deque[Waiter]] = {}
+        self._queues: dict[asyncio.AbstractEventLoop, deque[Waiter]] = {}
 
     def full(self) -> bool:
         """Whether there is no room."""
@@ -334,7 +334,7 @@ class Capacity:
 
     def free(self) -> bool:
         """Whether there is room that no putter waits for."""
-        return not self._lines and not self.full()
+        return not self._queues and not self.full()
 
     async def enter(self, admit: Callable[[], _T]) -> _T:
         """Call ``admit`` under the lock as soon as there is room. Not under the lock; any loop.
@@ -343,15 +343,15 @@ class Capacity:
         """
         putter = Waiter()
         with self._lock:
-            line = self._lines.get(putter.loop, deque())
-            line.append(putter)
+            queue = self._queues.get(putter.loop, deque())
+            queue.append(putter)
             # Only now: a finalizer may have removed it in between, as empty.
-            self._lines[putter.loop] = line
+            self._queues[putter.loop] = queue
         try:
             while True:
                 putter.prepare()
                 with self._lock:
-                    if not self.full() and self._lines[putter.loop][0] is putter:
+                    if not self.full() and self._queues[putter.loop][0] is putter:
                         return admit()
                     self._items.serve()
                 self._wakes.send(putter.loop)
@@ -364,19 +364,19 @@ class Capacity:
 
     def wake_first(self) -> None:
         """Make the first putter of each loop check, if there is room."""
-        if self._lines and not self.full():
-            for line in list(self._lines.values()):
-                if line:
-                    self._wakes.add(line[0])
+        if self._queues and not self.full():
+            for queue in list(self._queues.values()):
+                if queue:
+                    self._wakes.add(queue[0])
 
     def remove_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Remove the putters on ``loop``: it is closed."""
-        self._lines.pop(loop, None)
+        self._queues.pop(loop, None)
         self.wake_first()
 
     def _leave(self, putter: Waiter) -> None:
-        line = self._lines.get(putter.loop)
-        if line is not None:  # else its loop was removed
-            line.remove(putter)
-            if not line:
-                del self._lines[putter.loop]
+        queue = self._queues.get(putter.loop)
+        if queue is not None:  # else its loop was removed
+            queue.remove(putter)
+            if not queue:
+                del self._queues[putter.loop]

@@ -142,7 +142,7 @@ class AwaitedStream:
     """
 
     remedy = (
-        "for a result of a stream, none of whose runs can begin and end before it; raise "
+        "for a result of a stream, because none of its runs can begin and end before it; raise "
         "max_concurrency above the number of runs that wait, have runs of this kind on a bridge of "
         "their own, send its messages to other threads or none, or do not wait for the stream; and "
         "in the thread of an event loop use 'await' instead of run()"

@@ -28,17 +28,17 @@ def step_count_threads_put_items_items_each_through_one(
     context: Context, count: int, items: int
 ) -> None:
     context.subscriber = Subscriber()
-    emitter: SerializedObserver[tuple[int, int]] = SerializedObserver(context.subscriber)
+    observer: SerializedObserver[tuple[int, int]] = SerializedObserver(context.subscriber)
 
     def put(number: int) -> None:
         for item in range(items):
-            emitter.put_next((number, item))
-            emitter.flush()
+            observer.put_next((number, item))
+            observer.flush()
 
     in_threads(count, put)
     for _ in range(2):
-        emitter.put_completed()
-        emitter.flush()
+        observer.put_completed()
+        observer.flush()
 
 
 @then(
@@ -66,23 +66,23 @@ def second_and_third_put_an_item(context: Context) -> None:
             inside.open()
             may_leave.wait()
 
-    emitter: SerializedObserver[str] = SerializedObserver(Observer(on_next))
+    observer: SerializedObserver[str] = SerializedObserver(Observer(on_next))
 
     def put(item: str) -> int:
-        emitter.put_next(item)
-        emitter.flush()
+        observer.put_next(item)
+        observer.flush()
         return threading.get_ident()
 
-    context.busy = [emitter.is_busy()]
+    context.busy = [observer.is_busy()]
     first = thread(put, "first")
     inside.wait()
-    context.busy.append(emitter.is_busy())
+    context.busy.append(observer.is_busy())
     for item in ("second", "third"):
         thread(put, item).result(LIMIT)
     context.before = list(context.log)
     may_leave.open()
     context.ident = first.result(LIMIT)
-    context.busy.append(emitter.is_busy())
+    context.busy.append(observer.is_busy())
 
 
 @then("they return while the first is still inside, and the first delivers all three")
@@ -96,20 +96,20 @@ def step_it_was_busy_while_the_first_was_inside(context: Context) -> None:
     assert context.busy == [False, True, False], context.busy
 
 
-@then("an SerializedObserver passes on no item and no second end after completed, error or stop")
-def step_an_serializedobserver_passes_on_no_item_and_no_second_end(context: Context) -> None:
+@then("a SerializedObserver passes on no item and no second end after completed, error or stop")
+def step_a_serializedobserver_passes_on_no_item_and_no_second_end(context: Context) -> None:
     for end, expected in (
-        (lambda emitter: emitter.put_completed(), ["completed"]),
-        (lambda emitter: emitter.put_error(ValueError("end")), ["error end"]),
-        (lambda emitter: emitter.stop(), []),
+        (lambda observer: observer.put_completed(), ["completed"]),
+        (lambda observer: observer.put_error(ValueError("end")), ["error end"]),
+        (lambda observer: observer.stop(), []),
     ):
         subscriber = Subscriber()
-        emitter: SerializedObserver[int] = SerializedObserver(subscriber)
-        end(emitter)
-        emitter.put_next(1)
-        emitter.put_error(ValueError("late"))
-        emitter.put_completed()
-        emitter.flush()
+        observer: SerializedObserver[int] = SerializedObserver(subscriber)
+        end(observer)
+        observer.put_next(1)
+        observer.put_error(ValueError("late"))
+        observer.put_completed()
+        observer.flush()
         assert (subscriber.items, subscriber.ends) == ([], expected), subscriber.ends
 
 
@@ -117,20 +117,20 @@ class Item:
     """Something that can be seen to be freed."""
 
 
-@when("an SerializedObserver is stopped by the first of three items that are lined up")
-def step_an_serializedobserver_is_stopped_by_the_first_of_three(context: Context) -> None:
+@when("a SerializedObserver is stopped by the first of three items that are lined up")
+def step_a_serializedobserver_is_stopped_by_the_first_of_three(context: Context) -> None:
     items = [Item(), Item(), Item()]
     context.first, context.kept = items[0], [weakref.ref(item) for item in items[1:]]
     context.got = []
 
     def stop_at_once(item: Item) -> None:
         context.got.append(item)
-        context.emitter.stop()
+        context.observer.stop()
 
-    context.emitter = SerializedObserver(Observer(stop_at_once))
+    context.observer = SerializedObserver(Observer(stop_at_once))
     while items:
-        context.emitter.put_next(items.pop(0))
-    context.emitter.flush()
+        context.observer.put_next(items.pop(0))
+    context.observer.flush()
 
 
 @then("the subscriber has got the first alone, and the others are freed")
@@ -140,8 +140,8 @@ def the_first_alone_and_the_others_freed(context: Context) -> None:
     assert [kept() for kept in context.kept] == [None, None]
 
 
-@when("an SerializedObserver's on_next raises a GeneratorExit, and its on_error a LookupError")
-def step_an_serializedobservers_on_next_raises_a_generatorexit_and(context: Context) -> None:
+@when("a SerializedObserver's on_next raises a GeneratorExit, and its on_error a LookupError")
+def step_a_serializedobservers_on_next_raises_a_generatorexit_and(context: Context) -> None:
     context.logged = listen(context, "rxlanggraph")
     context.first, context.second = GeneratorExit(), LookupError()
     context.error = None
@@ -152,13 +152,13 @@ def step_an_serializedobservers_on_next_raises_a_generatorexit_and(context: Cont
     def on_error(_: object) -> None:
         raise context.second
 
-    emitter: SerializedObserver[int] = SerializedObserver(Observer(on_next, on_error))
-    emitter.put_next(1)
+    observer: SerializedObserver[int] = SerializedObserver(Observer(on_next, on_error))
+    observer.put_next(1)
     try:
-        emitter.flush()
+        observer.flush()
     except BaseException as error:
         context.error = error
-    assert not emitter.is_busy()  # nothing follows, and nothing waits for it
+    assert not observer.is_busy()  # nothing follows, and nothing waits for it
 
 
 @then('the GeneratorExit comes out of the SerializedObserver, and "{text}" is logged')
