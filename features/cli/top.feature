@@ -305,4 +305,22 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
         | Ctrl-C  | 130    |
         | SIGINT  | 130    |
         | SIGTERM | 143    |
+        | SIGHUP  | 129    |
         | SIGTERM while it asks a question | 143 |
+
+    Scenario: A terminal that goes away without a signal ends it
+      Given a bridge with 2 slots, whose page is served with content
+      And a message waits on the thread "ada"
+      When top is started in a terminal
+      Then the terminal shows "ada"
+      When the terminal goes away
+      Then it ends with status 129, though nothing reads its output
+
+    Scenario: In a terminal that takes no output, the second SIGTERM ends it
+      Given a bridge with 2 slots, whose page is served with content
+      And a message waits on the thread "ada"
+      When top is started in a terminal
+      Then the terminal shows "ada"
+      When the terminal takes no output any more
+      And SIGTERM is sent until it has ended
+      Then SIGTERM was needed twice

@@ -457,6 +457,31 @@ def step_the_terminal_gets_what(context: Context, what: str) -> None:
     context.terminal.signal(signal.Signals[what.split(maxsplit=1)[0]])
 
 
+@when("the terminal goes away")
+def step_the_terminal_goes_away(context: Context) -> None:
+    context.terminal.hang_up()
+
+
+@then("it ends with status {status:d}, though nothing reads its output")
+def step_it_ends_with_status_though_nothing_reads_its_output(context: Context, status: int) -> None:
+    assert context.terminal.wait_unread() == status
+
+
+@when("the terminal takes no output any more")
+def step_the_terminal_takes_no_output_any_more(context: Context) -> None:
+    context.terminal.suspend_output()
+
+
+@when("SIGTERM is sent until it has ended")
+def step_sigterm_is_sent_until_it_has_ended(context: Context) -> None:
+    context.status = context.terminal.signal_until_ended(signal.SIGTERM)
+
+
+@then("SIGTERM was needed twice")
+def step_sigterm_was_needed_twice(context: Context) -> None:
+    assert context.status == -signal.SIGTERM  # otherwise it would have ended by itself, with 143
+
+
 @then("it ends with status {status:d}, and the terminal is as before")
 def step_it_ends_with_status_and_the_terminal_is_as_before(context: Context, status: int) -> None:
     terminal = context.terminal
