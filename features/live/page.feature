@@ -69,6 +69,10 @@ Feature: The page is for those who have its token, on this machine
     Then a further one has a snapshot
     And when they have left, nothing takes snapshots any more
 
+  Scenario: Clients whose loop was closed before they left keep no place
+    When 32 clients listen, each on a loop that is closed before it leaves
+    Then one that listens on another loop has a snapshot
+
   Scenario: A client that does not read holds nobody up, at the end either
     Given so much in the snapshots that no buffer holds two
     When a client listens and does not read

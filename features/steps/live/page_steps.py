@@ -259,6 +259,20 @@ def step_when_they_have_left_nothing_takes_snapshots(context: Context) -> None:
     assert not feed._listeners
 
 
+@when("{count:d} clients listen, each on a loop that is closed before it leaves")
+def step_count_clients_listen_each_on_a_loop_that_is_closed(context: Context, count: int) -> None:
+    async def enter() -> Any:
+        return context.app._feeds.enter()
+
+    for _ in range(count):
+        assert asyncio.run(enter()) is not None
+
+
+@then("one that listens on another loop has a snapshot")
+def step_one_that_listens_on_another_loop_has_a_snapshot(context: Context) -> None:
+    assert context.page.listen().next()[0] == "snapshot"
+
+
 @given("so much in the snapshots that no buffer holds two")
 def step_so_much_in_the_snapshots_that_no_buffer_holds_two(context: Context) -> None:
     # Sockets hold some megabytes at most; this is what a snapshot takes with all of its lists full.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 _SCHEMES = ("http://", "https://")
-_STATUSES: Final = {
+_STATUSES: Final[dict[int, ExitStatus]] = {
     signal.SIGINT: ExitStatus.INTERRUPTED,
     signal.SIGTERM: ExitStatus.TERMINATED,
 }
