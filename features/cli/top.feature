@@ -225,9 +225,11 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
         | another name of a host  | not known by this name    | allowed_hosts    |
         | a path without a page   | there is no live page     | run --live       |
         | a page of other software | there is no live page    | run --live       |
+        | JSON nested too deep    | there is no live page     | run --live       |
         | a port without a server | does not answer           | 127.0.0.1        |
         | a port too high         | is not an address         | http://          |
         | no host                 | is not an address         | http://          |
+        | an address without http | 127.0.0.1                 | http://          |
         | a bracket too few       | is not an address         | http://          |
         | a token with a space    | has no such token         | 127.0.0.1        |
         | a server that fails     | status 500                | 127.0.0.1        |

@@ -116,6 +116,12 @@ Feature: The page is for those who have its token, on this machine
       | /o p/活   |
       | /@a:b/(c) |
 
+  Scenario: It is mounted in an application behind a proxy that strips a part of the path
+    Given an application behind a proxy for "/ops" that has the page mounted at "/live"
+    When a browser visits the address with the token
+    Then it is sent to the page without the token, with a cookie for it alone, strict and unseen by scripts
+    And it has the page, its script and its style
+
   Scenario: It is served on the bridge's own loop as well
     Given an application on the loop that the bridge adopts
     When a message waits in its node

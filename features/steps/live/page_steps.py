@@ -410,6 +410,22 @@ def step_an_application_that_has_the_page_mounted_at(context: Context, path: str
     context.add_cleanup(context.page.close)
 
 
+@given('an application behind a proxy for "{prefix}" that has the page mounted at "{path}"')
+def step_an_application_behind_a_proxy_that_has_the_page_mounted_at(
+    context: Context, prefix: str, path: str
+) -> None:
+    inner = Starlette(routes=[Mount(path, context.app)])
+
+    async def outer(scope: Any, receive: Any, send: Any) -> None:
+        scope = {**scope, "root_path": prefix, "path": scope["path"].removeprefix(prefix)}
+        await inner(scope, receive, send)
+
+    served: Any = outer
+    served.close = context.app.close
+    context.page = Page(served, context.app.token, prefix + path)
+    context.add_cleanup(context.page.close)
+
+
 @then('"{path}" without a slash leads there too')
 def step_path_without_a_slash_leads_there_too(context: Context, path: str) -> None:
     response = context.browser.get(f"http://{context.page.host}{path}", follow_redirects=True)

@@ -97,7 +97,11 @@ class WatchedBridge:
         return self._engine.stack(run)
 
     def add_hooks(self, hooks: Hooks) -> Callable[[], object]:
-        """Call ``hooks`` from now on, for runs in flight too; return what ends that (any thread)."""
+        """Call ``hooks`` from now on, for runs in flight too.
+
+        Returns:
+            What ends that, for any thread.
+        """
         listener = self._engine.listen(hooks)
         self._engine.listen_to_runs_in_flight(listener)
         return partial(self._engine.stop_listening, listener)

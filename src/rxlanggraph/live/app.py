@@ -257,6 +257,11 @@ def _guarded(app: ASGIApp, access: Access) -> ASGIApp:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
+        root, path = scope.get("root_path", ""), scope["path"]
+        if not path.startswith(root):
+            # Of an application behind a proxy that strips the outer part, as FastAPI(root_path=...)
+            # says. Starlette finds routes in whole paths only.
+            scope = {**scope, "path": scope.get("app_root_path", root) + path}
         try:
             response = _refused_or_redirected(scope, access) or app
             await response(scope, receive, send_with_headers)

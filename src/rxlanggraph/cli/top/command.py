@@ -62,6 +62,9 @@ def top(target: str, *, token: str | None, once: bool, content: bool) -> int:
         raise click.UsageError(
             "--content is for journals; a page shows content if it is served with --live-content"
         )
+    if not is_page and "?token=" in target:
+        shown = target.partition("?")[0]
+        raise LiveError(f"{shown} is not an address: write http://HOST:PORT/?token=...")
     if not once:
         _check_terminal()
     # Imported before anything is opened: slow, and of an extra.
