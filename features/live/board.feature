@@ -111,3 +111,7 @@ Feature: A snapshot has a bounded picture of what happens in a bridge
       | a million characters     |
       | a lone surrogate         |
       | nested a thousand deep   |
+
+  Scenario: Whole numbers of a question that browsers would round are shown as text
+    When a question with large numbers is shown
+    Then those that are rounded are text, and the one that is exact is a number

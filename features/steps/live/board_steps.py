@@ -423,6 +423,7 @@ def _values() -> dict[str, Any]:
     for _ in range(100_000):
         deep = [deep]
     return {
+        "large numbers": {"least": -(2**53), "exact": 2**53 - 1, "most": 12345678901234567890},
         "nan": float("nan"),
         "a list that holds itself": loop,
         "a class whose repr fails": _Hostile(),
@@ -435,6 +436,12 @@ def _values() -> dict[str, Any]:
 @when("a question with {value} is shown")
 def step_a_question_with_value_is_shown(context: Context, value: str) -> None:
     context.shown = as_json(_values()[value])
+
+
+@then("those that are rounded are text, and the one that is exact is a number")
+def step_those_that_are_rounded_are_text(context: Context) -> None:
+    least, most = "-9007199254740992", "12345678901234567890"
+    assert context.shown == {"least": least, "exact": 2**53 - 1, "most": most}, context.shown
 
 
 @then("it is text or data that JSON can hold, of at most {most:d} characters")

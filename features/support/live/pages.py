@@ -39,6 +39,7 @@ class World:
     def __init__(self, **options: Any) -> None:
         self.gate = Gate()
         self.started = Log()
+        self.answers = Log()
         self.bridge = RxPyLangGraphBridge(**options)
         self.saver = InMemorySaver()
         self.futures: list[Any] = []
@@ -55,7 +56,7 @@ class World:
 
     async def _check(self, state: State) -> dict[str, Any]:
         if "ask" in state["do"].split():
-            interrupt({"may I": SECRET})
+            self.answers.add(interrupt({"may I": SECRET}))
         if "fail" in state["do"].split():
             raise ValueError(SECRET)
         return {}
