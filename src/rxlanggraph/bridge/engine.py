@@ -499,11 +499,15 @@ class Engine:
     def _add_to_runs(self, listener: Listener) -> None:
         """On the loop: only there, no run is between two looks at who observes it."""
         alone = Observers((listener,))
+        extended: dict[Observers, Observers] = {}  # many runs share theirs
         for run in self._runs():
             observed = run.observed
             if observed is not None:
-                if listener not in observed.by.listeners:
-                    observed.by = Observers((*observed.by.listeners, listener))
+                by = observed.by
+                if by not in extended:
+                    others = tuple(each for each in by.listeners if each is not listener)
+                    extended[by] = Observers((*others, listener))
+                observed.by = extended[by]
             elif not run.done():
                 late = Observed(alone, self._now())
                 late.handed_over, late.begun = True, run.task is not None
